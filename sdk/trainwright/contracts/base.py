@@ -1,0 +1,108 @@
+"""What every contract is built on: strict specs, lenient envelopes, and errors a person can act on.
+
+A *spec* says what to do, so an unknown key in it is an error: ignoring one would change the training. An
+*envelope* carries what happened, so unknown keys in it are ignored: an older reader must survive a newer writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
+
+
+class Strict(BaseModel):
+    """A part of a spec: immutable, unknown keys refused, the sentence under a field is its documentation."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
+    )
+
+
+class Envelope(BaseModel):
+    """A message between parts that are upgraded apart: unknown keys are ignored."""
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
+    )
+
+
+class Problem(Envelope):
+    """One thing that is wrong with an input, at the field where it is wrong."""
+
+    field: str
+    """Dotted path of the field, such as ``optimizer.learning_rate``; empty for the input as a whole."""
+
+    message: str
+    """The rule that was broken and, where it is known, what to write instead."""
+
+    value: Any = None
+    """The value that was given, shortened when long."""
+
+
+def refused(field: str, value: Any, rule: str) -> PydanticCustomError:
+    """The error of a validator that looks at several fields and blames one, ``field`` of the model it stands in."""
+    return PydanticCustomError("refused", "{value} {rule}", {"field": field, "value": value, "rule": rule})
+
+
+def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """Turn a validation error of ``model`` into problems that name field, value and rule.
+
+    A key that does not exist is answered with the closest one that does.
+    """
+    found = []
+    for item in error.errors(include_url=False):
+        path = tuple(str(part) for part in item["loc"])
+        if item["type"] == "refused":
+            blamed = item["ctx"]
+            field = ".".join((*path, blamed["field"]))
+            found.append(Problem(field=field, message=_sentence(item["msg"]), value=_short(blamed["value"])))
+        elif item["type"] == "extra_forbidden":
+            found.append(Problem(field=".".join(path), message=_unknown_key(path, model), value=_short(item["input"])))
+        elif item["type"] == "missing":
+            found.append(Problem(field=".".join(path), message="This field is required."))
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            found.append(Problem(field=".".join(path), message=_sentence(message), value=_short(item["input"])))
+    return found
+
+
+def _unknown_key(path: tuple[str, ...], model: type[BaseModel]) -> str:
+    keys = list(_keys_at(path[:-1], model))
+    near = get_close_matches(path[-1], keys, n=1, cutoff=0.6)
+    where = ".".join(path[:-1]) or "the spec"
+    if near:
+        return f"There is no key '{path[-1]}' in {where}. Did you mean '{near[0]}'?"
+    return f"There is no key '{path[-1]}' in {where}. It has: {', '.join(keys)}."
+
+
+def _keys_at(path: tuple[str, ...], model: type[BaseModel]) -> Iterator[str]:
+    for part in path:
+        field = model.model_fields.get(part)
+        inner = None if field is None else _model_in(field.annotation)
+        if inner is None:
+            return
+        model = inner
+    yield from model.model_fields
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _sentence(message: str) -> str:
+    text = message[:1].upper() + message[1:]
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
+def _short(value: Any, limit: int = 120) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,105 @@
+"""Lines of ``events.jsonl``, the one channel by which a trainer tells what happened.
+
+Rank 0 writes one JSON object a line and flushes it whole; a torn last line is dropped by readers. ``step`` and
+``validation`` lines carry numbers, which become series; the others become events that people read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field, TypeAdapter
+
+from trainwright.contracts.base import Envelope
+
+SERIES_UNITS: dict[str, str] = {
+    "loss": "nats/token",
+    "validation_loss": "nats/token",
+    "grad_norm": "",
+    "learning_rate": "",
+    "tokens": "tokens",
+    "tokens_per_second": "tokens/s",
+    "mfu": "fraction",
+    "memory_bytes": "bytes",
+    "eta_seconds": "s",
+    "seconds": "s",
+    "data_seconds": "s",
+    "forward_seconds": "s",
+    "backward_seconds": "s",
+    "collectives_seconds": "s",
+    "optimizer_seconds": "s",
+}
+"""Series that every trainer writes, with their units. ``tokens`` counts all seen since step 0; ``seconds`` is the
+time of one step and the ``…_seconds`` of phases sum to it; ``mfu`` is missing where the device's peak is unknown."""
+
+
+class Line(Envelope):
+    """What all lines share."""
+
+    time: AwareDatetime
+
+
+class AttemptStarted(Line):
+    type: Literal["attempt_started"] = "attempt_started"
+    attempt: int
+    resume_step: int
+    """Step of the checkpoint really loaded; 0 for a fresh start. Metrics after it are discarded."""
+
+    ranks: int
+    parameters: int
+    device: str
+    """Name of the device, as its driver gives it."""
+
+    peak_name: str | None = None
+    """What MFU is a fraction of, such as `BF16 peak 989 TFLOP/s of NVIDIA H200`; empty: no MFU is shown."""
+
+
+class Step(Line):
+    """Numbers of one optimizer step (``step`` counts from 1)."""
+
+    type: Literal["step"] = "step"
+    step: int
+    values: dict[str, float]
+
+
+class Validation(Line):
+    """Numbers measured after ``step`` on the validation split."""
+
+    type: Literal["validation"] = "validation"
+    step: int
+    values: dict[str, float]
+
+
+class CheckpointSaved(Line):
+    """A checkpoint's folder is complete. Flushed after the lines of all steps before it."""
+
+    type: Literal["checkpoint_saved"] = "checkpoint_saved"
+    step: int
+    folder: str
+    """Name of the folder under ``checkpoints/``."""
+
+    digest: str
+    """SHA-256 of its manifest."""
+
+    bytes: int
+    seconds: float
+
+
+class Note(Line):
+    """Something worth a person's eye that changes nothing by itself."""
+
+    type: Literal["note"] = "note"
+    message: str
+
+
+class Finished(Line):
+    """Training reached its last step and its checkpoint is complete."""
+
+    type: Literal["finished"] = "finished"
+    step: int
+
+
+TrainerEvent = Annotated[
+    AttemptStarted | Step | Validation | CheckpointSaved | Note | Finished, Field(discriminator="type")
+]
+TRAINER_EVENT: TypeAdapter[TrainerEvent] = TypeAdapter(TrainerEvent)

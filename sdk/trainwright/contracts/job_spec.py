@@ -1,0 +1,132 @@
+"""JobSpec: everything one attempt needs, in the ``job.json`` that the trainer is started with.
+
+Paths are relative to the folder of ``job.json``, so that whoever writes the file need not know where it will lie.
+The trainer reads this folder and writes below ``out/``; it speaks files and signals only.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from trainwright.contracts.base import Envelope, Strict
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.run_spec import RunSpec
+
+JOB_NAME = "job.json"
+DATA_FOLDER = "data"
+"""Shards, their ``manifest.json`` and ``tokenizer.json``."""
+RESUME_FOLDER = "resume"
+"""The checkpoint to start from."""
+OUTPUT_FOLDER = "out"
+EVENTS_NAME = "events.jsonl"
+LOGS_FOLDER = "logs"
+"""One ``rank-<n>.log`` a rank, and ``export.log``."""
+CHECKPOINTS_FOLDER = "checkpoints"
+EXPORT_FOLDER = "export"
+OUTCOME_NAME = "outcome.json"
+"""Written by rank 0 at a planned end."""
+RANKS_NAME = "ranks.json"
+"""Written by the launcher: how each rank that failed left."""
+
+
+class JobKind(StrEnum):
+    TRAIN = "train"
+    EXPORT = "export"
+
+
+class Peak(Strict):
+    """The arithmetic rate that MFU is a fraction of, for one rank's device."""
+
+    flops_per_second: float = Field(gt=0)
+    dtype: str
+    """Dtype of the products, such as `bf16`."""
+
+    device: str
+    measured: bool
+    """True when a self-test measured it here, false when it is the vendor's figure."""
+
+    @property
+    def name(self) -> str:
+        """How it is named to people: `BF16 peak 989 TFLOP/s of NVIDIA H200`."""
+        rate = self.flops_per_second
+        figure = f"{rate / 1e12:.0f} TFLOP/s" if rate >= 10e12 else f"{rate / 1e9:.0f} GFLOP/s"
+        how = "measured peak" if self.measured else "peak"
+        return f"{self.dtype.upper()} {how} {figure} of {self.device}"
+
+
+class ResumePoint(Strict):
+    """The checkpoint in ``resume/``."""
+
+    step: int = Field(ge=0)
+    digest: str
+    """SHA-256 of its manifest."""
+
+
+class JobSpec(Strict):
+    """RunSpec, and where, with what and from which point to run it."""
+
+    schema_version: Literal[1] = 1
+    kind: JobKind = JobKind.TRAIN
+    run_id: str
+    attempt: int = Field(ge=1)
+    fence: int = Field(ge=1)
+    spec: RunSpec
+    device: Literal["cuda", "cpu"]
+    slots: tuple[int, ...] = Field(min_length=1)
+    """Indices of the node's GPUs or CPU shares; one rank runs on each."""
+
+    threads_per_rank: int = Field(default=1, ge=1)
+    peak: Peak | None = None
+    resume: ResumePoint | None = None
+
+    @property
+    def ranks(self) -> int:
+        return len(self.slots)
+
+
+class Outcome(Envelope):
+    """How an attempt ended, as its own processes tell it: ``outcome.json``, ``failure-<rank>.json``, ``exit.json``."""
+
+    code: EndCode
+    message: str
+    """What happened, for a person; the sentence of the code says what to do."""
+
+    step: int | None = None
+    """Last step made."""
+
+    rank: int | None = None
+    """Rank that failed first."""
+
+
+class RankExit(Envelope):
+    """How one rank left."""
+
+    rank: int
+    exit_code: int | None = None
+    signal: int | None = None
+    time: float
+    """Seconds since the epoch."""
+
+
+class RankExits(Envelope):
+    """``ranks.json``: ranks that left with an error, the first one first."""
+
+    exits: list[RankExit]
+
+
+def failure_name(rank: int) -> str:
+    """File in which a failing rank says why."""
+    return f"failure-{rank}.json"
+
+
+def log_name(rank: int) -> str:
+    return f"rank-{rank}.log"
+
+
+def output_folder(job_file: Path) -> Path:
+    """Where the trainer started with ``job_file`` writes."""
+    return job_file.parent / OUTPUT_FOLDER
