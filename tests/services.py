@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
 from trainwright_backend.core.broker import die_with_parent, start_broker
 
 START_TIMEOUT_SECONDS = 30.0
@@ -65,8 +66,9 @@ def running_postgres(folder: Path) -> Iterator[str]:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
     programs = _postgres_programs(folder, user)
     data = folder / "data"
+    choices = ["-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"]
     subprocess.run(
-        [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--no-locale"],
+        [programs / "initdb", "-D", data, *choices],
         check=True,
         capture_output=True,
         user=user,

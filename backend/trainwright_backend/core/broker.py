@@ -60,7 +60,8 @@ class Broker:
             self.process.kill()
             self.process.wait()
         self.socket_path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # succeeds only for the temporary folder, which held the socket alone
+        # Succeeds only for the temporary folder, which held nothing else.
+        with contextlib.suppress(OSError):
             self.socket_path.parent.rmdir()
 
 
@@ -158,7 +159,9 @@ def _wait_until_it_answers(broker: Broker, log_path: Path) -> None:
         if (code := broker.process.poll()) is not None:
             raise BrokerError(f"{broker.process.args!r} ended with code {code}: {_log(log_path)}")
         if time.monotonic() > deadline:
-            raise BrokerError(f"the broker did not answer within {START_TIMEOUT_SECONDS:.0f} s: {_log(log_path)}")
+            raise BrokerError(
+                f"the broker did not answer within {START_TIMEOUT_SECONDS:.0f} s: {_log(log_path)}"
+            )
         time.sleep(0.01)
 
 

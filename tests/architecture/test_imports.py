@@ -1,0 +1,101 @@
+"""The arrows between our packages hold, and each contract that guards one catches a planted violation."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PACKAGES = {
+    "sdk": ["trainwright"],
+    "backend": ["trainwright_backend"],
+    "trainer": ["trainwright_agent", "trainwright_trainer"],
+}
+
+TRAINER = "trainer/trainwright_trainer"
+AGENT = "trainer/trainwright_agent"
+BACKEND = "backend/trainwright_backend"
+
+# The contract's id, and files to plant that break it.
+PLANTED: list[tuple[str, dict[str, str]]] = [
+    ("torch", {f"{BACKEND}/core/planted.py": "import torch"}),
+    ("apart", {f"{AGENT}/planted.py": "import trainwright_trainer"}),
+    ("sdk", {"sdk/trainwright/contracts/planted.py": "import fastapi"}),
+    ("sdk-layers", {"sdk/trainwright/contracts/planted.py": "import trainwright.planner"}),
+    ("client", {"sdk/trainwright/client.py": "", f"{AGENT}/planted.py": "import trainwright.client"}),
+    ("trainer", {f"{TRAINER}/planted.py": "import httpx"}),
+    ("agent", {f"{AGENT}/planted.py": "import sqlalchemy"}),
+    (
+        "features",
+        {f"{BACKEND}/runs/__init__.py": "", f"{BACKEND}/core/planted.py": "import trainwright_backend.runs"},
+    ),
+    (
+        "features",
+        {
+            f"{BACKEND}/metrics/__init__.py": "",
+            f"{BACKEND}/checkpoints/__init__.py": "",
+            f"{BACKEND}/checkpoints/planted.py": "import trainwright_backend.metrics",
+        },
+    ),
+    ("features", {f"{BACKEND}/undeclared.py": ""}),
+]
+
+
+def test_the_arrows_between_packages_hold(repository: Path) -> None:
+    report = lint_imports(repository)
+    assert broken_contracts(report.stdout) == set(), report.stdout
+    assert report.returncode == 0, report.stdout + report.stderr
+
+
+@pytest.mark.parametrize(("contract", "files"), PLANTED, ids=[contract for contract, _ in PLANTED])
+def test_a_planted_violation_is_named(
+    contract: str, files: dict[str, str], repository: Path, tmp_path: Path
+) -> None:
+    shutil.copy(repository / "pyproject.toml", tmp_path)
+    for folder, packages in PACKAGES.items():
+        for package in packages:
+            copy_sources(repository / folder / package, tmp_path / folder / package)
+    for name, source in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source)
+
+    report = lint_imports(tmp_path)
+
+    assert report.returncode != 0
+    assert contract_names(repository)[contract] in broken_contracts(report.stdout), (
+        report.stdout + report.stderr
+    )
+
+
+def test_each_contract_has_a_planted_violation(repository: Path) -> None:
+    assert {contract for contract, _ in PLANTED} == set(contract_names(repository))
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    """Check the packages below ``root``; PYTHONPATH comes before the editable install of the real ones."""
+    path = os.pathsep.join(str(root / folder) for folder in PACKAGES)
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def broken_contracts(report: str) -> set[str]:
+    return set(re.findall(r"^(.+) BROKEN\b", report, re.MULTILINE))
+
+
+def contract_names(root: Path) -> dict[str, str]:
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
+    return {contract["id"]: contract["name"] for contract in settings["contracts"]}
+
+
+def copy_sources(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "static"))
