@@ -61,12 +61,16 @@ def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
             field = ".".join((*path, blamed["field"]))
             found.append(Problem(field=field, message=_sentence(item["msg"]), value=_short(blamed["value"])))
         elif item["type"] == "extra_forbidden":
-            found.append(Problem(field=".".join(path), message=_unknown_key(path, model), value=_short(item["input"])))
+            found.append(
+                Problem(field=".".join(path), message=_unknown_key(path, model), value=_short(item["input"]))
+            )
         elif item["type"] == "missing":
             found.append(Problem(field=".".join(path), message="This field is required."))
         else:
             message = item["msg"].removeprefix("Value error, ")
-            found.append(Problem(field=".".join(path), message=_sentence(message), value=_short(item["input"])))
+            found.append(
+                Problem(field=".".join(path), message=_sentence(message), value=_short(item["input"]))
+            )
     return found
 
 

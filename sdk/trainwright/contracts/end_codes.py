@@ -90,9 +90,18 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
         "The process that watches over the run was killed. If the node ran out of memory, ask for less.",
     ),
     EndCode.NODE_REBOOTED: (EndClass.LOST, "The node was restarted."),
-    EndCode.SELF_FENCED: (EndClass.LAPSE, "The node could not reach the platform and stopped the run in time."),
-    EndCode.LEASE_LAPSED: (EndClass.LAPSE, "The node fell silent. Check that it is up and can reach the platform."),
-    EndCode.DATA: (EndClass.USER, "The dataset could not be prepared. Read the reason on the dataset's page."),
+    EndCode.SELF_FENCED: (
+        EndClass.LAPSE,
+        "The node could not reach the platform and stopped the run in time.",
+    ),
+    EndCode.LEASE_LAPSED: (
+        EndClass.LAPSE,
+        "The node fell silent. Check that it is up and can reach the platform.",
+    ),
+    EndCode.DATA: (
+        EndClass.USER,
+        "The dataset could not be prepared. Read the reason on the dataset's page.",
+    ),
     EndCode.POISON: (
         EndClass.USER,
         "The run twice took its supervising process down. It probably asks for more memory than the node has.",

@@ -19,7 +19,9 @@ SCHEMA_VERSION = 1
 BYTES_VOCABULARY = 257
 """256 byte values and the end-of-text token."""
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")
+]
 
 
 class TokenizerKind(StrEnum):
@@ -102,12 +104,16 @@ class ModelSpec(Strict):
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
         if self.head_size is None and self.width % self.heads:
-            raise refused("width", self.width, f"is not a multiple of heads {self.heads}: change one or set head_size")
+            raise refused(
+                "width", self.width, f"is not a multiple of heads {self.heads}: change one or set head_size"
+            )
         if self.heads % self.key_value_heads:
             rule = "must divide heads {}, so that each key head serves the same number of query heads"
             raise refused("kv_heads", self.key_value_heads, rule.format(self.heads))
         if self.features_per_head % 2:
-            raise refused("head_size", self.features_per_head, "must be even: rotary positions turn pairs of features")
+            raise refused(
+                "head_size", self.features_per_head, "must be even: rotary positions turn pairs of features"
+            )
         return self
 
     @property

@@ -1,0 +1,437 @@
+"""The typed client: what the CLI, the demo and people's own scripts use to talk to a Trainwright server.
+
+::
+
+    with Client("https://train.example.org", key=os.environ["TRAINWRIGHT_KEY"]) as client:
+        team = client.team("vision-lab")
+        dataset = team.upload("letters", [Path("letters.jsonl")])
+        run = team.submit(RunSpec(name="pilot", data=DataSpec(dataset=dataset.id)))
+        for points in team.stream_metrics(run.id):
+            print(points.steps[-1], points.series["loss"][-1])
+        team.download(run.id, Path("pilot"))
+
+It holds no state but the connection. Reads are repeated when the connection breaks, submissions too, by an
+idempotency key; nothing else is. Errors of the server are `ApiError` with its code, its sentence and the fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+from pydantic import BaseModel
+
+from trainwright.contracts.api import (
+    Checkpoint,
+    CheckpointFile,
+    CreatedKey,
+    Dataset,
+    ErrorBody,
+    Health,
+    JoinToken,
+    LogFile,
+    LogText,
+    Me,
+    MetricPoints,
+    Metrics,
+    Node,
+    OneTimeLink,
+    Page,
+    RejectedDocument,
+    Run,
+    RunEvent,
+    SpecInfo,
+    Team,
+    Verdicts,
+)
+from trainwright.contracts.base import Problem
+from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import FINAL
+from trainwright.sse import Message, messages
+
+Answer = TypeVar("Answer", bound=BaseModel)
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all."""
+
+API = "/api/v1"
+BLOCK_BYTES = 1 << 20
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+"""Waits between the tries of a call that may be repeated."""
+
+
+class ApiError(Exception):
+    """The server refused. ``code`` is fixed, ``detail`` says what to do, ``problems`` name fields."""
+
+    def __init__(self, body: ErrorBody) -> None:
+        lines = [body.detail, *(f"  {p.field}: {p.message}" for p in body.errors)]
+        super().__init__("\n".join(lines))
+        self.status = body.status
+        self.code = body.code
+        self.detail = body.detail
+        self.problems: Sequence[Problem] = body.errors
+        self.request_id = body.request_id
+
+
+class DigestMismatch(Exception):
+    """A downloaded file is not the one that was announced."""
+
+
+class Client:
+    """A connection to one server.
+
+    Args:
+        server: address, such as ``http://127.0.0.1:8000``.
+        key: API key (``tw_…``); without it only the calls that need none work, until a link is used.
+    """
+
+    def __init__(self, server: str, key: str | None = None, *, timeout_seconds: float = 30.0) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=server.rstrip("/"), headers=headers, timeout=timeout_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def team(self, slug: str) -> TeamClient:
+        """Calls that belong to one team."""
+        return TeamClient(self, slug)
+
+    def health(self) -> Health:
+        return self.get("/health", Health)
+
+    def me(self) -> Me:
+        return self.get("/me", Me)
+
+    def spec(self) -> SpecInfo:
+        """JSON Schema of RunSpec and the presets."""
+        return self.get("/spec", SpecInfo)
+
+    def nodes(self) -> list[Node]:
+        return self.get_list("/nodes", Node)
+
+    def use_link(self, link: OneTimeLink) -> Me:
+        """Use a one-time link; this client is signed in afterwards."""
+        return self.post("/auth/link", Me, json=link.model_dump(exclude_none=True))
+
+    def create_key(self, name: str) -> CreatedKey:
+        """A new API key; its secret is shown this once."""
+        return self.post("/me/keys", CreatedKey, json={"name": name})
+
+    def create_join_token(self, node_name: str) -> JoinToken:
+        """A one-time token with which the node of that name may join."""
+        return self.post("/join-tokens", JoinToken, json={"name": node_name})
+
+    # --- transport, used by TeamClient
+
+    def get(self, path: str, answer: type[Answer], params: Mapping[str, Any] | None = None) -> Answer:
+        return answer.model_validate_json(self.fetch(path, params).content)
+
+    def get_list(
+        self, path: str, item: type[Answer], params: Mapping[str, Any] | None = None
+    ) -> list[Answer]:
+        return [item.model_validate(entry) for entry in self.fetch(path, params).json()]
+
+    def fetch(self, path: str, params: Mapping[str, Any] | None = None) -> httpx.Response:
+        """GET, repeated when the connection breaks or the server is busy."""
+        return self._repeated(lambda: self._http.get(API + path, params=params))
+
+    def post(
+        self, path: str, answer: type[Answer], *, json: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        response = self._http.post(API + path, json=json, headers=headers)
+        return answer.model_validate_json(_checked(response).content)
+
+    def post_repeatable(self, path: str, answer: type[Answer], *, json: Any) -> Answer:
+        """POST under an idempotency key, so that it may be repeated when the answer is lost."""
+        headers = {"Idempotency-Key": str(uuid4())}
+        response = self._repeated(lambda: self._http.post(API + path, json=json, headers=headers))
+        return answer.model_validate_json(response.content)
+
+    def post_files(
+        self, path: str, answer: type[Answer], data: Mapping[str, str], files: list[Any]
+    ) -> Answer:
+        response = self._http.post(
+            API + path, data=data, files=files, timeout=httpx.Timeout(30.0, write=None, read=None)
+        )
+        return answer.model_validate_json(_checked(response).content)
+
+    def delete(self, path: str) -> None:
+        _checked(self._http.delete(API + path))
+
+    def stream(self, path: str, last_id: str | None) -> Iterator[Message]:
+        """Server-sent events of one connection, until the server closes it."""
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        # The server sends a comment every 15 s: longer silence is a dead connection.
+        with self._http.stream(
+            "GET", API + path, headers=headers, timeout=httpx.Timeout(30.0, read=45.0)
+        ) as response:
+            if response.is_error:
+                response.read()
+            yield from messages(_checked(response).iter_lines())
+
+    def save(self, url: str, target: Path, digest: str, on_bytes: Callable[[int], None]) -> None:
+        """Download ``url`` to ``target`` and check its SHA-256 before it gets its name."""
+        partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        try:
+            found = hashlib.sha256()
+            with self._http.stream("GET", url) as response, partial.open("wb") as out:
+                if response.is_error:
+                    response.read()
+                for block in _checked(response).iter_bytes(BLOCK_BYTES):
+                    out.write(block)
+                    found.update(block)
+                    on_bytes(len(block))
+            if found.hexdigest() != digest:
+                raise DigestMismatch(
+                    f"{target.name}: got SHA-256 {found.hexdigest()}, announced was {digest}"
+                )
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _repeated(self, call: Callable[[], httpx.Response]) -> httpx.Response:
+        for wait_seconds in RETRY_SECONDS:
+            try:
+                response = call()
+            except httpx.TransportError:
+                time.sleep(wait_seconds)
+                continue
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                return _checked(response)
+            time.sleep(wait_seconds)
+        return _checked(call())
+
+
+class TeamClient:
+    """Calls that belong to one team. Get it from `Client.team`."""
+
+    def __init__(self, client: Client, slug: str) -> None:
+        self._client = client
+        self._path = f"/teams/{quote(slug, safe='')}"
+
+    def show(self) -> Team:
+        """The team and its quota."""
+        return self._client.get(self._path, Team)
+
+    # --- datasets
+
+    def datasets(self) -> list[Dataset]:
+        return self._pages(f"{self._path}/datasets", Dataset)
+
+    def dataset(self, dataset_id: str) -> Dataset:
+        return self._client.get(f"{self._path}/datasets/{dataset_id}", Dataset)
+
+    def upload(self, name: str, files: Sequence[Path], on_progress: Progress | None = None) -> Dataset:
+        """Upload `.txt` and `.jsonl` files as version 1 of a new dataset."""
+        return self._upload(f"{self._path}/datasets", {"name": name}, files, on_progress)
+
+    def upload_version(
+        self, dataset_id: str, files: Sequence[Path], on_progress: Progress | None = None
+    ) -> Dataset:
+        """Upload files as the next version of a dataset."""
+        return self._upload(f"{self._path}/datasets/{dataset_id}/versions", {}, files, on_progress)
+
+    def rejected_documents(self, dataset_id: str, version: int) -> list[RejectedDocument]:
+        path = f"{self._path}/datasets/{dataset_id}/versions/{version}/rejected"
+        return self._client.get_list(path, RejectedDocument)
+
+    def delete_dataset(self, dataset_id: str) -> None:
+        self._client.delete(f"{self._path}/datasets/{dataset_id}")
+
+    # --- runs
+
+    def validate(self, spec: Mapping[str, Any] | RunSpec) -> Verdicts:
+        """What the server thinks of a spec, without submitting it."""
+        return self._client.post(f"{self._path}/runs/validate", Verdicts, json=_as_json(spec))
+
+    def submit(self, spec: Mapping[str, Any] | RunSpec) -> Run:
+        return self._client.post_repeatable(f"{self._path}/runs", Run, json=_as_json(spec))
+
+    def runs(self, state: str | None = None) -> list[Run]:
+        """All runs, newest first."""
+        return self._pages(f"{self._path}/runs", Run, {"state": state} if state else {})
+
+    def run(self, run_id: str) -> Run:
+        return self._client.get(f"{self._path}/runs/{run_id}", Run)
+
+    def cancel(self, run_id: str) -> Run:
+        return self._client.post(f"{self._path}/runs/{run_id}/cancel", Run)
+
+    def delete_run(self, run_id: str) -> None:
+        self._client.delete(f"{self._path}/runs/{run_id}")
+
+    def wait(
+        self, run_id: str, on_change: Callable[[Run], None] | None = None, poll_seconds: float = 1.0
+    ) -> Run:
+        """Wait until the run has ended; ``on_change`` sees it after every poll."""
+        while True:
+            run = self.run(run_id)
+            if on_change is not None:
+                on_change(run)
+            if run.state in FINAL:
+                return run
+            time.sleep(poll_seconds)
+
+    def events(self, run_id: str, after: int = 0) -> list[RunEvent]:
+        return self._client.get_list(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
+
+    def metrics(self, run_id: str, names: Sequence[str] = (), points: int | None = None) -> Metrics:
+        params: dict[str, Any] = {"names": list(names)} if names else {}
+        if points is not None:
+            params["points"] = points
+        return self._client.get(f"{self._path}/runs/{run_id}/metrics", Metrics, params)
+
+    def stream_metrics(self, run_id: str, cursor: str | None = None) -> Iterator[MetricPoints]:
+        """Points as they are made, from the first one or from ``cursor``, until the run has ended.
+
+        After a recovery a step can come again: the later value is the valid one.
+        """
+        while True:
+            ended = self.run(run_id).state in FINAL
+            try:
+                for message in self._client.stream(f"{self._path}/runs/{run_id}/metrics/stream", cursor):
+                    cursor = message.id or cursor
+                    if message.event == "points":
+                        yield MetricPoints.model_validate_json(message.data)
+            except httpx.TransportError:
+                time.sleep(RETRY_SECONDS[0])
+                continue
+            if ended:
+                return
+
+    def logs(self, run_id: str) -> list[LogFile]:
+        return self._client.get_list(f"{self._path}/runs/{run_id}/logs", LogFile)
+
+    def log_text(self, run_id: str, attempt: int, file: str, offset: int = 0) -> LogText:
+        path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}"
+        return self._client.get(path, LogText, {"offset": offset})
+
+    # --- checkpoints
+
+    def checkpoints(self, run_id: str) -> list[Checkpoint]:
+        return self._client.get_list(f"{self._path}/runs/{run_id}/checkpoints", Checkpoint)
+
+    def download(
+        self, run_id: str, folder: Path, checkpoint_id: str | None = None, on_progress: Progress | None = None
+    ) -> Path:
+        """Download a checkpoint file by file, each checked against its digest.
+
+        Args:
+            run_id: whose checkpoint.
+            folder: made if missing; files that are already there are replaced.
+            checkpoint_id: the newest export when left out.
+            on_progress: called with bytes done and bytes in all.
+
+        Returns:
+            The folder.
+
+        Raises:
+            LookupError: the run has no export yet.
+            DigestMismatch: a file arrived damaged; nothing under its name was changed.
+        """
+        chosen = checkpoint_id or self._newest_export(run_id).id
+        path = f"{self._path}/runs/{run_id}/checkpoints/{chosen}/files"
+        files = self._client.get_list(path, CheckpointFile)
+        folder.mkdir(parents=True, exist_ok=True)
+        meter = _Meter(sum(file.bytes for file in files), on_progress)
+        for file in files:
+            target = folder / file.name
+            if target.parent != folder:
+                raise ValueError(f"refused file name {file.name!r}: it leaves the folder")
+            self._client.save(file.url, target, file.digest, meter.add)
+        return folder
+
+    def _newest_export(self, run_id: str) -> Checkpoint:
+        exports = [c for c in self.checkpoints(run_id) if c.kind is CheckpointKind.EXPORT and c.valid]
+        if not exports:
+            raise LookupError(f"run {run_id} has no export yet: it is made when the run succeeds")
+        return max(exports, key=lambda checkpoint: checkpoint.step)
+
+    def _upload(
+        self, path: str, data: Mapping[str, str], files: Sequence[Path], on_progress: Progress | None
+    ) -> Dataset:
+        meter = _Meter(sum(file.stat().st_size for file in files), on_progress)
+        with ExitStack() as stack:
+            parts = [
+                ("files", (file.name, _Metered(stack.enter_context(file.open("rb")), meter.add)))
+                for file in files
+            ]
+            return self._client.post_files(path, Dataset, data, parts)
+
+    def _pages(self, path: str, item: type[Answer], params: Mapping[str, Any] | None = None) -> list[Answer]:
+        found: list[Answer] = []
+        cursor: str | None = None
+        while True:
+            query = dict(params or {}) | ({"cursor": cursor} if cursor else {})
+            page = self._client.get(path, Page[item], query)  # type: ignore[valid-type]
+            found += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+
+class _Meter:
+    def __init__(self, total: int, on_progress: Progress | None) -> None:
+        self._total = total
+        self._done = 0
+        self._on_progress = on_progress
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+
+
+class _Metered:
+    """A binary file that tells how much of it was read."""
+
+    def __init__(self, file: IO[bytes], on_bytes: Callable[[int], None]) -> None:
+        self._file = file
+        self._on_bytes = on_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._file.read(size)
+        self._on_bytes(len(block))
+        return block
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
+def _as_json(spec: Mapping[str, Any] | RunSpec) -> Any:
+    return spec.model_dump(mode="json") if isinstance(spec, RunSpec) else dict(spec)
+
+
+def _checked(response: httpx.Response) -> httpx.Response:
+    if not response.is_error:
+        return response
+    if response.headers.get("content-type", "").startswith("application/problem+json"):
+        raise ApiError(ErrorBody.model_validate_json(response.content))
+    text = response.text[:200]
+    title = response.reason_phrase
+    detail = f"The server answered {response.status_code} {title} without an explanation: {text}"
+    raise ApiError(
+        ErrorBody(title=title, status=response.status_code, code="unexpected_answer", detail=detail)
+    )
