@@ -62,14 +62,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _closing_line(reporter: pytest.TerminalReporter) -> str:
     count = {name: len(reports) for name, reports in reporter.stats.items()}
-    skipped = count.get("skipped", 0)
-    words = [
-        f"{count.get('passed', 0)} passed",
-        f"{count.get('failed', 0)} failed",
-        f"{count.get('error', 0)} errors",
-        f"{skipped} skipped",
-    ]
-    return f"=== {', '.join(words)} in {time.monotonic() - _started:.1f}s; GPU tests skipped: {skipped} ==="
+    words = [f"{count[name]} {name}" for name in ("failed", "passed", "skipped", "error") if count.get(name)]
+    seconds = time.monotonic() - _started
+    return f"=== {', '.join(words)} in {seconds:.1f}s (GPU tests skipped: {count.get('skipped', 0)}) ==="
 
 
 def _folder(nodeid: str) -> str:

@@ -1,0 +1,82 @@
+# The commands of Trainwright. `make help` lists them; the longer ones live in infra/.
+#
+# PYTHON         Python 3.11 or 3.12 that .venv is made from; found on the PATH when empty
+# TORCH_VERSION  the PyTorch release
+# TORCH_INDEX    package index with the PyTorch build for this machine; pip's default when empty.
+#                To change the build of an existing .venv: make clean first
+# ARGS           more arguments for `demo` and `lock`
+# PYTEST_ARGS    more arguments for the Python tests of `test`
+
+PYTHON ?=
+TORCH_VERSION ?= 2.13.0
+TORCH_INDEX ?=
+ARGS ?=
+PYTEST_ARGS ?=
+
+BIN = .venv/bin
+NODE = infra/with-node.sh
+INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
+
+.PHONY: help demo test dev check fix openapi setup frontend chromium lock clean on-linux
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: on-linux .venv/.runtime frontend ## train a small model through the whole platform (ARGS=--once: then end)
+	@$(BIN)/python infra/demo.py $(ARGS)
+
+test: check chromium ## everything: checks, unit tests, the tests with real servers, the browser test
+	@echo "test: frontend"
+	@$(NODE) npm test --silent
+	@echo "test: python and browser"
+	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
+
+dev: setup frontend ## API, worker and agent with reload, and Vite's server for the frontend
+	@infra/dev.sh
+
+check: setup frontend ## lint, types, import arrows, freshness of the generated client
+	@echo "check: ruff"
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@echo "check: mypy"
+	@$(BIN)/mypy --no-error-summary
+	@echo "check: import arrows"
+	@$(BIN)/lint-imports --no-cache --no-timing
+	@echo "check: frontend"
+	@$(NODE) npm run check --silent
+	@echo "check: generated client"
+	@infra/check-client.sh
+
+fix: setup ## let ruff repair and format the Python sources
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+
+openapi: setup frontend ## regenerate the API description and the frontend's types from it
+	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
+	@$(NODE) npm run openapi --silent
+
+setup: .venv/.dev ## create .venv with the locked dependencies, tools included
+	@:
+
+.venv/.runtime: pyproject.toml requirements/runtime.txt infra/venv.sh
+	@$(INSTALL) runtime
+
+.venv/.dev: .venv/.runtime requirements/dev.txt
+	@$(INSTALL) dev
+
+frontend: .venv/.runtime ## build the frontend, if its sources have changed
+	@infra/build-frontend.sh
+
+chromium: ## see to it that the browser tests find a Chromium
+	@infra/chromium.sh
+
+lock: setup ## resolve the lock files again (ARGS=--upgrade: to the newest releases)
+	@infra/lock.sh $(ARGS)
+
+clean: ## delete what was installed and built here; never a data folder
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf frontend/node_modules backend/trainwright_backend/static
+
+on-linux:
+	@[ "$$(uname -s)" = Linux ] || { \
+	  echo "The node agent needs Linux: run the demo in WSL2 or in a Linux VM (SDK and CLI work here)." >&2; exit 1; }

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Fail when frontend/openapi.json or the TypeScript types made from it are not what the API says today.
+set -eu
+cd "$(dirname "$0")/.."
+
+document=frontend/openapi.json
+types=frontend/src/api/schema.d.ts
+committed=$(mktemp -d)
+cp "$document" "$types" "$committed/"
+restore() {
+  cp "$committed/openapi.json" "$document"
+  cp "$committed/schema.d.ts" "$types"
+  rm -rf "$committed"
+}
+trap restore EXIT
+
+.venv/bin/python -m trainwright_backend.openapi > "$document"
+infra/with-node.sh npm run openapi --silent
+if ! diff -u "$committed/openapi.json" "$document" || ! diff -u "$committed/schema.d.ts" "$types"; then
+  echo "The generated client is stale: make openapi" >&2
+  exit 1
+fi

@@ -1,0 +1,13 @@
+#!/bin/bash
+# The platform with reload, and Vite's development server in front of it. Ctrl-C ends both, and so does either's end.
+set -u
+cd "$(dirname "$0")/.."
+
+.venv/bin/trainwright-server up --reload &
+server=$!
+infra/with-node.sh npm run dev &
+vite=$!
+trap 'kill "$server" "$vite" 2>/dev/null' INT TERM EXIT
+wait -n
+kill "$server" "$vite" 2>/dev/null
+wait
