@@ -81,7 +81,7 @@ class ApiError(Exception):
         self.request_id = body.request_id
 
 
-class DigestMismatch(Exception):
+class DigestMismatchError(Exception):
     """A downloaded file is not the one that was announced."""
 
 
@@ -198,7 +198,7 @@ class Client:
                     found.update(block)
                     on_bytes(len(block))
             if found.hexdigest() != digest:
-                raise DigestMismatch(
+                raise DigestMismatchError(
                     f"{target.name}: got SHA-256 {found.hexdigest()}, announced was {digest}"
                 )
             partial.replace(target)
@@ -343,7 +343,7 @@ class TeamClient:
 
         Raises:
             LookupError: the run has no export yet.
-            DigestMismatch: a file arrived damaged; nothing under its name was changed.
+            DigestMismatchError: a file arrived damaged; nothing under its name was changed.
         """
         chosen = checkpoint_id or self._newest_export(run_id).id
         path = f"{self._path}/runs/{run_id}/checkpoints/{chosen}/files"

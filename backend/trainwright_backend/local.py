@@ -1,0 +1,264 @@
+"""The whole platform on one machine: broker, API, tokenising worker and one node agent, as children of this process.
+
+Everything lies in one folder: database, objects, secrets, logs, the agent's workspace. A lock file holds it, so two
+platforms never share one. The children die with this process, however it dies; only a run's supervisor outlives it,
+by design, and stops its trainer by itself when it can no longer renew its lease.
+
+The agent is started as a program and never imported: backend and agent know each other by HTTP alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Self
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from trainwright_backend.core.broker import Broker, die_with_parent, start_broker
+
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 20.0
+NODE_NAME = "local"
+
+
+class FolderInUseError(RuntimeError):
+    """Another platform holds the data folder."""
+
+
+class PlatformError(RuntimeError):
+    """A part of the platform did not start; the message ends with its log."""
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """A locked data folder. The lock goes with the process, or with `release`."""
+
+    path: Path
+    lock: IO[str]
+
+    @classmethod
+    def take(cls, path: Path) -> Self:
+        """Lock ``path``, made with mode 0700 if it is missing.
+
+        Raises:
+            FolderInUseError: another process holds it.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o700)
+        lock = (path / "lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise FolderInUseError(f"{path} is in use by another Trainwright on this machine") from error
+        return cls(path.resolve(), lock)
+
+    def secret(self, name: str) -> str:
+        """A generated secret that stays the same for the life of the folder (file mode 0600)."""
+        file = self.path / "secrets.json"
+        known: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+        if name not in known:
+            known[name] = secrets.token_urlsafe(48)
+            write_private(file, json.dumps(known))
+        return known[name]
+
+    def release(self) -> None:
+        self.lock.close()
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace ``file`` by one that only its owner can read."""
+    partial = file.with_name(f".{file.name}.part")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(text)
+    partial.replace(file)
+
+
+def free_port(wanted: int, host: str = "127.0.0.1") -> int:
+    """``wanted`` when nobody listens there, else a port that the system picks."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            found: int = probe.getsockname()[1]
+            return found
+    raise PlatformError(f"no free port on {host}")
+
+
+@dataclass
+class Platform:
+    """Starts and stops the parts. Call it from the main thread: the parts die with the thread that started them.
+
+    Args:
+        folder: where everything is kept.
+        port: of the API.
+        host: address the API listens on.
+        environment: settings for all parts, over the defaults, such as scaled timers.
+        cpu_slots: runs' places on this machine when it has no GPU.
+        reload: restart the API when its sources change.
+    """
+
+    folder: DataFolder
+    port: int
+    host: str = "127.0.0.1"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cpu_slots: int = 2
+    reload: bool = False
+    _broker: Broker | None = None
+    _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def agent_pid(self) -> int:
+        return self._parts["agent"].pid
+
+    def start(self) -> None:
+        """Start all parts and wait until the API answers. The node joins a moment later."""
+        self._broker = start_broker(self.folder.path / "broker")
+        self.command("migrate")
+        serve = ["serve", "--host", self.host, "--port", str(self.port)]
+        self._server("api", *serve, *(["--reload"] if self.reload else []))
+        self._server("worker", "worker")
+        self._wait_for_api()
+        self.start_agent()
+
+    def start_agent(self) -> None:
+        """Start the node agent, also in the place of one that has died."""
+        agent_folder = self.folder.path / "agent"
+        token_file = self.folder.path / "join-token"
+        if not (agent_folder / "agent.json").exists():
+            write_private(token_file, self.command("join-token", NODE_NAME).strip())
+        self._start(
+            "agent",
+            [
+                *(sys.executable, "-m", "trainwright_agent.main", "run", "--data", str(agent_folder)),
+                *("--api", self.url, "--name", NODE_NAME, "--token-file", str(token_file)),
+                *("--cpu-slots", str(self.cpu_slots), "--object-store", str(self.folder.path / "objects")),
+            ],
+            # The agent has a key of its own and needs none of the platform's.
+            {name: value for name, value in os.environ.items() if not name.startswith("TRAINWRIGHT_")},
+        )
+
+    def command(self, *words: str) -> str:
+        """Run a command of `trainwright-server` on this platform's database; returns what it prints.
+
+        Raises:
+            PlatformError: it ended with an error.
+        """
+        done = subprocess.run(
+            [sys.executable, "-m", "trainwright_backend.cli", *words],
+            env=self._server_environment(),
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise PlatformError(f"trainwright-server {words[0]} failed: {done.stderr.strip()[-2000:]}")
+        return done.stdout
+
+    def dead_parts(self) -> list[str]:
+        """Parts that should run and do not."""
+        return [name for name, process in self._parts.items() if process.poll() is not None]
+
+    def stop(self) -> None:
+        """End agent, worker, API and broker, in this order."""
+        for name in reversed(list(self._parts)):
+            end(self._parts.pop(name))
+        if self._broker is not None:
+            self._broker.stop()
+            self._broker = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _server(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        return self._start(
+            name, [sys.executable, "-m", "trainwright_backend.cli", *words], self._server_environment()
+        )
+
+    def _start(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        with self._log(name).open("ab") as log:
+            self._parts[name] = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C goes to the terminal's whole group; the parts are stopped in order instead.
+                process_group=0,
+                preexec_fn=die_with_parent(signal.SIGKILL),
+            )
+        return self._parts[name]
+
+    def _server_environment(self) -> dict[str, str]:
+        assert self._broker is not None, "start the platform first"
+        return dict(os.environ) | {
+            "TRAINWRIGHT_DATA_DIR": str(self.folder.path),
+            "TRAINWRIGHT_OBJECT_STORE_DIR": str(self.folder.path / "objects"),
+            "TRAINWRIGHT_SECRET_KEY": self.folder.secret("secret_key"),
+            "TRAINWRIGHT_PUBLIC_URL": self.url,
+            "TRAINWRIGHT_HINTS_URL": self._broker.url,
+            "TRAINWRIGHT_TASKS_URL": self._broker.url,
+            **self.environment,
+        }
+
+    def _wait_for_api(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while not _answers(f"{self.url}/api/v1/health"):
+            self._require("api", self._parts["api"].poll() is None and time.monotonic() < deadline)
+            time.sleep(0.05)
+
+    def _require(self, name: str, good: bool) -> None:
+        if not good:
+            log = self._log(name).read_text(errors="replace")[-2000:]
+            raise PlatformError(f"{name} did not start. Its log ends with:\n{log}")
+
+    def _log(self, name: str) -> Path:
+        logs = self.folder.path / "logs"
+        logs.mkdir(exist_ok=True)
+        return logs / f"{name}.log"
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, and SIGKILL for who does not leave."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=2) as response:
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False

@@ -1,0 +1,331 @@
+"""`make demo`: a language model trains on real text through the whole platform, on this machine.
+
+It starts the platform, signs up as its first owner, uploads the sources of Python's standard library (PSF licence),
+starts a run, shows it live, downloads the checkpoint and prints a text that the model wrote. It uses the client that
+users install, and knows nothing that they could not know.
+
+With ``--once`` it ends by itself and tells by its exit code whether all went well; without, it serves until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from trainwright.client import Client, TeamClient
+from trainwright.contracts.api import Dataset, OneTimeLink, Run
+from trainwright.contracts.run_spec import (
+    BatchSpec,
+    CheckpointSpec,
+    DataSpec,
+    Device,
+    ModelSpec,
+    OptimizerSpec,
+    PrecisionKind,
+    PrecisionSpec,
+    ResourcesSpec,
+    RunSpec,
+    ScheduleSpec,
+    TokenizerSpec,
+    ValidationSpec,
+)
+from trainwright.contracts.run_state import FINAL, RunState
+from trainwright_backend.local import DataFolder, FolderInUseError, Platform, free_port, write_private
+
+TEAM = "demo"
+EMAIL = "demo@localhost"
+DATASET = "python-standard-library"
+WANTED_PORT = 8000
+PROMPT = "def "
+NODE_TIMEOUT_SECONDS = 120
+CANCEL_TIMEOUT_SECONDS = 60
+
+console = Console(highlight=False)
+
+
+class InterruptedByUser(Exception):
+    """Ctrl-C, or SIGTERM."""
+
+
+def main() -> int:
+    options = _options()
+    if sys.platform != "linux":
+        print(
+            "make demo needs Linux, because node agents do: use WSL2 on Windows or a Linux VM. SDK and CLI work here."
+        )
+        return 2
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    folder = _take_folder(options.data)
+    port = free_port(WANTED_PORT)
+    if port != WANTED_PORT:
+        console.print(f"Port {WANTED_PORT} is taken; this demo uses {port}.")
+    try:
+        with Platform(folder, port, cpu_slots=2) as platform:
+            return _demonstrate(platform, options)
+    except InterruptedByUser:
+        return 130
+
+
+def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
+    with _sign_up(platform) as client:
+        team = client.team(TEAM)
+        _end_leftovers(team)
+        try:
+            dataset = _upload(team, platform.folder.path)
+            run = team.submit(_spec(dataset, _wait_for_slots(client), options.steps))
+            console.print(f"\nRun page   [bold]{platform.url}/{TEAM}/runs/{run.id}[/bold]")
+            console.print(f"Sign in    {_sign_in_link(platform)}\n")
+            run = _follow(team, run)
+        except InterruptedByUser:
+            console.print("\nStopping: cancelling the run and waiting for its end.")
+            _end_leftovers(team)
+            raise
+        result = _result(platform, team, run)
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+        if options.once:
+            return 0 if run.state is RunState.SUCCEEDED else 1
+        console.print(
+            f"\nServing at {platform.url} until Ctrl-C. Another sign-in link: {_sign_in_link(platform)}"
+        )
+        _serve(platform, team)
+        return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--once", action="store_true", help="end when the run has ended")
+    parser.add_argument("--steps", type=int, default=150, help="optimizer steps (default: 150)")
+    parser.add_argument("--data", type=Path, default=Path(".trainwright"), help="where data folders lie")
+    parser.add_argument("--json", type=Path, default=Path("demo.json"), help="where the result is written")
+    return parser.parse_args()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise InterruptedByUser
+
+
+def _take_folder(parent: Path) -> DataFolder:
+    """The first demo folder that no other demo holds."""
+    for path in _folders(parent):
+        try:
+            folder = DataFolder.take(path)
+        except FolderInUseError:
+            console.print(f"{path} belongs to a demo that is running; taking the next folder.")
+            continue
+        console.print(f"Data folder {path}")
+        return folder
+    raise AssertionError("unreachable: folder names do not run out")
+
+
+def _folders(parent: Path) -> Iterator[Path]:
+    yield parent / "demo"
+    number = 2
+    while True:
+        yield parent / f"demo-{number}"
+        number += 1
+
+
+def _sign_up(platform: Platform) -> Client:
+    """A client with the demo's API key; the first time, the account is made by the first owner's link."""
+    file = platform.folder.path / "demo-key"
+    if not file.exists():
+        link = platform.command("link", "first-owner").strip()
+        with Client(platform.url) as newcomer:
+            account = OneTimeLink(
+                token=link.rsplit("/", 1)[-1],
+                name="Demo",
+                email=EMAIL,
+                password=secrets.token_urlsafe(24),  # nobody needs it: people sign in by link
+                team=TEAM,
+            )
+            newcomer.use_link(account)
+            write_private(file, newcomer.create_key("demo").secret)
+    return Client(platform.url, file.read_text())
+
+
+def _sign_in_link(platform: Platform) -> str:
+    return platform.command("link", "sign-in", EMAIL).strip()
+
+
+def _end_leftovers(team: TeamClient) -> None:
+    """Cancel runs that an interrupted demo left, and wait until they have ended."""
+    leftovers = [run for run in team.runs() if run.state not in FINAL]
+    for run in leftovers:
+        console.print(f"Cancelling {run.name}, which is {run.state}.")
+        team.cancel(run.id)
+    deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
+    for run in leftovers:
+        while team.run(run.id).state not in FINAL and time.monotonic() < deadline:
+            time.sleep(0.2)
+
+
+def _upload(team: TeamClient, folder: Path) -> Dataset:
+    """The standard library as a dataset; what was uploaded before is used again."""
+    file = folder / f"{DATASET}.jsonl"
+    documents = _write_documents(file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    for dataset in team.datasets():
+        if dataset.name == DATASET and [f.digest for f in dataset.versions[0].files] == [digest]:
+            console.print(f"Dataset    {DATASET} is there already ({documents:,} documents)")
+            return dataset
+    megabytes = file.stat().st_size / 1e6
+    console.print(
+        f"Dataset    uploading {documents:,} files of Python's standard library, {megabytes:.1f} MB"
+    )
+    return team.upload(DATASET, [file])
+
+
+def _write_documents(file: Path) -> int:
+    """One JSON document for each source file of the interpreter's standard library, tests left out."""
+    library = Path(sysconfig.get_path("stdlib"))
+    count = 0
+    with file.open("w", encoding="utf-8") as out:
+        for source in sorted(library.rglob("*.py")):
+            parts = source.relative_to(library).parts
+            if {"test", "tests", "site-packages", "idle_test"} & set(parts):
+                continue
+            try:
+                text = source.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue  # a few sources declare another encoding
+            if text.strip():
+                out.write(json.dumps({"text": text, "source": "/".join(parts)}, ensure_ascii=False) + "\n")
+                count += 1
+    return count
+
+
+def _wait_for_slots(client: Client) -> tuple[Device, int]:
+    """The device and number of slots of this machine's node, once it has joined."""
+    deadline = time.monotonic() + NODE_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        for node in client.nodes():
+            if node.online:
+                device = Device.CUDA if node.slots.get("cuda") else Device.CPU
+                return device, node.slots[device]
+        time.sleep(0.2)
+    raise TimeoutError(f"the node agent did not join within {NODE_TIMEOUT_SECONDS} s: read logs/agent.log")
+
+
+def _spec(dataset: Dataset, slots: tuple[Device, int], steps: int) -> RunSpec:
+    """A Llama-style model of 3.5 million parameters on sequences of 256 tokens."""
+    device, count = slots
+    return RunSpec(
+        name=f"demo {time.strftime('%Y-%m-%d %H.%M.%S')}",
+        data=DataSpec(
+            dataset=dataset.id, tokenizer=TokenizerSpec(vocabulary=4_096), validation_fraction=0.02
+        ),
+        model=ModelSpec(layers=6, width=192, heads=6, kv_heads=2),
+        batch=BatchSpec(sequence_tokens=256, micro_sequences=8, global_sequences=8 * count),
+        optimizer=OptimizerSpec(learning_rate=3e-3),
+        schedule=ScheduleSpec(steps=steps, warmup_steps=min(20, steps - 1)),
+        validation=ValidationSpec(every_steps=50, sequences=32),
+        precision=PrecisionSpec(kind=PrecisionKind.BF16 if device is Device.CUDA else PrecisionKind.FP32),
+        checkpoint=CheckpointSpec(every_steps=50),
+        resources=ResourcesSpec(device=device, slots_per_node=count),
+    )
+
+
+def _follow(team: TeamClient, run: Run) -> Run:
+    """Show the run in the terminal until it has ended."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[numbers]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(run.sentence, total=run.spec.schedule.steps, numbers="")
+
+        def show(current: Run) -> None:
+            words = f"{current.state:<10}"
+            progress.update(
+                task, completed=current.summary.step, description=words, numbers=_numbers(current)
+            )
+
+        return team.wait(run.id, show, poll_seconds=0.5)
+
+
+def _numbers(run: Run) -> str:
+    values = run.summary.values
+    if not values:
+        return run.sentence
+    parts = [f"step {run.summary.step:,} of {run.spec.schedule.steps:,}"]
+    if "loss" in values:
+        parts.append(f"loss {values['loss']:.3f}")
+    if "tokens_per_second" in values:
+        parts.append(f"{values['tokens_per_second']:,.0f} tokens/s")
+    if "mfu" in values:
+        parts.append(f"MFU {values['mfu']:.1%}")
+    if run.state is RunState.RUNNING and "eta_seconds" in values:
+        parts.append(f"{values['eta_seconds']:.0f} s left")
+    return "  ".join(parts)
+
+
+def _result(platform: Platform, team: TeamClient, run: Run) -> dict[str, object]:
+    """What the run came to; its checkpoint is downloaded and made to write."""
+    console.print(f"{run.name}: {run.sentence}")
+    found = team.metrics(run.id)
+    series = {one.name: one for one in found.series}
+    losses = series["loss"].values if "loss" in series else []
+    result: dict[str, object] = {
+        "run_id": run.id,
+        "state": run.state,
+        "first_loss": losses[0] if losses else None,
+        "last_loss": losses[-1] if losses else None,
+        "steps": run.summary.step,
+        "tokens_per_second": _median(series["tokens_per_second"].values if losses else []),
+        "mfu": _median(series["mfu"].values if "mfu" in series else []),
+        "checkpoint": None,
+        "sample": None,
+    }
+    if run.state is RunState.SUCCEEDED:
+        folder = platform.folder.path / "downloads" / run.id
+        team.download(run.id, folder)
+        sample = _sample(folder)
+        result |= {"checkpoint": str(folder), "sample": sample}
+        console.print(f"Loss       {losses[0]:.3f} → {losses[-1]:.3f} in {len(losses)} steps")
+        console.print(f"Checkpoint {folder}")
+        console.print("Sample     written by the model that was just trained:\n")
+        console.print(sample, markup=False)
+    return result
+
+
+def _sample(export: Path) -> str:
+    command = [sys.executable, "-m", "trainwright_trainer.main", "sample", str(export)]
+    command += ["--prompt", PROMPT, "--tokens", "120", "--temperature", "0.7", "--seed", "1"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _median(values: list[float]) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None
+
+
+def _serve(platform: Platform, team: TeamClient) -> None:
+    """Serve until Ctrl-C, then end what still runs."""
+    try:
+        while not (dead := platform.dead_parts()):
+            time.sleep(0.5)
+    except InterruptedByUser:
+        console.print("\nStopping.")
+        _end_leftovers(team)
+        return
+    console.print(
+        f"[red]Ended by itself: {', '.join(dead)}. Read the logs in {platform.folder.path / 'logs'}.[/red]"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
