@@ -20,7 +20,6 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -56,10 +55,6 @@ CANCEL_TIMEOUT_SECONDS = 60
 console = Console(highlight=False)
 
 
-class InterruptedByUser(Exception):
-    """Ctrl-C, or SIGTERM."""
-
-
 def main() -> int:
     options = _options()
     if sys.platform != "linux":
@@ -67,8 +62,7 @@ def main() -> int:
             "make demo needs Linux, because node agents do: use WSL2 on Windows or a Linux VM. SDK and CLI work here."
         )
         return 2
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     folder = _take_folder(options.data)
     port = free_port(WANTED_PORT)
     if port != WANTED_PORT:
@@ -76,7 +70,7 @@ def main() -> int:
     try:
         with Platform(folder, port, cpu_slots=2) as platform:
             return _demonstrate(platform, options)
-    except InterruptedByUser:
+    except KeyboardInterrupt:
         return 130
 
 
@@ -90,7 +84,7 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
             console.print(f"\nRun page   [bold]{platform.url}/{TEAM}/runs/{run.id}[/bold]")
             console.print(f"Sign in    {_sign_in_link(platform)}\n")
             run = _follow(team, run)
-        except InterruptedByUser:
+        except KeyboardInterrupt:
             console.print("\nStopping: cancelling the run and waiting for its end.")
             _end_leftovers(team)
             raise
@@ -112,10 +106,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path(".trainwright"), help="where data folders lie")
     parser.add_argument("--json", type=Path, default=Path("demo.json"), help="where the result is written")
     return parser.parse_args()
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise InterruptedByUser
 
 
 def _take_folder(parent: Path) -> DataFolder:
@@ -318,7 +308,7 @@ def _serve(platform: Platform, team: TeamClient) -> None:
     try:
         while not (dead := platform.dead_parts()):
             time.sleep(0.5)
-    except InterruptedByUser:
+    except KeyboardInterrupt:
         console.print("\nStopping.")
         _end_leftovers(team)
         return

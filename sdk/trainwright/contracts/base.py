@@ -6,7 +6,7 @@ A *spec* says what to do, so an unknown key in it is an error: ignoring one woul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -53,8 +53,13 @@ def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
 
     A key that does not exist is answered with the closest one that does.
     """
+    return problems_in(error.errors(include_url=False), model)
+
+
+def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | None) -> list[Problem]:
+    """As `problems`, from error records that a framework has already taken out of the exception."""
     found = []
-    for item in error.errors(include_url=False):
+    for item in errors:
         path = tuple(str(part) for part in item["loc"])
         if item["type"] == "refused":
             blamed = item["ctx"]
@@ -74,13 +79,14 @@ def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     return found
 
 
-def _unknown_key(path: tuple[str, ...], model: type[BaseModel]) -> str:
-    keys = list(_keys_at(path[:-1], model))
+def _unknown_key(path: tuple[str, ...], model: type[BaseModel] | None) -> str:
+    keys = [] if model is None else list(_keys_at(path[:-1], model))
     near = get_close_matches(path[-1], keys, n=1, cutoff=0.6)
     where = ".".join(path[:-1]) or "the spec"
     if near:
         return f"There is no key '{path[-1]}' in {where}. Did you mean '{near[0]}'?"
-    return f"There is no key '{path[-1]}' in {where}. It has: {', '.join(keys)}."
+    has = f" It has: {', '.join(keys)}." if keys else ""
+    return f"There is no key '{path[-1]}' in {where}.{has}"
 
 
 def _keys_at(path: tuple[str, ...], model: type[BaseModel]) -> Iterator[str]:

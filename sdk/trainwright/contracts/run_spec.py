@@ -62,7 +62,7 @@ class DataSpec(Strict):
     """Version of the dataset; the newest at submission when left empty."""
 
     tokenizer: TokenizerSpec = TokenizerSpec()
-    """How text becomes tokens."""
+    """The tokenizer made for this data."""
 
     validation_fraction: float = Field(default=0.01, ge=0.0, le=0.5)
     """Share of the documents kept for validation, chosen by a hash of each document."""
@@ -292,7 +292,7 @@ class RunSpec(Strict):
     """Seed of the weights and of the order of the data."""
 
     data: DataSpec
-    """Which data, and how it is prepared."""
+    """What the model is trained on."""
 
     model: ModelSpec = ModelSpec()
     """Shape of the network."""

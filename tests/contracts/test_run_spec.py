@@ -1,0 +1,95 @@
+"""A spec that is wrong is refused at the field, with the value and what to write instead."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from trainwright.contracts.base import Problem, problems
+from trainwright.contracts.presets import PRESETS
+from trainwright.contracts.run_spec import RunSpec, TokenizerKind, TokenizerSpec
+
+
+def spec(**sections: Any) -> dict[str, Any]:
+    return {"name": "pilot", "data": {"dataset": "ds_x"}, **sections}
+
+
+def refusals(content: dict[str, Any]) -> list[Problem]:
+    with pytest.raises(ValidationError) as caught:
+        RunSpec.model_validate(content)
+    return problems(caught.value, RunSpec)
+
+
+@pytest.mark.parametrize(
+    ("sections", "field", "words"),
+    [
+        ({"modle": {}}, "modle", "Did you mean 'model'?"),
+        ({"optimizer": {"lerning_rate": 1e-3}}, "optimizer.lerning_rate", "Did you mean 'learning_rate'?"),
+        ({"data": {"dataset": "d", "tokenizer": {"vocab": 9}}}, "data.tokenizer.vocab", "'vocabulary'?"),
+        ({"optimizer": {"zzz": 1}}, "optimizer.zzz", "It has: kind, learning_rate"),
+        ({"model": {"width": 100}}, "model.width", "100 is not a multiple of heads 6"),
+        ({"model": {"kv_heads": 4}}, "model.kv_heads", "4 must divide heads 6"),
+        ({"model": {"head_size": 33}}, "model.head_size", "33 must be even"),
+        ({"optimizer": {"learning_rate": -1}}, "optimizer.learning_rate", "greater than 0"),
+        ({"optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate", "finite"),
+        ({"schedule": {"steps": 10, "warmup_steps": 10}}, "schedule.warmup_steps", "less than steps 10"),
+        ({"batch": {"global_sequences": 9}}, "batch.global_sequences", "multiple of"),
+        ({"parallelism": {"data": 3}}, "parallelism.data", "must equal"),
+        ({"name": "../etc"}, "name", "pattern"),
+        ({"schema_version": 2}, "schema_version", "1"),
+    ],
+)
+def test_a_wrong_spec_names_field_and_remedy(sections: dict[str, Any], field: str, words: str) -> None:
+    found = refusals(spec(**sections))
+    assert [problem.field for problem in found] == [field]
+    assert words in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("sections", "field"),
+    [
+        ({"precision": {"kind": "fp8"}}, "precision.kind"),
+        ({"parallelism": {"tensor": 2}}, "parallelism.tensor"),
+        ({"parallelism": {"pipeline": 2}}, "parallelism.pipeline"),
+        ({"parallelism": {"context": 2}}, "parallelism.context"),
+        ({"resources": {"nodes": 2}}, "resources.nodes"),
+    ],
+)
+def test_what_is_not_built_yet_is_refused_with_the_reason(sections: dict[str, Any], field: str) -> None:
+    (problem,) = refusals(spec(**sections))
+    assert problem.field == field
+    assert "do not exist in this version yet" in problem.message or "does not exist" in problem.message
+
+
+def test_every_wrong_field_is_named_at_once() -> None:
+    found = refusals({"optimizer": {"beta1": 2}, "batch": {"sequence_tokens": 1}})
+    assert {p.field for p in found} == {"name", "data", "optimizer.beta1", "batch.sequence_tokens"}
+
+
+def test_a_spec_survives_json() -> None:
+    original = RunSpec.model_validate(spec(model=PRESETS["mini"].model_dump()))
+    assert RunSpec.model_validate_json(original.model_dump_json()) == original
+
+
+def test_defaults_are_a_valid_spec_for_every_preset() -> None:
+    for preset in PRESETS.values():
+        RunSpec.model_validate(spec(model=preset.model_dump()))
+
+
+def test_the_vocabulary_is_the_size_asked_for_or_the_kinds_own() -> None:
+    assert TokenizerSpec().size == 4_096
+    assert TokenizerSpec(kind=TokenizerKind.BYTES).size == 257
+    assert TokenizerSpec(kind=TokenizerKind.BYTES, vocabulary=272).size == 272
+
+
+def test_every_field_of_the_schema_has_its_sentence() -> None:
+    """The sentence becomes the help of the form, the CLI and the docs, so none may be missing."""
+    schema = json.loads(json.dumps(RunSpec.model_json_schema()))
+    bare = [
+        f"{name}.{field}"
+        for name, part in [("RunSpec", schema), *schema["$defs"].items()]
+        for field, content in part.get("properties", {}).items()
+        if not content.get("description")
+    ]
+    assert bare == []

@@ -1,0 +1,54 @@
+"""The state machine and the table of end codes hold together."""
+
+from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class, sentence
+from trainwright.contracts.run_state import (
+    ADVANCING,
+    FINAL,
+    HOLDS_QUOTA,
+    MOVES,
+    SETTLES_TO,
+    WITHOUT_TRAINER,
+    RunState,
+    Verdict,
+)
+
+
+def test_final_states_allow_no_move_and_all_others_lead_to_one() -> None:
+    assert {state for state, targets in MOVES.items() if not targets} == FINAL
+    for start in RunState:
+        reached, frontier = {start}, [start]
+        while frontier:
+            for target in MOVES[frontier.pop()] - reached:
+                reached.add(target)
+                frontier.append(target)
+        assert reached & FINAL, start
+
+
+def test_a_run_that_holds_a_node_ends_early_only_through_stopping() -> None:
+    for state in set(RunState) - WITHOUT_TRAINER - {RunState.STOPPING}:
+        early = MOVES[state] & {RunState.FAILED, RunState.CANCELLED, RunState.RETRY_WAIT, RunState.PAUSED}
+        assert not early, state
+        assert RunState.STOPPING in MOVES[state], state
+
+
+def test_the_undisturbed_way_is_allowed() -> None:
+    way = [*ADVANCING, RunState.SUCCEEDED]
+    for before, after in zip(way, way[1:], strict=False):
+        assert after in MOVES[before]
+
+
+def test_verdicts_have_one_order_and_one_target_each() -> None:
+    assert [v.strength for v in (Verdict.RETRY, Verdict.PAUSE, Verdict.FAIL, Verdict.CANCEL)] == [0, 1, 2, 3]
+    assert set(SETTLES_TO) == set(Verdict)
+    assert MOVES[RunState.STOPPING] == set(SETTLES_TO.values())
+
+
+def test_quota_is_held_exactly_until_the_end_or_a_pause() -> None:
+    assert set(RunState) - HOLDS_QUOTA == FINAL | {RunState.PAUSED}
+
+
+def test_every_end_code_has_a_class_and_a_sentence() -> None:
+    for code in EndCode:
+        assert end_class(code) in EndClass
+        assert sentence(code).endswith(".")
+    assert set(RETRIES) == {EndClass.LOST, EndClass.LAPSE, EndClass.RETRYABLE}
