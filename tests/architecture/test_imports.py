@@ -25,6 +25,7 @@ PLANTED: list[tuple[str, dict[str, str]]] = [
     ("torch", {f"{BACKEND}/core/planted.py": "import torch"}),
     ("apart", {f"{AGENT}/planted.py": "import trainwright_trainer"}),
     ("sdk", {"sdk/trainwright/contracts/planted.py": "import fastapi"}),
+    ("light", {"sdk/trainwright/contracts/planted.py": "import numpy"}),
     ("sdk-layers", {"sdk/trainwright/contracts/planted.py": "import trainwright.planner"}),
     ("client", {"sdk/trainwright/client.py": "", f"{AGENT}/planted.py": "import trainwright.client"}),
     ("trainer", {f"{TRAINER}/planted.py": "import httpx"}),
