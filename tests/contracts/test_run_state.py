@@ -1,5 +1,7 @@
 """The state machine and the table of end codes hold together."""
 
+import itertools
+
 from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class, sentence
 from trainwright.contracts.run_state import (
     ADVANCING,
@@ -33,7 +35,7 @@ def test_a_run_that_holds_a_node_ends_early_only_through_stopping() -> None:
 
 def test_the_undisturbed_way_is_allowed() -> None:
     way = [*ADVANCING, RunState.SUCCEEDED]
-    for before, after in zip(way, way[1:], strict=False):
+    for before, after in itertools.pairwise(way):
         assert after in MOVES[before]
 
 
