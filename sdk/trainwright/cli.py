@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from trainwright import spec_page
 from trainwright.client import ApiError, Client, TeamClient
 from trainwright.contracts.api import Run
 from trainwright.contracts.base import Problem, problems
@@ -47,9 +48,13 @@ Value = TypeVar("Value")
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the reference page.")] = False,
+) -> None:
     """Print the JSON Schema of a run's spec."""
-    typer.echo(json.dumps(RunSpec.model_json_schema(), indent=2))
+    typer.echo(
+        spec_page.markdown() if markdown else json.dumps(RunSpec.model_json_schema(), indent=2), nl=False
+    )
 
 
 @app.command()
