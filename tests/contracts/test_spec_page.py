@@ -1,0 +1,18 @@
+"""The reference page is the contracts' own words."""
+
+from pathlib import Path
+
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.spec_page import markdown
+
+PAGE = Path(__file__).parents[2] / "docs" / "spec.md"
+
+
+def test_the_committed_page_is_fresh() -> None:
+    assert PAGE.read_text() == markdown(), "run `make openapi`: docs/spec.md is stale"
+
+
+def test_every_section_of_the_spec_stands_on_the_page() -> None:
+    page = markdown()
+    for name in RunSpec.model_fields:
+        assert f"## {name}\n" in page or f"| `{name}` |" in page

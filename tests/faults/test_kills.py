@@ -1,0 +1,118 @@
+"""SIGKILL of everything that works for a run: it ends well, with the loss it would have had to the last bit."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live import (
+    Live,
+    command_of,
+    eventually,
+    finished,
+    live_platform,
+    marked_processes,
+    parent_of,
+    series,
+    small_spec,
+    write_letters,
+)
+from trainwright.contracts.api import Dataset
+from trainwright.contracts.run_state import RunState
+
+pytestmark = pytest.mark.timeout(300)
+
+STEPS = 120
+KILL_AT_STEP = 25
+"""After the checkpoint of step 20 and before the one of step 30."""
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(live: Live, dataset: Dataset) -> dict[int, float]:
+    """Loss by step of a run that nobody touched."""
+    run = finished(live.team, live.team.submit(_spec(dataset)).id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    return series(live.team, run.id, "loss")
+
+
+@pytest.mark.parametrize("victim", ["rank", "launcher", "supervisor"])
+def test_a_killed_part_costs_an_attempt_and_nothing_else(
+    victim: str, live: Live, dataset: Dataset, undisturbed: dict[int, float]
+) -> None:
+    run = live.team.submit(_spec(dataset))
+    eventually(lambda: live.team.run(run.id).summary.step >= KILL_AT_STEP, "the run is under way", 60)
+    os.kill(VICTIMS[victim](live), signal.SIGKILL)
+
+    run = finished(live.team, run.id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert run.attempt == 2
+    assert series(live.team, run.id, "loss") == undisturbed
+    reasons = [mark.reason for mark in live.team.metrics(run.id).attempts]
+    assert reasons == ["supervisor_lost" if victim == "supervisor" else "crashed", "finished"]
+    assert live.team.metrics(run.id).attempts[1].resume_step > 0, "it resumed from a checkpoint"
+    eventually(lambda: not marked_processes(live.platform.folder.path), "no process is left", 10)
+
+
+def test_a_killed_agent_costs_nothing_at_all(
+    live: Live, dataset: Dataset, undisturbed: dict[int, float]
+) -> None:
+    run = live.team.submit(_spec(dataset))
+    eventually(lambda: live.team.run(run.id).summary.step >= KILL_AT_STEP, "the run is under way", 60)
+    trainers = set(marked_processes(live.platform.folder.path))
+    os.kill(live.platform.agent_pid, signal.SIGKILL)
+    os.waitpid(live.platform.agent_pid, 0)
+    assert trainers <= set(marked_processes(live.platform.folder.path)), (
+        "the trainer lives on without an agent"
+    )
+    live.platform.start_agent()
+
+    run = finished(live.team, run.id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert run.attempt == 1
+    assert series(live.team, run.id, "loss") == undisturbed
+    eventually(lambda: not marked_processes(live.platform.folder.path), "no process is left", 10)
+
+
+def _spec(dataset: Dataset) -> dict[str, object]:
+    batch = {"sequence_tokens": 128, "micro_sequences": 8, "global_sequences": 32}
+    return small_spec(dataset, schedule={"steps": STEPS, "warmup_steps": 5}, batch=batch)
+
+
+def _supervisor(live: Live) -> int:
+    return _the_one(live, lambda pid: "trainwright_agent.supervisor" in command_of(pid))
+
+
+def _launcher(live: Live) -> int:
+    supervisor = _supervisor(live)
+    return _the_one(live, lambda pid: parent_of(pid) == supervisor)
+
+
+def _rank(live: Live) -> int:
+    """A rank, and not torch's helper processes: the youngest child of the launcher is the last rank."""
+    launcher = _launcher(live)
+    return max(pid for pid in marked_processes(_folder(live)) if parent_of(pid) == launcher)
+
+
+def _the_one(live: Live, is_it: Callable[[int], bool]) -> int:
+    (pid,) = [pid for pid in marked_processes(_folder(live)) if is_it(pid)]
+    return pid
+
+
+def _folder(live: Live) -> Path:
+    return live.platform.folder.path
+
+
+VICTIMS = {"rank": _rank, "launcher": _launcher, "supervisor": _supervisor}

@@ -1,0 +1,155 @@
+"""The main job with real processes: upload → prepare → place → claim → train → watch → download → load."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.live import (
+    Live,
+    eventually,
+    finished,
+    live_platform,
+    marked_processes,
+    series,
+    small_spec,
+    write_letters,
+)
+from trainwright.client import ApiError
+from trainwright.contracts.api import Dataset, PreparationState
+from trainwright.contracts.events import SERIES_UNITS
+from trainwright.contracts.run_state import RunState
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    file = write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")
+    with file.open("a") as out:
+        out.write("not json\n")
+    return live.team.upload("letters", [file])
+
+
+def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
+    live: Live, dataset: Dataset, tmp_path: Path
+) -> None:
+    run = live.team.submit(
+        small_spec(dataset, data={"dataset": dataset.id, "tokenizer": {"vocabulary": 512}})
+    )
+    streamed = [step for points in live.team.stream_metrics(run.id) for step in points.steps]
+    run = finished(live.team, run.id)
+
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert run.attempt == 1
+    losses = series(live.team, run.id, "loss")
+    assert list(losses) == list(range(1, 31))
+    assert losses[30] < 0.8 * losses[1]
+    assert set(range(1, 31)) <= set(streamed)
+    names = {one.name for one in live.team.metrics(run.id).series}
+    assert names == set(SERIES_UNITS), "every documented series is stored"
+    assert set(series(live.team, run.id, "validation_loss")) == {10, 20, 30}
+
+    folder = live.team.download(run.id, tmp_path / "export")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer("Letter 3: the ship", return_tensors="pt").input_ids
+    with torch.no_grad():
+        assert torch.isfinite(model(ids).logits).all()
+    assert not marked_processes(live.platform.folder.path)
+
+
+def test_what_happened_is_told_in_order(live: Live, dataset: Dataset) -> None:
+    run = finished(live.team, live.team.submit(small_spec(dataset)).id)
+    events = live.team.events(run.id)
+    states = [event.state for event in events if event.state is not None]
+    assert states == [
+        RunState.QUEUED,
+        RunState.LEASED,
+        RunState.STARTING,
+        RunState.RUNNING,
+        RunState.COMPLETING,
+        RunState.SUCCEEDED,
+    ]
+    assert [event.sequence for event in events] == sorted({event.sequence for event in events})
+    saved = [event.step for event in events if event.type == "checkpoint_saved"]
+    assert saved == [10, 20, 30]
+    assert {log.file for log in live.team.logs(run.id)} >= {"rank-0.log", "rank-1.log"}
+
+
+def test_bad_lines_are_listed_and_the_rest_is_used(live: Live, dataset: Dataset) -> None:
+    def ready() -> bool:
+        states = [one.state for one in live.team.dataset(dataset.id).versions[0].preparations]
+        return bool(states) and all(state is PreparationState.READY for state in states)
+
+    eventually(ready, "the preparations are ready")
+    for preparation in live.team.dataset(dataset.id).versions[0].preparations:
+        assert (preparation.documents, preparation.rejected) == (200, 1)
+    (rejected,) = live.team.rejected_documents(dataset.id, 1)
+    assert (rejected.file, rejected.line) == ("letters.jsonl", 201)
+
+
+def test_a_running_run_is_cancelled_and_leaves_no_process(live: Live, dataset: Dataset) -> None:
+    run = live.team.submit(small_spec(dataset, schedule={"steps": 100_000, "warmup_steps": 5}))
+    eventually(lambda: live.team.run(run.id).summary.step >= 3, "the run makes steps", 60)
+    live.team.cancel(run.id)
+    run = finished(live.team, run.id, 30)
+    assert run.state is RunState.CANCELLED
+    eventually(lambda: not marked_processes(live.platform.folder.path), "its processes are gone", 10)
+    eventually(lambda: _free_slots(live) == 2, "its slots are free", 10)
+    assert {quota.used for quota in live.team.show().quota} == {0}
+
+
+def test_a_run_beyond_the_quota_is_refused_with_limit_used_and_asked(live: Live, dataset: Dataset) -> None:
+    """The node has 2 slots, so larger runs are refused by that; the quota of 8 fills with queued runs of 2."""
+    long = small_spec(dataset, schedule={"steps": 100_000, "warmup_steps": 5})
+    taken = [live.team.submit(long).id for _ in range(4)]
+    with pytest.raises(ApiError) as refused:
+        live.team.submit(long)
+    assert refused.value.code == "quota_exceeded"
+    assert all(number in refused.value.detail for number in ("2", "8"))
+    for run_id in taken:
+        live.team.cancel(run_id)
+    for run_id in taken:
+        assert finished(live.team, run_id, 40).state is RunState.CANCELLED
+
+
+def test_more_slots_than_any_node_has_is_refused_at_the_field(live: Live, dataset: Dataset) -> None:
+    spec = small_spec(dataset, resources={"device": "cpu", "slots_per_node": 4})
+    spec["batch"]["global_sequences"] = 16
+    with pytest.raises(ApiError) as refused:
+        live.team.submit(spec)
+    assert [problem.field for problem in refused.value.problems] == ["resources.slots_per_node"]
+
+
+def test_deleting_is_for_ended_runs_and_frees_their_bytes(live: Live, dataset: Dataset) -> None:
+    run = live.team.submit(small_spec(dataset))
+    with pytest.raises(ApiError) as refused:
+        live.team.delete_run(run.id)
+    assert refused.value.status == 409
+    finished(live.team, run.id)
+    objects = live.platform.folder.path / "objects"
+    before = _bytes_below(objects)
+    live.team.delete_run(run.id)
+    eventually(lambda: _bytes_below(objects) < before, "its bytes are gone")
+    with pytest.raises(ApiError) as gone:
+        live.team.run(run.id)
+    assert gone.value.status == 404
+    json.dumps([dataset.name for dataset in live.team.datasets()])
+
+
+def _free_slots(live: Live) -> int:
+    return live.client.nodes()[0].slots_free["cpu"]
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

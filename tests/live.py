@@ -1,0 +1,139 @@
+"""A live platform for tests: API, worker, agent and broker as real processes on this machine, with scaled timers.
+
+The trainer runs as it does for users. Helpers find the processes of a run by the marker that each carries.
+"""
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwright.client import Client, TeamClient
+from trainwright.contracts.api import Dataset, OneTimeLink, Run
+from trainwright.contracts.run_state import FINAL
+from trainwright_backend.local import DataFolder, Platform, free_port
+
+TEAM = "crew"
+EMAIL = "ada@example.org"
+MARKER = "TRAINWRIGHT_ATTEMPT"
+
+SCALED_TIMERS = {
+    "heartbeat_seconds": 0.5,
+    "renewal_seconds": 0.5,
+    "lease_seconds": 6.0,
+    "margin_seconds": 1.5,
+    "grace_seconds": 0.5,
+    "sweep_seconds": 0.5,
+    "backoff_seconds": 0.2,
+    "start_seconds": 60.0,
+}
+
+
+@dataclass(frozen=True)
+class Live:
+    """A running platform and a client signed in as its first owner."""
+
+    platform: Platform
+    client: Client
+    team: TeamClient
+
+
+@contextmanager
+def live_platform(folder: Path) -> Iterator[Live]:
+    """A platform in ``folder`` that ends with the block, its supervisors included."""
+    timers = {f"TRAINWRIGHT_TIMERS__{name.upper()}": str(value) for name, value in SCALED_TIMERS.items()}
+    data = DataFolder.take(folder)
+    platform = Platform(data, free_port(0), environment=timers)
+    try:
+        with platform, Client(platform.url) as client:
+            link = platform.command("link", "first-owner").strip().rsplit("/", 1)[-1]
+            password = secrets.token_urlsafe(16)
+            client.use_link(OneTimeLink(token=link, name="Ada", email=EMAIL, password=password, team=TEAM))
+            with Client(platform.url, client.create_key("tests").secret) as keyed:
+                eventually(lambda: any(node.online for node in keyed.nodes()), "the node joins", 60)
+                yield Live(platform, keyed, keyed.team(TEAM))
+    finally:
+        for pid in marked_processes(folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        data.release()
+
+
+def eventually(check: Callable[[], object], claim: str, seconds: float = 30.0) -> None:
+    """Poll until ``check`` is true; fail with ``claim`` when it never is."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {claim}"
+        time.sleep(0.02)
+
+
+def small_spec(dataset: Dataset, **sections: Any) -> dict[str, Any]:
+    """A run of a tiny model over bytes, on two CPU slots."""
+    return {
+        "name": "tiny",
+        "data": {"dataset": dataset.id, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.1},
+        "model": {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2},
+        "batch": {"sequence_tokens": 64, "micro_sequences": 4, "global_sequences": 8},
+        "schedule": {"steps": 30, "warmup_steps": 5},
+        "validation": {"every_steps": 10, "sequences": 8},
+        "precision": {"kind": "fp32"},
+        "checkpoint": {"every_steps": 10},
+        "resources": {"device": "cpu", "slots_per_node": 2},
+    } | sections
+
+
+def write_letters(file: Path, documents: int = 200) -> Path:
+    """A small text dataset that a tiny model learns from quickly."""
+    lines = (
+        f'{{"text": "Letter {n}: the ship sailed at dawn with {n % 7} sails."}}\n' for n in range(documents)
+    )
+    file.write_text("".join(lines))
+    return file
+
+
+def finished(team: TeamClient, run_id: str, seconds: float = 120.0) -> Run:
+    """The run after its end."""
+    eventually(lambda: team.run(run_id).state in FINAL, "the run ends", seconds)
+    return team.run(run_id)
+
+
+def series(team: TeamClient, run_id: str, name: str) -> dict[int, float]:
+    """One metric by step; fails on a step that stands twice."""
+    found = next(one for one in team.metrics(run_id).series if one.name == name)
+    assert len(set(found.steps)) == len(found.steps), f"duplicates in {name}: {found.steps}"
+    return dict(zip(found.steps, found.values, strict=True))
+
+
+def marked_processes(folder: Path | None = None) -> list[int]:
+    """Living processes that work for some run; with ``folder``, only those of the platform that lies there."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            pid = int(process.name)
+            words = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+            ours = MARKER.encode() in words or b"trainwright_agent.supervisor" in words
+            lies_there = folder is None or str(folder).encode() in words or _works_in(process, folder)
+            if ours and lies_there and not _is_zombie(process):
+                found.append(pid)
+    return found
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _works_in(process: Path, folder: Path) -> bool:
+    return (process / "cwd").readlink().is_relative_to(folder)
+
+
+def _is_zombie(process: Path) -> bool:
+    return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
