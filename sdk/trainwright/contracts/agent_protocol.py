@@ -34,6 +34,18 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobSpec, Outcome
 from trainwright.contracts.run_state import RunState
 
+HINT_TASK = "node.dispatch"
+"""Name of the one Celery task that agents know; its argument is a run id."""
+
+HINTS_KEY_PREFIX = "trainwright-hints:"
+"""Prefix of every key in the hints broker (`global_keyprefix`), so that an ACL can bind agents to it."""
+
+
+def hints_queue(node_name: str) -> str:
+    """The Celery queue on which the agent of a node listens."""
+    return f"node.{node_name}"
+
+
 STANDARD_LEASE_SECONDS = 120.0
 FENCING_SLACK_SECONDS = 15.0
 """At the standard lease: what a kill may take beyond the grace period. Scales with the lease."""

@@ -1,0 +1,112 @@
+"""API keys: ``tw_<prefix>_<192 random bits><checksum>``, shown once and kept as a keyed hash.
+
+The prefix tells keys apart in lists; the checksum lets a secret scanner, and this API, know a mistyped or made-up key
+without asking the database.
+"""
+
+import base64
+import re
+import zlib
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import or_, select, update
+
+from trainwright.contracts.api import ApiKey as ApiKeyOut
+from trainwright.contracts.api import CreatedKey
+from trainwright_backend.auth.tables import Account, ApiKey
+from trainwright_backend.core.db import Database, Read, Write, now
+from trainwright_backend.core.errors import Busy, Conflict
+from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.core.security import keyed_hash, new_token
+from trainwright_backend.core.settings import Settings
+
+LAST_USED_GRAIN = timedelta(minutes=1)
+"""Using a key writes to the database at most this often."""
+
+MOST_KEYS = 100
+"""Of one person."""
+
+_SHAPE = re.compile(r"tw_([0-9a-f]{8})_([A-Za-z0-9_-]{32})([a-z2-7]{7})")
+
+
+def create_key(session: Write, settings: Settings, user_id: UUID, name: str) -> CreatedKey:
+    """A new key of the person; its secret is in the answer and nowhere else."""
+    if len(list_keys(session, user_id)) >= MOST_KEYS:
+        raise Conflict(
+            "too_many_keys", f"You have {MOST_KEYS} API keys. Delete one that is not used any more."
+        )
+    row_id = new_id()
+    prefix = f"tw_{row_id.hex[-8:]}"
+    body = f"{prefix}_{new_token()}"
+    secret = f"{body}{_checksum(body)}"
+    row = ApiKey(
+        id=row_id, user_id=user_id, name=name, prefix=prefix, hash=_hash(settings, secret), created=now()
+    )
+    session.add(row)
+    session.flush()
+    return CreatedKey(**_shown(row).model_dump(), secret=secret)
+
+
+def list_keys(session: Read, user_id: UUID) -> list[ApiKeyOut]:
+    """The person's keys, newest first."""
+    rows = session.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc()))
+    return [_shown(row) for row in rows]
+
+
+def delete_key(session: Write, user_id: UUID, key: str) -> None:
+    """Revoke a key of the person; from the commit on it opens nothing."""
+    row = session.get(ApiKey, parse_id("key", key))
+    if row is None or row.user_id != user_id:
+        raise unknown("key", key)
+    session.delete(row)
+
+
+def account_of_key(database: Database, settings: Settings, secret: str) -> Account | None:
+    """Whose key this is; None for what is no key, or none any more. Its use is noted now and then."""
+    if not _is_well_formed(secret):
+        return None
+    with database.read() as session:
+        row = session.execute(
+            select(Account, ApiKey.id, ApiKey.last_used)
+            .join(ApiKey, ApiKey.user_id == Account.id)
+            .where(ApiKey.hash == _hash(settings, secret))
+        ).one_or_none()
+    if row is None:
+        return None
+    account, key_id, last_used = row
+    if last_used is None or now() - last_used > LAST_USED_GRAIN:
+        _note_use(database, key_id)
+    return account
+
+
+def _note_use(database: Database, key_id: UUID) -> None:
+    stale = or_(ApiKey.last_used.is_(None), ApiKey.last_used < now() - LAST_USED_GRAIN)
+    try:
+        with database.write() as session:
+            session.execute(update(ApiKey).where(ApiKey.id == key_id, stale).values(last_used=now()))
+    except Busy:
+        pass  # noted at the next use
+
+
+def _is_well_formed(secret: str) -> bool:
+    found = _SHAPE.fullmatch(secret)
+    return found is not None and _checksum(secret[: -len(found[3])]) == found[3]
+
+
+def _checksum(body: str) -> str:
+    return base64.b32encode(zlib.crc32(body.encode()).to_bytes(4, "big")).decode().rstrip("=").lower()
+
+
+def _hash(settings: Settings, secret: str) -> str:
+    return keyed_hash(settings.secret_key, "api_key", secret)
+
+
+def _shown(row: ApiKey) -> ApiKeyOut:
+    return ApiKeyOut(
+        id=public_id("key", row.id),
+        name=row.name,
+        prefix=row.prefix,
+        created=row.created,
+        last_used=row.last_used,
+    )

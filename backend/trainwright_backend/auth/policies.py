@@ -1,0 +1,126 @@
+"""Who may call a route, as types: ``def list_runs(access: Viewer, …)`` reads like the rule it is.
+
+A person comes by a session cookie or by ``Authorization: Bearer tw_…``. In a team's routes an unknown team and one
+the caller does not belong to are the same 404; a role that is too low is a 403. A site admin is nobody in a team
+without a membership. Policies open and close a session of their own, so that a route that streams holds none.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+
+from trainwright.contracts.api import Role
+from trainwright_backend.auth import keys, service
+from trainwright_backend.auth.tables import Account
+from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized
+from trainwright_backend.core.policy import Policy
+
+MAY_DO = {Role.VIEWER: 0, Role.EDITOR: 1, Role.OWNER: 2}
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who calls."""
+
+    user_id: UUID
+    user_name: str
+    email: str
+    site_admin: bool
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who calls, and what they are in the team of the address."""
+
+    user_id: UUID
+    user_name: str
+    site_admin: bool
+    team_id: UUID
+    team_slug: str
+    role: Role
+
+
+class IsSignedIn(Policy):
+    """Anybody who is known."""
+
+    def __call__(self, request: Request) -> Person:
+        return _person(request)
+
+
+class IsSiteAdmin(Policy):
+    """Who looks after the installation."""
+
+    def __call__(self, request: Request) -> Person:
+        person = _person(request)
+        if not person.site_admin:
+            raise Forbidden(
+                "site_admin_only", "Only a site admin can do this. Ask the one of this installation."
+            )
+        return person
+
+
+class IsInTeam(Policy):
+    """Members of the team in the address whose role is ``least`` or more."""
+
+    def __init__(self, least: Role) -> None:
+        self.least = least
+
+    def __call__(self, request: Request, team: str) -> Access:
+        person = _person(request)
+        with request.app.state.database.read() as session:
+            found = service.find_membership(session, team, person.user_id)
+        if found is None:
+            raise NotFound(f"There is no team {team[:40]!r}, or you are not in it.")
+        team_row, role = found
+        if MAY_DO[role] < MAY_DO[self.least]:
+            raise Forbidden(
+                "role_too_low",
+                f"This needs the role {self.least} in {team}; yours is {role}. Ask an owner of the team.",
+            )
+        return Access(
+            user_id=person.user_id,
+            user_name=person.user_name,
+            site_admin=person.site_admin,
+            team_id=team_row.id,
+            team_slug=team_row.slug,
+            role=role,
+        )
+
+
+SignedIn = Annotated[Person, Depends(IsSignedIn())]
+SiteAdmin = Annotated[Person, Depends(IsSiteAdmin())]
+Viewer = Annotated[Access, Depends(IsInTeam(Role.VIEWER))]
+Editor = Annotated[Access, Depends(IsInTeam(Role.EDITOR))]
+Owner = Annotated[Access, Depends(IsInTeam(Role.OWNER))]
+
+
+def session_cookie_name(https: bool) -> str:
+    """Browsers bind a ``__Host-`` cookie to this very host, and drop it on plain http."""
+    return "__Host-trainwright" if https else "trainwright"
+
+
+def _person(request: Request) -> Person:
+    account = _account(request)
+    return Person(account.id, account.name, account.email, account.site_admin)
+
+
+def _account(request: Request) -> Account:
+    settings = request.app.state.settings
+    database = request.app.state.database
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        account = keys.account_of_key(database, settings, secret.strip())
+        if account is None:
+            raise Unauthorized(
+                "This API key is not valid or was revoked. Make a new one on your account's page."
+            )
+        return account
+    token = request.cookies.get(session_cookie_name(settings.https))
+    if token is not None:
+        with database.read() as session:
+            account = service.account_of_session(session, settings, token)
+        if account is not None:
+            return account
+    raise Unauthorized("Sign in first, or send an API key as `Authorization: Bearer tw_…`.")

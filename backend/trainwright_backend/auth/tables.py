@@ -1,0 +1,106 @@
+"""Who there is: accounts, teams, memberships, and the secrets by which people come in (kept as keyed hashes)."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from trainwright_backend.core.db import Base, UtcDateTime, now
+from trainwright_backend.core.ids import new_id
+
+
+class Account(Base):
+    """A person."""
+
+    __tablename__ = "account"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    email: Mapped[str] = mapped_column(String(254), unique=True)
+    """Lower case."""
+
+    name: Mapped[str] = mapped_column(String(80))
+    password_hash: Mapped[str] = mapped_column(String(255))
+    site_admin: Mapped[bool] = mapped_column(default=False)
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+
+
+class Team(Base):
+    """Owns datasets, runs and a quota."""
+
+    __tablename__ = "team"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    slug: Mapped[str] = mapped_column(String(40), unique=True)
+    name: Mapped[str] = mapped_column(String(80))
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+
+
+class Membership(Base):
+    """What a person may do in a team."""
+
+    __tablename__ = "membership"
+
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(
+        ForeignKey("account.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    role: Mapped[str] = mapped_column(String(16))
+    """A `Role`."""
+
+
+class ApiKey(Base):
+    """A credential for programs: acts as its owner."""
+
+    __tablename__ = "api_key"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(80))
+    prefix: Mapped[str] = mapped_column(String(16))
+    """First characters of the key, by which people tell keys apart."""
+
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    last_used: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class BrowserSession(Base):
+    """A signed-in browser; its cookie holds the token whose hash stands here."""
+
+    __tablename__ = "browser_session"
+
+    hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    expires: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
+class OneTimeLink(Base):
+    """A link that works once: makes the first owner, brings somebody into a team, or signs somebody in."""
+
+    __tablename__ = "one_time_link"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    purpose: Mapped[str] = mapped_column(String(16))
+    """A `LinkPurpose`."""
+
+    email: Mapped[str | None] = mapped_column(String(254))
+    team_id: Mapped[UUID | None] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    role: Mapped[str | None] = mapped_column(String(16))
+    expires: Mapped[datetime] = mapped_column(UtcDateTime)
+    used: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class SignInGuess(Base):
+    """A password that was tried for an e-mail address, known or not. Rows older than the window mean nothing."""
+
+    __tablename__ = "sign_in_guess"
+    __table_args__ = (Index("ix_sign_in_guess_subject_time", "subject", "time"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    subject: Mapped[str] = mapped_column(String(64))
+    """Keyed hash of the address."""
+
+    time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)

@@ -1,0 +1,210 @@
+"""The database: one code path for SQLite and PostgreSQL, and two kinds of session.
+
+`Read` sees one snapshot and writes nothing. `Write` is one transaction: it commits when its block ends, before the
+HTTP response leaves, and then runs its after-commit hooks (tasks, hints, wake-ups), which a rollback drops. On SQLite
+a `Write` takes the write lock at once (``BEGIN IMMEDIATE``): taking it later, after reading, can fail in a way that
+waiting does not cure. A database that is locked, full or gone is a 503 with Retry-After.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import psycopg
+from fastapi import Depends, Request
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    DateTime,
+    Delete,
+    Dialect,
+    Engine,
+    MetaData,
+    Update,
+    create_engine,
+    event,
+    make_url,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.types import TypeDecorator
+
+from trainwright_backend.core.errors import Busy
+
+BUSY_TIMEOUT_SECONDS = 5
+POOL_SIZE = 20
+TAKES_THE_LOCK = "trainwright_takes_the_write_lock"
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    """Parent of every table. Named constraints can be changed by migrations."""
+
+    metadata = MetaData(naming_convention=NAMING)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware time in UTC, on both databases; a naive one is a mistake of ours."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        assert value.tzinfo is not None, "times have a time zone"
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def now() -> datetime:
+    """The present, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Read(Session):
+    """Sees one snapshot and writes nothing."""
+
+
+class Write(Read):
+    """One transaction. ``session.info`` holds what its after-commit hooks need, such as the enqueuer."""
+
+    def after_commit(self, hook: Callable[[], object]) -> None:
+        """Run ``hook`` once, after this transaction is committed and never if it is not."""
+        self.info.setdefault("after_commit", []).append(hook)
+
+    def change(self, statement: Update | Delete) -> int:
+        """Run an UPDATE or DELETE; returns how many rows it changed, which is how a guard says no.
+
+        Objects that were loaded before keep their old values: refresh what is read again.
+        """
+        result = self.execute(statement, execution_options={"synchronize_session": False})
+        assert isinstance(result, CursorResult)
+        return result.rowcount
+
+
+class Database:
+    """The engine and its sessions.
+
+    Args:
+        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``.
+        info: what every session carries in ``session.info``.
+    """
+
+    def __init__(self, url: str, info: Mapping[str, Any] | None = None) -> None:
+        self.url = url
+        self.engine = _engine(url)
+        self._info = dict(info or {})
+        self._read_engine = self.engine.execution_options(postgresql_readonly=True)
+        self._write_engine = self.engine.execution_options(**{TAKES_THE_LOCK: True})
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Read]:
+        """A snapshot for reading."""
+        with busy_when_unavailable(), Read(self._read_engine, info=dict(self._info)) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Write]:
+        """A transaction that is committed at the end of the block, or rolled back by an exception."""
+        with busy_when_unavailable(), Write(self._write_engine, info=dict(self._info)) as session:
+            yield session
+            session.commit()
+        for hook in session.info.get("after_commit", []):
+            hook()
+
+    def dispose(self) -> None:
+        """Close the pooled connections."""
+        self.engine.dispose()
+
+
+@contextmanager
+def busy_when_unavailable() -> Iterator[None]:
+    """Turn "the database cannot serve this now" into the 503 that it is."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise _busy() from error
+    except DBAPIError as error:
+        if error.connection_invalidated or _is_unavailable(error.orig):
+            raise _busy() from error
+        raise
+
+
+def read_session(request: Request) -> Iterator[Read]:
+    with request.app.state.database.read() as session:
+        yield session
+
+
+def write_session(request: Request) -> Iterator[Write]:
+    with request.app.state.database.write() as session:
+        yield session
+
+
+ReadSession = Annotated[Read, Depends(read_session, scope="function")]
+"""A route's snapshot."""
+
+WriteSession = Annotated[Write, Depends(write_session, scope="function")]
+"""A route's transaction. ``scope="function"``: FastAPI would otherwise commit after the response has left."""
+
+
+def _busy() -> Busy:
+    return Busy("database_busy", "The database cannot take the request right now. Try again in a moment.")
+
+
+def _is_unavailable(error: BaseException | None) -> bool:
+    if isinstance(error, sqlite3.OperationalError):
+        primary_code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return primary_code in (
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_LOCKED,
+            sqlite3.SQLITE_FULL,
+            sqlite3.SQLITE_IOERR,
+            sqlite3.SQLITE_CANTOPEN,
+        )
+    # Connection lost, too many connections, shutdown, deadlock, disk full.
+    return isinstance(error, psycopg.OperationalError)
+
+
+def _engine(url: str) -> Engine:
+    pool = {"pool_size": POOL_SIZE, "max_overflow": POOL_SIZE, "pool_timeout": BUSY_TIMEOUT_SECONDS}
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED", **pool)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself; _begin_sqlite does
+    for pragma in (
+        f"busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get(TAKES_THE_LOCK, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")

@@ -1,0 +1,173 @@
+"""Errors that the caller can act on, and the one shape in which they leave: RFC 9457 problem documents.
+
+Services raise an `AppError` (or a subclass) with a fixed code, a status and a sentence that says what to do. Whatever
+else escapes is our own fault: 500 with the request's id, and the traceback in the log.
+"""
+
+# ruff: noqa: N818 (each is named by what the caller is told)
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from trainwright.contracts.api import ErrorBody
+from trainwright.contracts.base import Problem, problems_in
+
+SECRET_FIELDS = frozenset({"password", "token", "secret"})
+"""Refused values of these are not repeated in the answer."""
+
+
+class AppError(Exception):
+    """Something the caller can act on."""
+
+    def __init__(
+        self,
+        code: str,
+        status: int,
+        detail: str,
+        *,
+        errors: Sequence[Problem] = (),
+        headers: Mapping[str, str] | None = None,
+        extensions: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.status = status
+        self.detail = detail
+        self.errors = list(errors)
+        self.headers = dict(headers or {})
+        self.extensions = dict(extensions or {})
+
+
+class NotFound(AppError):
+    def __init__(self, detail: str, *, code: str = "not_found") -> None:
+        super().__init__(code, 404, detail)
+
+
+class Conflict(AppError):
+    def __init__(self, code: str, detail: str, *, extensions: Mapping[str, Any] | None = None) -> None:
+        super().__init__(code, 409, detail, extensions=extensions)
+
+
+class Invalid(AppError):
+    """Refused input: says at which field, with which value and by which rule."""
+
+    def __init__(self, errors: Sequence[Problem], *, detail: str = "", code: str = "invalid") -> None:
+        super().__init__(code, 422, detail or _summary(errors), errors=errors)
+
+    @classmethod
+    def at(cls, field: str, message: str, value: Any = None) -> "Invalid":
+        """One problem at one field."""
+        return cls([Problem(field=field, message=message, value=value)])
+
+
+class Forbidden(AppError):
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(code, 403, detail)
+
+
+class Unauthorized(AppError):
+    def __init__(self, detail: str, *, code: str = "not_signed_in") -> None:
+        super().__init__(code, 401, detail, headers={"WWW-Authenticate": 'Bearer realm="trainwright"'})
+
+
+class Busy(AppError):
+    """Nothing is wrong with the request; the same one will pass a little later."""
+
+    def __init__(self, code: str, detail: str, *, retry_after_seconds: int = 2) -> None:
+        super().__init__(code, 503, detail, headers={"Retry-After": str(retry_after_seconds)})
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Give every error of ``app`` the one shape. What is not handled here is the request middleware's."""
+    app.add_exception_handler(AppError, _app_error)
+    app.add_exception_handler(RequestValidationError, _request_validation)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+def problem_response(error: AppError, request_id: str) -> JSONResponse:
+    """``error`` as an RFC 9457 document."""
+    body = ErrorBody(
+        title=HTTPStatus(error.status).phrase,
+        status=error.status,
+        code=error.code,
+        detail=error.detail,
+        request_id=request_id,
+        errors=error.errors,
+    )
+    return JSONResponse(
+        {**error.extensions, **body.model_dump(mode="json")},
+        status_code=error.status,
+        headers=error.headers,
+        media_type="application/problem+json",
+    )
+
+
+def request_id_of(request: Request) -> str:
+    """The id that this request has in answers and in the log."""
+    return str(request.scope.get("state", {}).get("request_id", ""))
+
+
+def _app_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AppError)
+    if error.status >= 500:
+        structlog.get_logger().warning("request refused", code=error.code, detail=error.detail)
+    return problem_response(error, request_id_of(request))
+
+
+def _request_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [_without_secret(problem) for problem in problems_in(_plain(error), _body_model(request))]
+    return problem_response(Invalid(found), request_id_of(request))
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    """Errors of the framework itself: no such route, method not allowed."""
+    assert isinstance(error, HTTPException)
+    code = HTTPStatus(error.status_code).name.lower()
+    detail = str(error.detail)
+    if error.status_code == 404:
+        detail = f"There is nothing at {request.url.path}. Check the address."
+    if error.status_code == 405:
+        detail = f"{request.method} is not possible at {request.url.path}."
+    shown = AppError(code, error.status_code, detail, headers=error.headers)
+    return problem_response(shown, request_id_of(request))
+
+
+def _plain(error: RequestValidationError) -> list[dict[str, Any]]:
+    """The framework's errors without the place (body, query, …) that it puts before each path."""
+    plain = []
+    for item in error.errors():
+        if item["type"] == "json_invalid":
+            reason = item.get("ctx", {}).get("error", "")
+            plain.append({**item, "loc": (), "msg": f"The body is not valid JSON: {reason}", "input": None})
+        else:
+            plain.append({**item, "loc": tuple(item["loc"])[1:]})
+    return plain
+
+
+def _body_model(request: Request) -> type[BaseModel] | None:
+    field = getattr(request.scope.get("route"), "body_field", None)
+    annotation = getattr(getattr(field, "field_info", None), "annotation", None)
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _without_secret(problem: Problem) -> Problem:
+    if problem.field.rpartition(".")[2] in SECRET_FIELDS:
+        return problem.model_copy(update={"value": None})
+    return problem
+
+
+def _summary(errors: Sequence[Problem]) -> str:
+    first = errors[0]
+    where = f"{first.field}: " if first.field else ""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{where}{first.message}{more}"

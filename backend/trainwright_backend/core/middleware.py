@@ -1,0 +1,131 @@
+"""What happens around every request: an id, the host and origin checks, security headers, and the last catch.
+
+One ASGI class, outermost, so that nothing leaves without it; written against the bare protocol because streams and
+uploads pass through.
+"""
+
+import time
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trainwright_backend.core.errors import AppError, Forbidden, problem_response
+from trainwright_backend.core.settings import Settings
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "style-src 'self' 'unsafe-inline'",  # charts and overlays set inline styles
+        "img-src 'self' data: blob:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+log = structlog.get_logger()
+
+
+class Surroundings:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._hosts = settings.all_hosts
+        self._public_origin = _origin(settings.public_url)
+        self._headers = dict(SECURITY_HEADERS)
+        if settings.https:
+            self._headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                if scope["path"].startswith("/api/"):
+                    headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        started = time.perf_counter()
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                self._check(scope)
+                await self._app(scope, receive, send_with_headers)
+            except AppError as error:
+                await problem_response(error, request_id)(scope, receive, send_with_headers)
+            except Exception:
+                log.exception("request failed", method=scope["method"], path=scope["path"])
+                if status:  # the answer has begun; only the connection's end can tell
+                    raise
+                await problem_response(_our_fault(request_id), request_id)(scope, receive, send_with_headers)
+            log.debug(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                seconds=round(time.perf_counter() - started, 4),
+            )
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        name = (host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host).lower()
+        if "*" not in self._hosts and name not in self._hosts:
+            raise AppError(
+                "unknown_host",
+                400,
+                f"This server does not answer under the name {name[:100]!r}. "
+                "Its operator can add it to TRAINWRIGHT_ALLOWED_HOSTS.",
+            )
+        if scope["method"] not in SAFE_METHODS and "authorization" not in headers:
+            self._check_origin(headers, Request(scope).url.scheme, host)
+
+    def _check_origin(self, headers: Headers, scheme: str, host: str) -> None:
+        """Other sites must not act with a visitor's cookie. Tools that are no browsers send neither header."""
+        site = headers.get("sec-fetch-site")
+        origin = headers.get("origin")
+        if site is not None:
+            foreign = site not in ("same-origin", "none")
+        else:
+            foreign = origin is not None and origin not in (f"{scheme}://{host}", self._public_origin)
+        if foreign:
+            raise Forbidden(
+                "foreign_origin", "This request came from another site. Use the platform's own pages."
+            )
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _our_fault(request_id: str) -> AppError:
+    detail = f"Something went wrong on our side. The server's log has the reason under request {request_id}."
+    return AppError("internal_error", 500, detail)

@@ -1,0 +1,78 @@
+"""Health, the OpenAPI document and the built frontend."""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.convertors import Convertor, register_url_convertor
+
+from trainwright.contracts.api import Health
+from trainwright_backend.core.db import ReadSession
+from trainwright_backend.core.errors import NotFound
+from trainwright_backend.core.policy import public
+
+STATIC_FOLDER = Path(__file__).resolve().parents[1] / "static"
+RESERVED_SLUGS = frozenset(
+    {
+        "api", "assets", "static", "sign-in", "sign-out", "link", "join", "settings", "account", "admin", "site",
+        "nodes", "teams", "new", "health", "docs", "help", "about", "me", "keys", "index", "favicon", "robots",
+    }
+)  # fmt: skip
+"""First parts of addresses of pages: no team may be called so."""
+
+NO_FRONTEND = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Trainwright</title></head>
+<body><main><h1>Trainwright is running</h1><p>The pages are not built yet. Run <code>make frontend</code> and reload.
+The API is at <code>/api/v1</code>.</p></main></body></html>
+"""
+
+
+class PagePath(Convertor[str]):
+    """Any path but the API's, so that an unknown API address is a 404 problem and not a page."""
+
+    regex = r"(?!api(?:/|$)).*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("page", PagePath())
+
+api_router = APIRouter(tags=["site"], dependencies=[public("tells nothing that is anybody's")])
+pages_router = APIRouter(include_in_schema=False, dependencies=[public("the program of the pages, no data")])
+
+_HASHED_NAME = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+$")
+
+
+@api_router.get("/health")
+def get_health(session: ReadSession) -> Health:
+    """Whether the API and its database answer."""
+    session.connection()
+    return Health(status="ok", version=version("trainwright"))
+
+
+@api_router.get("/openapi.json", include_in_schema=False)
+def get_openapi(request: Request) -> JSONResponse:
+    """The OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
+@pages_router.get("/{path:page}")
+def get_page(path: str, request: Request) -> Response:
+    """A file of the frontend; the frontend itself for addresses that it resolves."""
+    folder: Path = request.app.state.static_folder
+    file = (folder / path).resolve()
+    if path and file.is_file() and file.is_relative_to(folder.resolve()):
+        immutable = path.startswith("assets/") and _HASHED_NAME.search(path)
+        caching = "public, max-age=31536000, immutable" if immutable else "no-cache"
+        return FileResponse(file, headers={"Cache-Control": caching})
+    if path.startswith("assets/"):
+        raise NotFound("There is no such file. Reload the page: the platform was upgraded.")
+    index = folder / "index.html"
+    if not index.is_file():
+        return HTMLResponse(NO_FRONTEND, headers={"Cache-Control": "no-cache"})
+    return FileResponse(index, headers={"Cache-Control": "no-cache"})

@@ -1,0 +1,118 @@
+"""Live streams (server-sent events): what stands in the database, as it comes.
+
+A stream reads rows; a wake-up only says that reading is worth while now. Lost wake-ups and those of other processes
+cost a second at most, because every stream also polls once a second. No session is held while a stream waits.
+"""
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from trainwright_backend.core.db import Write
+
+POLL_SECONDS = 1.0
+HEARTBEAT_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """One event of a stream."""
+
+    data: str
+    """JSON, one line."""
+
+    event: str | None = None
+    id: str | None = None
+
+    def encode(self) -> bytes:
+        lines = [f"id: {self.id}"] if self.id is not None else []
+        lines += [f"event: {self.event}"] if self.event is not None else []
+        lines += [f"data: {part}" for part in self.data.split("\n")]
+        return ("\n".join(lines) + "\n\n").encode()
+
+
+class Topics:
+    """Wake-ups within this process. Publishing is safe from any thread."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
+        self._lock = threading.Lock()
+
+    def publish(self, topic: str) -> None:
+        """Wake everybody who waits for ``topic`` now."""
+        with self._lock:
+            waiting = self._waiting.pop(topic, set())
+        for loop, woken in waiting:
+            with suppress(RuntimeError):  # its loop was closed meanwhile
+                loop.call_soon_threadsafe(woken.set)
+
+    async def wait(self, topic: str, timeout: float = POLL_SECONDS) -> bool:
+        """Wait for the next `publish`, at most ``timeout`` seconds.
+
+        Returns:
+            True when woken, False when the time was up.
+        """
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiting[topic].add(waiter)
+        try:
+            await asyncio.wait_for(waiter[1].wait(), timeout)
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            with self._lock:
+                left = self._waiting.get(topic)
+                if left is not None:
+                    left.discard(waiter)
+                    if not left:
+                        del self._waiting[topic]
+
+
+def publish_after_commit(session: Write, topic: str) -> None:
+    """Wake the streams of ``topic`` once ``session`` is committed."""
+    topics = session.info["topics"]
+    assert isinstance(topics, Topics)
+    session.after_commit(lambda: topics.publish(topic))
+
+
+def follow(
+    topics: Topics, topic: str, read: Callable[[], tuple[Sequence[ServerEvent], bool]]
+) -> StreamingResponse:
+    """A stream of what ``read`` finds.
+
+    Args:
+        topic: its `Topics.publish` makes the stream read at once.
+        read: called in a thread, again and again; opens and closes its own session, remembers where it stands, and
+            returns the new events and whether the stream has ended.
+    """
+    return StreamingResponse(
+        _events(topics, topic, read),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _events(
+    topics: Topics, topic: str, read: Callable[[], tuple[Sequence[ServerEvent], bool]]
+) -> AsyncIterator[bytes]:
+    yield b": open\n\n"
+    last_sent = time.monotonic()
+    while True:
+        events, ended = await run_in_threadpool(read)
+        if events:
+            yield b"".join(event.encode() for event in events)
+            last_sent = time.monotonic()
+        if ended:
+            return
+        if time.monotonic() - last_sent >= HEARTBEAT_SECONDS:
+            yield b": heartbeat\n\n"
+            last_sent = time.monotonic()
+        await topics.wait(topic)

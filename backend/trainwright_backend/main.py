@@ -1,0 +1,84 @@
+"""The application: every feature's routes under ``/api/v1``, the frontend beside them, and what surrounds both."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+
+from trainwright_backend.core import site, storage
+from trainwright_backend.core.db import Database
+from trainwright_backend.core.enqueue import Enqueuer
+from trainwright_backend.core.errors import install_error_handlers
+from trainwright_backend.core.log import configure_logging
+from trainwright_backend.core.middleware import Surroundings
+from trainwright_backend.core.policy import assert_every_route_has_a_policy
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.core.stream import Topics
+
+API_PREFIX = "/api/v1"
+FEATURES = ("auth", "teams", "datasets", "runs", "metrics", "checkpoints", "nodes")
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Build the application; nothing is opened before it starts.
+
+    Raises:
+        RouteWithoutPolicyError: a route says not who may call it.
+    """
+    app = FastAPI(
+        title="Trainwright",
+        version=version("trainwright"),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=_lifespan,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.settings = settings
+    app.state.static_folder = site.STATIC_FOLDER
+    api = APIRouter(prefix=API_PREFIX)
+    for feature in FEATURES:
+        if find_spec(f"trainwright_backend.{feature}.router"):
+            api.include_router(import_module(f"trainwright_backend.{feature}.router").router)
+    api.include_router(storage.router)
+    api.include_router(site.api_router)
+    app.include_router(api)
+    app.include_router(site.pages_router)
+    install_error_handlers(app)
+    app.add_middleware(Surroundings, settings=settings)
+    assert_every_route_has_a_policy(app)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    app.state.topics = Topics()
+    app.state.enqueuer = Enqueuer(settings)
+    app.state.store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
+    app.state.store.sweep_incoming()
+    app.state.database = Database(
+        settings.resolved_database_url, {"enqueuer": app.state.enqueuer, "topics": app.state.topics}
+    )
+    loop = None
+    if settings.control_loop and find_spec("trainwright_backend.control"):
+        control = import_module("trainwright_backend.control")
+        loop = control.ControlLoop(app.state.database, settings, app.state.store)
+        loop.start()
+    try:
+        yield
+    finally:
+        if loop is not None:
+            loop.stop()
+        app.state.enqueuer.close()
+        app.state.database.dispose()
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

@@ -1,0 +1,43 @@
+"""What a team may occupy at once, and the ledger that says which run occupies it."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from trainwright_backend.core.db import Base, UtcDateTime, now
+from trainwright_backend.core.ids import new_id
+
+
+class Quota(Base):
+    """Limit and use of one kind of device. ``used`` is the sum of the ledger, always."""
+
+    __tablename__ = "quota"
+    __table_args__ = (CheckConstraint("used >= 0", name="used_is_no_debt"),)
+
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
+    device: Mapped[str] = mapped_column(String(16), primary_key=True)
+    slots_limit: Mapped[int]
+    used: Mapped[int] = mapped_column(default=0)
+
+
+class LedgerEntry(Base):
+    """One change of ``quota.used``; never changed, gone only with its team."""
+
+    __tablename__ = "quota_ledger"
+    __table_args__ = (Index("ix_quota_ledger_team_id_device", "team_id", "device"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    device: Mapped[str] = mapped_column(String(16))
+    run_id: Mapped[UUID] = mapped_column(index=True)
+    """No foreign key: the ledger outlives the run."""
+
+    reason: Mapped[str] = mapped_column(String(16))
+    """`reserve` or `release`."""
+
+    slots: Mapped[int]
+    """Added to ``quota.used``: negative for a release."""
+
+    time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
