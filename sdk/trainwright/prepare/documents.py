@@ -1,0 +1,230 @@
+"""Documents: the texts of a dataset's files, read as a stream and cut into slices of bounded size.
+
+A ``.jsonl`` file holds one JSON object a line whose ``text`` is a document. A ``.txt`` file holds plain prose; it
+becomes documents of about 64 KiB, cut at line ends, so that one large file still has a validation split and never
+has to fit into memory. A *slice* is a stretch of whole lines of one file: the unit that one worker handles and that is
+lost when that worker is killed. What cannot be read is reported with its line number and the reason, never dropped
+in silence.
+
+Which split a document belongs to follows from a hash of its text alone: equal texts land in the same split, and
+neither the order of the files nor their number moves a document across.
+
+This module opens files and nothing else: where the bytes come from is the caller's affair (see :class:`Source`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+from trainwright.contracts.base import Envelope
+
+SLICE_BYTES = 32 * 2**20
+"""A slice ends at the first line end after this many bytes."""
+LINE_BYTES = 8 * 2**20
+"""A longer line is rejected, unread: memory stays bounded whatever is uploaded."""
+PROSE_BYTES = 64 * 2**10
+"""A document of a ``.txt`` file ends at the first line end after this many bytes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a dataset version: the name people gave it, and where its bytes lie."""
+
+    name: str
+    """Decides how it is read: `.jsonl` or `.txt`."""
+
+    path: Path
+
+
+class Slice(Envelope):
+    """A stretch of whole lines of one file."""
+
+    index: int
+    """Position in the plan; shards are named by it."""
+
+    file: str
+    """Name of the source."""
+
+    start: int
+    """Offset of the first byte."""
+
+    end: int
+    """Offset after the last byte."""
+
+
+class Reason(StrEnum):
+    """Why a line is no document."""
+
+    BAD_JSON = "is not a JSON object"
+    NO_TEXT = "has no string under the key 'text'"
+    EMPTY = "has an empty text"
+    BAD_UTF8 = "is not valid UTF-8"
+    TOO_LONG = "is longer than 8 MiB"
+
+
+class Rejected(Envelope):
+    """A line that gave no document."""
+
+    file: str
+    line: int
+    """Line number, counting from 1."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text."""
+
+    text: str
+
+
+def plan_slices(sources: Sequence[Source], slice_bytes: int = SLICE_BYTES) -> list[Slice]:
+    """Cut ``sources`` into slices; a pure function of the files' names, order and bytes.
+
+    Raises:
+        ValueError: a file is neither ``.jsonl`` nor ``.txt``, or two have the same name.
+    """
+    _check_names(sources)
+    slices: list[Slice] = []
+    for source in sources:
+        for start, end in _cuts(source.path, slice_bytes):
+            slices.append(Slice(index=len(slices), file=source.name, start=start, end=end))
+    return slices
+
+
+def read_documents(source: Source, part: Slice) -> Iterator[Document | Rejected]:
+    """The documents of one slice, in order; the line numbers of rejected lines count from the slice's first line."""
+    with source.path.open("rb") as file:
+        file.seek(part.start)
+        lines = _lines(file, part.end)
+        yield from _prose(source.name, lines) if _is_prose(source.name) else _json_lines(source.name, lines)
+
+
+def count_lines(source: Source, part: Slice) -> int:
+    """Lines in a slice, by which later slices of the file number theirs."""
+    with source.path.open("rb") as file:
+        file.seek(part.start)
+        count, left, last = 0, part.end - part.start, b"\n"
+        while left and (block := file.read(min(left, 2**20))):
+            count, left, last = count + block.count(b"\n"), left - len(block), block[-1:]
+    return count + (last != b"\n")
+
+
+def is_validation(text: str, fraction: float) -> bool:
+    """Whether a document is held out: true for ``fraction`` of all texts, always the same ones."""
+    return _hash(text, 0) < fraction
+
+
+def sample_rank(text: str) -> float:
+    """A number in 0..1 by which documents are chosen for a sample; independent of the split."""
+    return _hash(text, 8)
+
+
+def _hash(text: str, offset: int) -> float:
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[offset : offset + 8], "big") / 2**64
+
+
+def _check_names(sources: Sequence[Source]) -> None:
+    names = [source.name for source in sources]
+    for name in names:
+        if not name.lower().endswith((".jsonl", ".txt")):
+            raise ValueError(f"{name}: a dataset's files must end in .jsonl or .txt")
+        if names.count(name) > 1:
+            raise ValueError(f"{name}: two files have this name")
+
+
+def _is_prose(name: str) -> bool:
+    return name.lower().endswith(".txt")
+
+
+def _cuts(path: Path, slice_bytes: int) -> Iterator[tuple[int, int]]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = 0
+        while start < size:
+            file.seek(min(start + slice_bytes - 1, size))
+            _skip_line(file)
+            end = min(file.tell(), size)
+            yield start, end
+            start = end
+
+
+def _skip_line(file: BinaryIO) -> None:
+    while (block := file.readline(2**20)) and not block.endswith(b"\n"):
+        pass
+
+
+def _lines(file: BinaryIO, end: int) -> Iterator[bytes | None]:
+    """Lines up to offset ``end``, without their line feeds; None stands for one that is too long."""
+    first = file.tell() == 0
+    while file.tell() < end:
+        line = file.readline(LINE_BYTES + 1)
+        if len(line) > LINE_BYTES and not line.endswith(b"\n"):
+            _skip_line(file)
+            yield None
+        else:
+            yield line.removeprefix(b"\xef\xbb\xbf") if first else line
+        first = False
+
+
+def _json_lines(name: str, lines: Iterator[bytes | None]) -> Iterator[Document | Rejected]:
+    for number, line in enumerate(lines, start=1):
+        if line is not None and not line.strip():
+            continue
+        found = Reason.TOO_LONG if line is None else _text_of(line)
+        yield (
+            Document(found)
+            if not isinstance(found, Reason)
+            else Rejected(file=name, line=number, reason=found)
+        )
+
+
+def _text_of(line: bytes) -> str | Reason:
+    try:
+        record = json.loads(line.decode())
+    except UnicodeDecodeError:
+        return Reason.BAD_UTF8
+    except (ValueError, RecursionError):
+        return Reason.BAD_JSON
+    if not isinstance(record, dict):
+        return Reason.BAD_JSON
+    text = record.get("text")
+    if not isinstance(text, str):
+        return Reason.NO_TEXT
+    if not text.strip():
+        return Reason.EMPTY
+    # JSON can spell half a surrogate pair, which is no character and has no UTF-8.
+    return Reason.BAD_UTF8 if any("\ud800" <= letter <= "\udfff" for letter in text) else text
+
+
+def _prose(name: str, lines: Iterator[bytes | None]) -> Iterator[Document | Rejected]:
+    held: list[str] = []
+    held_bytes = 0
+    for number, line in enumerate(lines, start=1):
+        if line is None:
+            yield Rejected(file=name, line=number, reason=Reason.TOO_LONG)
+            continue
+        try:
+            held.append(line.decode())
+        except UnicodeDecodeError:
+            yield Rejected(file=name, line=number, reason=Reason.BAD_UTF8)
+            continue
+        held_bytes += len(line)
+        if held_bytes >= PROSE_BYTES:
+            yield from _joined(held)
+            held, held_bytes = [], 0
+    yield from _joined(held)
+
+
+def _joined(lines: list[str]) -> Iterator[Document]:
+    text = "".join(lines)
+    if text.strip():
+        yield Document(text)
