@@ -1,0 +1,166 @@
+"""The one place where a training is put together from a job: every choice between parts is made here.
+
+Each part takes its own section of the spec; only this file sees the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+from torch.optim import AdamW
+
+from trainwright.contracts.events import AttemptStarted, CheckpointSaved
+from trainwright.contracts.job_spec import (
+    CHECKPOINTS_FOLDER,
+    DATA_FOLDER,
+    EVENTS_NAME,
+    RESUME_FOLDER,
+    JobSpec,
+    output_folder,
+)
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.shards import ShardManifest
+from trainwright.planner.flops import count_parameters, flops_per_token
+from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
+from trainwright_trainer.checkpoint.save import Origin, Saved, Saver
+from trainwright_trainer.checkpoint.snapshot import config_digest
+from trainwright_trainer.data.loader import Loader
+from trainwright_trainer.data.shards import TokenStream, read_manifest
+from trainwright_trainer.ends import BadJobError
+from trainwright_trainer.engine import Engine, TorchEngine
+from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.observe.events import EventWriter, Report, drop, now
+from trainwright_trainer.observe.memory import device_name
+from trainwright_trainer.observe.throughput import Throughput
+from trainwright_trainer.optim.adamw import build_adamw
+
+
+@dataclass
+class Training:
+    """All parts of a training, and the step that it stands at."""
+
+    spec: RunSpec
+    mesh: Mesh
+    engine: Engine
+    loader: Loader
+    validation: TokenStream
+    saver: Saver
+    report: Report
+    throughput: Throughput
+    step: int
+    """Last step made."""
+
+
+def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
+    """Assemble the training of ``job`` on this rank and report that its attempt has started.
+
+    Raises:
+        BadJobError: job, data and configuration do not fit together.
+        CheckpointInvalidError: the checkpoint to resume from must not be used.
+    """
+    spec, folder = job.spec, job_file.parent
+    train, validation = _open_data(job, folder / DATA_FOLDER)
+    model, optimizer, step = _build_state(job, folder / RESUME_FOLDER, mesh)
+    report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
+    report(_started(job, mesh, step))
+    return Training(
+        spec=spec,
+        mesh=mesh,
+        engine=TorchEngine(
+            model, optimizer, mesh, spec.precision.kind, spec.accumulation_rounds, spec.optimizer.clip_norm
+        ),
+        loader=Loader(train, spec.batch, spec.seed, mesh.rank, mesh.ranks),
+        validation=validation,
+        saver=Saver(output_folder(job_file) / CHECKPOINTS_FOLDER, _origin(job), _reporting(report)),
+        report=report,
+        throughput=_throughput(job),
+        step=step,
+    )
+
+
+def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[nn.Module, AdamW, int]:
+    """Model and optimizer, fresh or from the checkpoint, and the step they stand at."""
+    spec = job.spec
+    model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    if job.resume is None:
+        initialize(model, spec.model, spec.seed)
+        model.to(mesh.device)
+        return model, build_adamw(model, spec.optimizer), 0
+    manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
+    verify_together(resume, manifest, mesh)
+    model.to(mesh.device)
+    optimizer = build_adamw(model, spec.optimizer)
+    restore(resume, manifest, model, optimizer)
+    return model, optimizer, manifest.step
+
+
+def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:
+    """The training and the validation split, checked against the spec."""
+    spec = job.spec
+    if job.ranks != spec.resources.ranks:
+        raise BadJobError(f"slots: {job.ranks} are given, but spec.resources asks for {spec.resources.ranks}")
+    try:
+        manifest = read_manifest(folder)
+        _check_tokenizer(manifest, spec)
+        length = spec.batch.sequence_tokens
+        train = TokenStream(folder, manifest.train, manifest.token_type, length)
+        return train, TokenStream(folder, manifest.validation, manifest.token_type, length)
+    except (ValueError, FileNotFoundError) as error:
+        raise BadJobError(f"data: {error}") from error
+
+
+def _check_tokenizer(manifest: ShardManifest, spec: RunSpec) -> None:
+    wanted = spec.data.tokenizer
+    if (manifest.tokenizer.kind, manifest.tokenizer.size) != (wanted.kind, wanted.size):
+        raise BadJobError(
+            f"spec.data.tokenizer: {wanted.kind} with {wanted.size} tokens is asked for, "
+            f"the data has {manifest.tokenizer.kind} with {manifest.tokenizer.size}"
+        )
+
+
+def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
+    return AttemptStarted(
+        time=now(),
+        attempt=job.attempt,
+        resume_step=step,
+        ranks=mesh.ranks,
+        parameters=count_parameters(job.spec.model, job.spec.data.tokenizer.size).total,
+        device=device_name(mesh.device),
+        peak_name=job.peak.name if job.peak else None,
+    )
+
+
+def _origin(job: JobSpec) -> Origin:
+    return Origin(config_digest(job.spec), job.ranks, job.resume.digest if job.resume else None)
+
+
+def _throughput(job: JobSpec) -> Throughput:
+    spec = job.spec
+    return Throughput(
+        steps=spec.schedule.steps,
+        tokens_per_step=spec.tokens_per_step,
+        flops_per_token=flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens),
+        ranks=job.ranks,
+        peak=job.peak,
+    )
+
+
+def _reporting(report: Report) -> Callable[[Saved], None]:
+    def when_saved(saved: Saved) -> None:
+        report(
+            CheckpointSaved(
+                time=now(),
+                step=saved.step,
+                folder=saved.folder.name,
+                digest=saved.digest,
+                bytes=saved.bytes,
+                seconds=saved.seconds,
+            )
+        )
+
+    return when_saved

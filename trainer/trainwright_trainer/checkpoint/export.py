@@ -1,0 +1,155 @@
+"""Exports: the weights of a checkpoint in the layout of Hugging Face's Llama, tokenizer beside them.
+
+Because rotary features already stand in that layout's order, exporting renames tensors and no more; the same table
+read backwards loads an export for sampling. Weights stay float32: what was trained is what is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
+from trainwright.contracts.run_spec import ModelSpec, RunSpec
+from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
+from trainwright_trainer.checkpoint.files import write_hashed, write_tensors
+from trainwright_trainer.checkpoint.load import read_tensors, verify_files
+from trainwright_trainer.checkpoint.save import code_version, replace_folder, write_manifest
+from trainwright_trainer.data.shards import read_manifest
+from trainwright_trainer.model.transformer import Transformer
+
+WEIGHTS_NAME = "model.safetensors"
+_OUTER_NAMES = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
+_LAYER_NAMES = {
+    "attention_norm": "input_layernorm",
+    "attention.query": "self_attn.q_proj",
+    "attention.key": "self_attn.k_proj",
+    "attention.value": "self_attn.v_proj",
+    "attention.output": "self_attn.o_proj",
+    "feed_forward_norm": "post_attention_layernorm",
+    "feed_forward.gate": "mlp.gate_proj",
+    "feed_forward.up": "mlp.up_proj",
+    "feed_forward.down": "mlp.down_proj",
+}
+
+
+def export(
+    checkpoint: Path, manifest: CheckpointManifest, digest: str, data: Path, spec: RunSpec, out: Path
+) -> str:
+    """Write the export of ``checkpoint`` to the folder ``out``; returns the digest of its manifest.
+
+    Raises:
+        CheckpointInvalidError: a file does not match ``manifest``.
+    """
+    verify_files(checkpoint, manifest.files)
+    model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    draft = out.with_name(f"{out.name}.tmp-{uuid4().hex[:12]}")
+    draft.mkdir(parents=True)
+    files = [write_tensors(draft / WEIGHTS_NAME, _renamed_weights(checkpoint, manifest, model))]
+    for name, content in _side_files(spec, read_manifest(data), data).items():
+        files.append(write_hashed(draft / name, [content]))
+    described = CheckpointManifest(
+        kind=CheckpointKind.EXPORT,
+        step=manifest.step,
+        files=files,
+        config_digest=manifest.config_digest,
+        code_version=code_version(),
+        parent_digest=digest,
+    )
+    export_digest = write_manifest(draft, described)
+    replace_folder(draft, out)
+    return export_digest
+
+
+def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
+    """Build the model and the tokenizer of an export."""
+    config = json.loads((folder / "config.json").read_bytes())
+    spec = ModelSpec(
+        layers=config["num_hidden_layers"],
+        width=config["hidden_size"],
+        heads=config["num_attention_heads"],
+        kv_heads=config["num_key_value_heads"],
+        head_size=config["head_dim"],
+        feed_forward=config["intermediate_size"],
+        rope_theta=config["rope_theta"],
+        norm_epsilon=config["rms_norm_eps"],
+        tied_embeddings=config["tie_word_embeddings"],
+    )
+    model = Transformer(spec, config["vocab_size"], config["max_position_embeddings"])
+    weights = load_file(folder / WEIGHTS_NAME)
+    model.load_state_dict(
+        {name: weights[hugging_face_name(name)] for name, _ in model.named_parameters()}, strict=False
+    )
+    return model, Tokenizer.from_file(str(folder / TOKENIZER_NAME))
+
+
+def hugging_face_name(name: str) -> str:
+    """The name that Hugging Face's Llama has for one of our weights."""
+    if not name.startswith("layers."):
+        module, _, kind = name.rpartition(".")
+        return f"{_OUTER_NAMES[module]}.{kind}"
+    _, index, rest = name.split(".", 2)
+    module, _, kind = rest.rpartition(".")
+    return f"model.layers.{index}.{_LAYER_NAMES[module]}.{kind}"
+
+
+def _renamed_weights(checkpoint: Path, manifest: CheckpointManifest, model: nn.Module) -> dict[str, Tensor]:
+    shapes = {f"model.{name}": weight.shape for name, weight in model.named_parameters()}
+    weights = read_tensors(checkpoint, manifest, shapes)
+    return {hugging_face_name(name.removeprefix("model.")): tensor for name, tensor in weights.items()}
+
+
+def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, bytes]:
+    tokenizer = (folder / TOKENIZER_NAME).read_bytes()
+    end_token = Tokenizer.from_str(tokenizer.decode()).id_to_token(data.end_of_text)
+    special = {"bos_token": end_token, "eos_token": end_token}
+    settings = special | {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": spec.batch.sequence_tokens,
+        "clean_up_tokenization_spaces": False,
+    }
+    ends = {"bos_token_id": data.end_of_text, "eos_token_id": data.end_of_text}
+    return {
+        "config.json": _json(_llama_config(spec) | ends),
+        "generation_config.json": _json(ends),
+        TOKENIZER_NAME: tokenizer,
+        "tokenizer_config.json": _json(settings),
+        "special_tokens_map.json": _json(special),
+    }
+
+
+def _llama_config(spec: RunSpec) -> dict[str, Any]:
+    model = spec.model
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": spec.data.tokenizer.size,
+        "hidden_size": model.width,
+        "intermediate_size": model.hidden,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.key_value_heads,
+        "head_dim": model.features_per_head,
+        "hidden_act": "silu",
+        "max_position_embeddings": spec.batch.sequence_tokens,
+        "rms_norm_eps": model.norm_epsilon,
+        # Releases of transformers before 5 read the first spelling, later ones the second.
+        "rope_theta": model.rope_theta,
+        "rope_parameters": {"rope_type": "default", "rope_theta": model.rope_theta},
+        "tie_word_embeddings": model.tied_embeddings,
+        "initializer_range": model.initializer_std,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "dtype": "float32",
+        "torch_dtype": "float32",
+    }
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=2).encode() + b"\n"

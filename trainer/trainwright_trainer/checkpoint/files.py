@@ -1,0 +1,72 @@
+"""Files that survive a crash and can be checked: hashed as they are written, synced before they are named.
+
+Tensors are written as safetensors (an 8-byte length, a JSON header, raw bytes) straight from memory: hashing and
+writing are one pass, and nothing is copied. Reading goes through the `safetensors` library, which checks the header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trainwright.contracts.checkpoint import FileEntry
+
+_DTYPES = {
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+    torch.uint8: "U8",
+}
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
+    """Write contiguous CPU tensors as one safetensors file."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, offset + size],
+        }
+        offset += size
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    raw = (tensor.reshape(-1).view(torch.uint8).numpy().data for tensor in tensors.values())
+    return write_hashed(path, [len(head).to_bytes(8, "little"), head, *raw])
+
+
+def write_hashed(path: Path, parts: Iterable[bytes | memoryview]) -> FileEntry:
+    """Write ``parts`` one after the other, synced to disk."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("wb") as file:
+        for part in parts:
+            file.write(part)
+            digest.update(part)
+            size += len(part)
+        file.flush()
+        os.fsync(file.fileno())
+    return FileEntry(name=path.name, bytes=size, digest=digest.hexdigest())
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,93 @@
+"""The training loop: for each step, learn from its batch, tell what was measured, and now and then validate and save.
+
+There is one such loop for everything that is trained. What differs between trainings is in the parts it is given.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.events import Finished, Note, Step, Validation
+from trainwright.contracts.job_spec import Outcome
+from trainwright_trainer.build import Training
+from trainwright_trainer.checkpoint.snapshot import take_snapshot
+from trainwright_trainer.data.loader import read_batches
+from trainwright_trainer.engine import StepNumbers
+from trainwright_trainer.observe.events import now
+from trainwright_trainer.observe.memory import memory_bytes
+from trainwright_trainer.observe.throughput import Phase, StepClock
+from trainwright_trainer.optim.schedule import learning_rate_at
+from trainwright_trainer.seeds import seed_step
+
+_LOGGED_EVERY_STEPS = 10
+
+
+def train(training: Training) -> Outcome:
+    """Train to the last step, which ends with a checkpoint.
+
+    Raises:
+        DivergedError: a step's loss or gradient norm is not finite; the state is that of the step before.
+    """
+    spec = training.spec
+    last = spec.schedule.steps
+    clock = StepClock(training.mesh.device)
+    if not training.validation.sequences:
+        training.report(
+            Note(time=now(), message="No document fell into the validation split: it is not measured.")
+        )
+    for step in range(training.step + 1, last + 1):
+        _learn(training, clock, step)
+        if step == last or step % spec.validation.every_steps == 0:
+            _validate(training, step)
+        if step == last or step % spec.checkpoint.every_steps == 0:
+            _save(training, step)
+        training.saver.check()
+    training.saver.wait()
+    training.report(Finished(time=now(), step=last))
+    return Outcome(code=EndCode.FINISHED, message="Training reached its last step.", step=last)
+
+
+def _learn(training: Training, clock: StepClock, step: int) -> None:
+    spec = training.spec
+    clock.start()
+    seed_step(spec.seed, step, training.mesh.rank)
+    learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
+    numbers = training.engine.step(training.loader.micro_batches(step), learning_rate, clock)
+    training.step = step
+    _report_step(training, step, numbers, learning_rate, clock.seconds())
+
+
+def _report_step(
+    training: Training, step: int, numbers: StepNumbers, learning_rate: float, phases: dict[Phase, float]
+) -> None:
+    values = {
+        "loss": numbers.loss,
+        "grad_norm": numbers.grad_norm,
+        "learning_rate": learning_rate,
+        "memory_bytes": float(memory_bytes(training.mesh.device)),
+    }
+    values |= training.throughput.values(step, phases)
+    training.report(Step(time=now(), step=step, values=values))
+    if step % _LOGGED_EVERY_STEPS == 0 or step == 1:
+        print(
+            f"step {step}  loss {numbers.loss:.4f}  {values['tokens_per_second']:,.0f} tokens/s", flush=True
+        )
+
+
+def _validate(training: Training, step: int) -> None:
+    """Measure the loss on the first sequences of the validation split, the same ones every time."""
+    count = min(training.spec.validation.sequences, training.validation.sequences)
+    if not count:
+        return
+    mine = np.arange(training.mesh.rank, count, training.mesh.ranks, dtype=np.uint64)
+    batches = read_batches(training.validation, mine, training.spec.batch.micro_sequences)
+    loss = training.engine.mean_loss(batches)
+    training.report(Validation(time=now(), step=step, values={"validation_loss": loss}))
+
+
+def _save(training: Training, step: int) -> None:
+    """Begin to write a checkpoint; weights are replicated, so rank 0 has all of it."""
+    if training.mesh.rank == 0:
+        engine = training.engine
+        training.saver.save(take_snapshot(engine.model, engine.optimizer, step, training.spec))

@@ -1,0 +1,91 @@
+"""The ranks of one training and what they say to each other.
+
+One process a device. With a single rank there is no process group at all: every operation below is then the
+identity. Tensor, pipeline and context axes will become further fields here; today all ranks are replicas.
+
+A collective that breaks because another rank is gone raises ``RankLostError``: the rank that sees it is a witness, not the
+cause.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainwright.contracts.job_spec import JobSpec
+
+
+class RankLostError(RuntimeError):
+    """A collective failed: another rank has left or cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """This rank's place among all."""
+
+    rank: int
+    ranks: int
+    device: torch.device
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add ``tensor`` up over all ranks, in place."""
+        if self.ranks > 1:
+            with _naming_lost_ranks():
+                dist.all_reduce(tensor)
+        return tensor
+
+    def start_sum(self, tensor: Tensor) -> dist.Work:
+        """Begin to add ``tensor`` up in place; it may be used after ``finish``."""
+        with _naming_lost_ranks():
+            work: dist.Work | None = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        return work
+
+    def finish(self, work: dist.Work) -> None:
+        with _naming_lost_ranks():
+            work.wait()
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self.sum(torch.zeros(1, device=self.device))
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def leave(self) -> None:
+        if self.ranks > 1:
+            dist.destroy_process_group()
+
+
+def join_mesh(job: JobSpec) -> Mesh:
+    """Take this process's place, which the launcher wrote into the environment, and its device."""
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = _device(job, rank)
+    if ranks > 1:
+        if device.type == "cuda":
+            dist.init_process_group("nccl", device_id=device)
+        else:
+            dist.init_process_group("gloo")
+    return Mesh(rank, ranks, device)
+
+
+def _device(job: JobSpec, rank: int) -> torch.device:
+    if job.device == "cpu":
+        torch.set_num_threads(job.threads_per_rank)
+        return torch.device("cpu")
+    device = torch.device("cuda", job.slots[rank])
+    torch.cuda.set_device(device)
+    return device
+
+
+@contextmanager
+def _naming_lost_ranks() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise RankLostError(f"lost contact with another rank: {error}") from error

@@ -1,0 +1,41 @@
+"""Grouped-query attention (Ainslie et al. 2023): several query heads share one head of keys and values.
+
+    B sequence   T position   D width   H query heads   G key heads   K features of a head
+
+Attention is causal over the whole sequence: documents packed into one see those before them, as in GPT-3.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from trainwright.contracts.run_spec import ModelSpec
+from trainwright_trainer.model.rotary import rotate
+
+
+class Attention(nn.Module):
+    """(B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.head_size = spec.features_per_head
+        self.group = spec.heads // spec.key_value_heads
+        queries, keys = spec.heads * self.head_size, spec.key_value_heads * self.head_size
+        self.query = nn.Linear(spec.width, queries, bias=False)
+        self.key = nn.Linear(spec.width, keys, bias=False)
+        self.value = nn.Linear(spec.width, keys, bias=False)
+        self.output = nn.Linear(queries, spec.width, bias=False)
+
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        q_BHTK = rotate(self._heads(self.query(x_BTD)), cosines_TK, sines_TK)
+        k_BGTK = rotate(self._heads(self.key(x_BTD)), cosines_TK, sines_TK)
+        v_BGTK = self._heads(self.value(x_BTD))
+        mixed_BHTK = scaled_dot_product_attention(
+            q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=self.group > 1
+        )
+        mixed: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
+        return mixed
+
+    def _heads(self, x_BTF: Tensor) -> Tensor:
+        return x_BTF.view(*x_BTF.shape[:2], -1, self.head_size).transpose(1, 2)

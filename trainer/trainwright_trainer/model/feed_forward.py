@@ -1,0 +1,26 @@
+"""SwiGLU (Shazeer 2020): a gate decides, feature by feature, how much of a second projection passes.
+
+B sequence   T position   D width   F hidden
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+from trainwright.contracts.run_spec import ModelSpec
+
+
+class FeedForward(nn.Module):
+    """(B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.gate = nn.Linear(spec.width, spec.hidden, bias=False)
+        self.up = nn.Linear(spec.width, spec.hidden, bias=False)
+        self.down = nn.Linear(spec.hidden, spec.width, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        hidden_BTF = silu(self.gate(x_BTD)) * self.up(x_BTD)
+        out_BTD: Tensor = self.down(hidden_BTF)
+        return out_BTD

@@ -1,0 +1,39 @@
+"""Initial weights: normal noise, a little smaller where a projection adds to the residual stream (GPT-2).
+
+Each weight is drawn from a generator of its own, seeded by the run's seed and the weight's name. So the weights do
+not depend on how many ranks there are, on which rank holds what, or on the order of construction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor, nn
+
+from trainwright.contracts.run_spec import ModelSpec
+
+_INTO_RESIDUAL = ("attention.output.weight", "feed_forward.down.weight")
+
+
+def initialize(model: nn.Module, spec: ModelSpec, seed: int) -> None:
+    """Fill every parameter of ``model`` in place."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim == 1:
+                weight.fill_(1.0)
+            else:
+                weight.copy_(_noise(name, weight, seed) * _deviation(name, spec))
+
+
+def _noise(name: str, weight: Tensor, seed: int) -> Tensor:
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    return torch.randn(weight.shape, generator=generator)
+
+
+def _deviation(name: str, spec: ModelSpec) -> float:
+    if name.endswith(_INTO_RESIDUAL):
+        return spec.initializer_std / math.sqrt(2 * spec.layers)
+    return spec.initializer_std

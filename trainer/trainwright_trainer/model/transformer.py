@@ -1,0 +1,63 @@
+"""A decoder of the Llama family: token ids in, logits out, and nothing about how it is trained.
+
+    x ← x + attention(norm(x));  x ← x + feed_forward(norm(x));   logits = head(norm(x))
+
+No module here knows of precision, devices or ranks. Names of parameters are canonical: checkpoints carry them, and
+an export renames them one by one.
+
+    B sequence   T position   D width   V vocabulary   K features of a head
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from trainwright.contracts.run_spec import ModelSpec
+from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.model.rotary import rotary_table
+
+
+class Block(nn.Module):
+    """One layer. (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.attention = Attention(spec)
+        self.feed_forward_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.feed_forward = FeedForward(spec)
+
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cosines_TK, sines_TK)
+        x_BTD = x_BTD + self.feed_forward(self.feed_forward_norm(x_BTD))
+        return x_BTD
+
+
+class Transformer(nn.Module):
+    """Token ids (B, T) → logits (B, T, V), for T up to ``positions``."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    def __init__(self, spec: ModelSpec, vocabulary: int, positions: int) -> None:
+        super().__init__()
+        self.positions = positions
+        self.embedding = nn.Embedding(vocabulary, spec.width)
+        self.layers = nn.ModuleList(Block(spec) for _ in range(spec.layers))
+        self.norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.head = nn.Linear(spec.width, vocabulary, bias=False)
+        if spec.tied_embeddings:
+            self.head.weight = self.embedding.weight
+        cosines, sines = rotary_table(positions, spec.features_per_head, spec.rope_theta)
+        self.register_buffer("cosines", cosines, persistent=False)
+        self.register_buffer("sines", sines, persistent=False)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        length = tokens_BT.shape[1]
+        cosines_TK, sines_TK = self.cosines[:length], self.sines[:length]
+        x_BTD = self.embedding(tokens_BT)
+        for block in self.layers:
+            x_BTD = block(x_BTD, cosines_TK, sines_TK)
+        logits_BTV: Tensor = self.head(self.norm(x_BTD))
+        return logits_BTV

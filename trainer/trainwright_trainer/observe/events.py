@@ -1,0 +1,35 @@
+"""``events.jsonl``: one JSON object a line, each written whole by a single call, in the order it happened."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trainwright.contracts.events import TrainerEvent
+
+Report = Callable[[TrainerEvent], None]
+
+
+class EventWriter:
+    """Rank 0's pen. The checkpoint writer's thread uses it too."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        self._lock = threading.Lock()
+
+    def write(self, event: TrainerEvent) -> None:
+        line = event.model_dump_json(exclude_none=True).encode() + b"\n"
+        with self._lock:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+
+
+def drop(event: TrainerEvent) -> None:
+    """What ranks other than 0 do with an event."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)

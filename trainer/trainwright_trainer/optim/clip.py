@@ -1,0 +1,21 @@
+"""Clipping by the global norm (Pascanu et al. 2013): one L2 norm over all gradients, one factor for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+
+def global_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """L2 norm of all gradients together, a scalar on their device; not finite if any gradient is not."""
+    return get_total_norm([weight.grad for weight in parameters if weight.grad is not None])
+
+
+def clip(parameters: Sequence[nn.Parameter], norm: Tensor, limit: float | None) -> None:
+    """Scale the gradients, whose global norm is ``norm``, down to ``limit``."""
+    if limit is not None:
+        with torch.no_grad():
+            clip_grads_with_norm_(parameters, limit, norm)

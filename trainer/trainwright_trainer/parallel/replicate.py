@@ -1,0 +1,81 @@
+"""Data parallelism: each rank holds the whole model, sees its share of the batch, and gradients are added up.
+
+Gradients live in a few flat buffers, filled from the model's end to its start as the backward pass goes. A buffer is
+sent as soon as its last gradient is there, while earlier layers are still computing (Li et al. 2020). Buffers are sent
+in a fixed order, so the sums, and with them the training, repeat bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from trainwright_trainer.mesh import Mesh
+
+BUCKET_BYTES = 25 * 2**20
+
+
+class GradientBuckets:
+    """Gradients of ``parameters`` as views into flat buffers that are summed over the ranks."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._flat: list[Tensor] = []
+        self._sizes: list[int] = []
+        self._missing: list[int] = []
+        self._works: list[dist.Work] = []
+        self._bucket_of: dict[nn.Parameter, int] = {}
+        for bucket, members in enumerate(_buckets(reversed(parameters))):
+            self._flat.append(_share_storage(members))
+            self._sizes.append(len(members))
+            for weight in members:
+                self._bucket_of[weight] = bucket
+                weight.register_post_accumulate_grad_hook(self._gradient_is_there)  # type: ignore[no-untyped-call]
+
+    def clear(self) -> None:
+        """Set all gradients to zero; they stay where they are."""
+        for flat in self._flat:
+            flat.zero_()
+
+    def send_as_ready(self) -> None:
+        """From now on a buffer is sent when each of its gradients has been added to once more."""
+        self._missing = list(self._sizes)
+
+    def wait(self) -> None:
+        """Return when all gradients are the sums over all ranks."""
+        assert len(self._works) == len(self._flat), "a weight got no gradient"
+        for work in self._works:
+            self._mesh.finish(work)
+        self._works, self._missing = [], []
+
+    def _gradient_is_there(self, weight: Tensor) -> None:
+        if not self._missing:
+            return
+        assert isinstance(weight, nn.Parameter)
+        self._missing[self._bucket_of[weight]] -= 1
+        while len(self._works) < len(self._flat) and self._missing[len(self._works)] == 0:
+            self._works.append(self._mesh.start_sum(self._flat[len(self._works)]))
+
+
+def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    members: list[nn.Parameter] = []
+    for weight in parameters:
+        members.append(weight)
+        if sum(held.numel() * held.element_size() for held in members) >= BUCKET_BYTES:
+            yield members
+            members = []
+    if members:
+        yield members
+
+
+def _share_storage(members: Sequence[nn.Parameter]) -> Tensor:
+    flat = torch.zeros(
+        sum(weight.numel() for weight in members), dtype=members[0].dtype, device=members[0].device
+    )
+    pieces = torch.split(flat, [weight.numel() for weight in members])
+    for weight, piece in zip(members, pieces, strict=True):
+        weight.grad = piece.view_as(weight)
+    return flat

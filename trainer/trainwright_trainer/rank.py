@@ -1,0 +1,70 @@
+"""One rank: a process that trains its share of a job and says in a file how it ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.job_spec import LOGS_FOLDER, Outcome, log_name, output_folder
+from trainwright_trainer.build import build
+from trainwright_trainer.ends import (
+    DivergedError,
+    read_job,
+    release_last_words,
+    reserve_last_words,
+    write_failure,
+    write_outcome,
+)
+from trainwright_trainer.loop import train
+from trainwright_trainer.mesh import RankLostError, join_mesh
+from trainwright_trainer.stop import die_with_parent, leave_on_sigterm
+
+_WITNESS_SECONDS = 2.0
+"""How long a rank that lost another one waits: the launcher sees within a tenth of it who left first, and why."""
+
+
+def run_rank(job_file: str) -> None:
+    """Entry of every rank; the launcher's environment says which one this is."""
+    die_with_parent()
+    leave_on_sigterm()
+    rank, out = int(os.environ["RANK"]), output_folder(Path(job_file))
+    _log_to(out / LOGS_FOLDER / log_name(rank))
+    try:
+        reserve_last_words(out, rank)
+        _train(Path(job_file), out)
+        release_last_words(out, rank)
+    except Exception as error:
+        if isinstance(error, RankLostError):
+            time.sleep(_WITNESS_SECONDS)
+        write_failure(out, rank, error)
+        # Threads and communicators of a failed rank may never end by themselves.
+        os._exit(1)
+
+
+def _train(job_file: Path, out: Path) -> None:
+    job = read_job(job_file)
+    mesh = join_mesh(job)
+    training = build(job, job_file, mesh)
+    try:
+        outcome = train(training)
+    except DivergedError as error:
+        outcome = Outcome(
+            code=EndCode.DIVERGED, message=f"Step {training.step + 1}: {error}.", step=training.step
+        )
+    if mesh.rank == 0:
+        write_outcome(out, outcome)
+    mesh.barrier()
+    mesh.leave()
+
+
+def _log_to(path: Path) -> None:
+    """Send this process's output, and that of every library in it, to the rank's log."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
