@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
 
 from trainwright.contracts.api import Role
 from trainwright_backend.auth import keys, service
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized
 from trainwright_backend.core.policy import Policy
+from trainwright_backend.core.settings import Settings
 
 MAY_DO = {Role.VIEWER: 0, Role.EDITOR: 1, Role.OWNER: 2}
 
@@ -96,9 +97,38 @@ Editor = Annotated[Access, Depends(IsInTeam(Role.EDITOR))]
 Owner = Annotated[Access, Depends(IsInTeam(Role.OWNER))]
 
 
-def session_cookie_name(https: bool) -> str:
+def person_or_nobody(request: Request) -> Person | None:
+    """Who calls a public route, when it can be told."""
+    try:
+        return _person(request)
+    except Unauthorized:
+        return None
+
+
+def session_token(request: Request, settings: Settings) -> str | None:
+    """The token in the session cookie."""
+    return request.cookies.get(_cookie_name(settings))
+
+
+def set_session_cookie(response: Response, settings: Settings, token: str) -> None:
+    """Sign a browser in: no script reads the cookie, and other sites' forms do not send it."""
+    response.set_cookie(
+        _cookie_name(settings),
+        token,
+        max_age=int(service.SESSION_LIFE.total_seconds()),
+        httponly=True,
+        secure=settings.https,
+        samesite="lax",
+    )
+
+
+def clear_session_cookie(response: Response, settings: Settings) -> None:
+    response.delete_cookie(_cookie_name(settings), httponly=True, secure=settings.https, samesite="lax")
+
+
+def _cookie_name(settings: Settings) -> str:
     """Browsers bind a ``__Host-`` cookie to this very host, and drop it on plain http."""
-    return "__Host-trainwright" if https else "trainwright"
+    return "__Host-trainwright" if settings.https else "trainwright"
 
 
 def _person(request: Request) -> Person:
@@ -117,7 +147,7 @@ def _account(request: Request) -> Account:
                 "This API key is not valid or was revoked. Make a new one on your account's page."
             )
         return account
-    token = request.cookies.get(session_cookie_name(settings.https))
+    token = session_token(request, settings)
     if token is not None:
         with database.read() as session:
             account = service.account_of_session(session, settings, token)
