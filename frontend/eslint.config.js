@@ -1,0 +1,52 @@
+import js from "@eslint/js";
+import a11y from "eslint-plugin-jsx-a11y";
+import hooks from "eslint-plugin-react-hooks";
+import ts from "typescript-eslint";
+
+/** A feature imports shared code only; routes put features together. */
+const features = ["auth", "teams", "datasets", "runs", "metrics", "checkpoints", "nodes"];
+const arrows = [
+  ...features.map((name) => ({
+    files: [`src/features/${name}/**`],
+    rules: {
+      "no-restricted-imports": [
+        "error",
+        { patterns: [`@/app/*`, ...features.filter((other) => other !== name).map((other) => `@/features/${other}/*`)] },
+      ],
+    },
+  })),
+  {
+    files: ["src/components/**", "src/lib/**", "src/api/**"],
+    rules: { "no-restricted-imports": ["error", { patterns: ["@/features/*", "@/app/*"] }] },
+  },
+];
+
+export default ts.config(
+  { ignores: ["node_modules", "src/api/schema.d.ts", "eslint.config.js"] },
+  js.configs.recommended,
+  ts.configs.strictTypeChecked,
+  a11y.flatConfigs.strict,
+  hooks.configs.flat["recommended-latest"],
+  {
+    basePath: import.meta.dirname,
+    languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
+    rules: {
+      "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      // The router's way to redirect is to throw.
+      "@typescript-eslint/only-throw-error": ["error", { allow: [{ from: "package", package: "@tanstack/router-core", name: "Redirect" }] }],
+      // What scrolls must be reachable by keyboard.
+      "jsx-a11y/no-noninteractive-tabindex": ["error", { roles: ["region"], tags: ["main"] }],
+      // Dropping files is a short cut; the button beside it is the way of the keyboard.
+      "jsx-a11y/no-noninteractive-element-interactions": [
+        "error",
+        { handlers: ["onClick", "onMouseDown", "onMouseUp", "onKeyPress", "onKeyDown", "onKeyUp"] },
+      ],
+      // uPlot's enums exist in its types only.
+      "@typescript-eslint/no-unsafe-enum-assignment": "off",
+      // It tells what a compiler that is not used here would skip.
+      "react-hooks/incompatible-library": "off",
+      "jsx-a11y/label-has-associated-control": ["error", { assert: "either" }],
+    },
+  },
+  ...arrows,
+);

@@ -1,0 +1,26 @@
+/** Short names for the API's types. */
+import type { components } from "@/api/schema";
+
+type Schemas = components["schemas"];
+
+export type Me = Schemas["Me"];
+export type LinkInfo = Schemas["LinkInfo"];
+export type ApiKey = Schemas["ApiKey"];
+export type Team = Schemas["Team"];
+export type Quota = Schemas["Quota"];
+export type Member = Schemas["Member"];
+export type Dataset = Schemas["Dataset"];
+export type DatasetVersion = Schemas["DatasetVersion"];
+export type Preparation = Schemas["Preparation"];
+export type Run = Schemas["Run"];
+export type RunState = Schemas["RunState"];
+export type RunEvent = Schemas["RunEvent"];
+export type Metrics = Schemas["Metrics"];
+export type AttemptMark = Schemas["AttemptMark"];
+export type MetricPoints = { attempt: number; steps: number[]; series: Record<string, number[]> };
+export type LogFile = Schemas["LogFile"];
+export type Checkpoint = Schemas["Checkpoint"];
+export type SpecInfo = Schemas["SpecInfo"];
+export type Problem = Schemas["Problem"];
+export type Verdicts = Schemas["Verdicts"];
+export type Node = Schemas["Node"];

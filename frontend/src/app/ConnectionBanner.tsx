@@ -1,0 +1,40 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState, useSyncExternalStore } from "react";
+import { api } from "@/api/client";
+import { connection } from "@/lib/connection";
+import { clockTime } from "@/lib/format";
+import { useNow } from "@/lib/useNow";
+
+/** Above every page while nothing answers. */
+export function ConnectionBanner() {
+  const since = useSyncExternalStore(connection.subscribe, connection.lostSince);
+  return since === null ? null : <Lost since={since} />;
+}
+
+const EVERY_MS = 5_000;
+
+/** Says so, tries again every five seconds, and loads everything anew once it is back. */
+function Lost({ since }: { since: number }) {
+  const now = useNow();
+  const client = useQueryClient();
+  const [lastTry, setLastTry] = useState(since);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      setLastTry(Date.now());
+      api.GET("/api/v1/health").then(
+        () => void client.invalidateQueries(),
+        () => undefined,
+      );
+    }, EVERY_MS);
+    return () => {
+      clearInterval(timer);
+    };
+  }, [client]);
+  const seconds = Math.max(0, Math.ceil((lastTry + EVERY_MS - now) / 1_000));
+  return (
+    <p role="status" className="border-b border-warn bg-surface px-6 py-2 text-warn">
+      Not connected since {clockTime(since).slice(0, 5)}. What you see is from then; your runs go on. Trying again in{" "}
+      {seconds} s.
+    </p>
+  );
+}

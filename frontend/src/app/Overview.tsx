@@ -1,0 +1,36 @@
+import type { ReactNode } from "react";
+import { ErrorState } from "@/components/ErrorState";
+import { Skeleton } from "@/components/Skeleton";
+import { MetricsPanel } from "@/features/metrics/MetricsPanel";
+import { PhaseBar } from "@/features/metrics/PhaseBar";
+import type { LiveMetrics } from "@/features/metrics/queries";
+import type { ChartView } from "@/features/metrics/view";
+
+interface Props {
+  metrics: LiveMetrics | undefined;
+  error: Error | null;
+  onRetry: () => void;
+  checkpointSteps: readonly number[];
+  view: ChartView;
+  onView: (view: ChartView) => void;
+  events: ReactNode;
+}
+
+/** A run's life on one page: its curves, where a step's time goes, what happened. */
+export function Overview({ metrics, error, onRetry, checkpointSteps, view, onView, events }: Props) {
+  if (metrics === undefined) {
+    return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;
+  }
+  return (
+    <>
+      <MetricsPanel metrics={metrics} checkpointSteps={checkpointSteps} view={view} onView={onView} />
+      <div className="mt-3 grid grid-cols-2 gap-3 max-desk:grid-cols-1">
+        <PhaseBar columns={metrics.columns} />
+        <section className="panel p-3">
+          <h2 className="mb-2 font-medium">events</h2>
+          {events}
+        </section>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,36 @@
+import { Link } from "@tanstack/react-router";
+import { RUN_TABS, type RunTab } from "@/lib/runTabs";
+
+interface Props {
+  team: string;
+  runId: string;
+  current: RunTab;
+}
+
+const WORDS: Record<RunTab, string> = {
+  overview: "Overview",
+  logs: "Logs",
+  events: "Events",
+  checkpoints: "Checkpoints",
+  configuration: "Configuration",
+};
+
+/** The tabs of a run: links, since each is an address. */
+export function RunTabs({ team, runId, current }: Props) {
+  return (
+    <nav aria-label="Parts of the run" className="mb-4 flex gap-5 overflow-x-auto border-b">
+      {RUN_TABS.map((tab) => (
+        <Link
+          key={tab}
+          to="/$team/runs/$runId/$tab"
+          params={{ team, runId, tab }}
+          search={(search) => search}
+          aria-current={tab === current ? "page" : undefined}
+          className={`-mb-px border-b-2 py-2 focus-visible:-outline-offset-2 ${tab === current ? "border-accent font-medium" : "border-transparent text-soft hover:text-text"}`}
+        >
+          {WORDS[tab]}
+        </Link>
+      ))}
+    </nav>
+  );
+}

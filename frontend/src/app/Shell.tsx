@@ -1,0 +1,26 @@
+import { Outlet, useParams, useRouteContext } from "@tanstack/react-router";
+import { ConnectionBanner } from "@/app/ConnectionBanner";
+import { Rail } from "@/app/Rail";
+
+/** The frame around every page of a team. */
+export function Shell() {
+  const { team } = useParams({ from: "/$team" });
+  const { me } = useRouteContext({ from: "/$team" });
+  return (
+    <div className="flex min-h-dvh max-tablet:flex-col-reverse">
+      <a
+        href="#content"
+        className="absolute -top-12 left-2 z-30 rounded-box bg-accent px-3 py-2 text-on-accent focus:top-2"
+      >
+        Skip to content
+      </a>
+      <Rail team={team} me={me} />
+      <main id="content" tabIndex={-1} className="min-w-0 flex-1 outline-none max-tablet:pb-16">
+        <ConnectionBanner />
+        <div className="max-w-[1440px] p-6 pt-4 max-tablet:p-4">
+          <Outlet />
+        </div>
+      </main>
+    </div>
+  );
+}

@@ -1,0 +1,70 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { ChevronDown } from "lucide-react";
+import { DropdownMenu } from "radix-ui";
+import { useState } from "react";
+import type { Me } from "@/api/types";
+import { Menu } from "@/components/Menu";
+import { MenuItem } from "@/components/MenuItem";
+import { signOut } from "@/features/auth/queries";
+import { applyTheme, storedTheme, type Theme } from "@/lib/theme";
+
+const THEMES: Record<Theme, string> = { system: "As the system", light: "Light", dark: "Dark" };
+
+/** The team in view, and what belongs to the person: teams, light or dark, sign out. */
+export function TeamMenu({ team, me }: { team: string; me: Me }) {
+  const [theme, setTheme] = useState(storedTheme);
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const leave = useMutation({
+    mutationFn: signOut,
+    onSettled: async () => {
+      await navigate({ to: "/sign-in" });
+      client.clear();
+    },
+  });
+  return (
+    <Menu
+      trigger={
+        <button
+          type="button"
+          className="flex h-8 min-w-0 items-center gap-1 rounded-box px-2 font-semibold hover:bg-raised max-tablet:h-12 max-tablet:max-w-28"
+        >
+          <span className="truncate">{team}</span>
+          <ChevronDown aria-hidden size={14} className="shrink-0" />
+        </button>
+      }
+    >
+      {me.teams.map(({ slug, name }) => (
+        <MenuItem
+          key={slug}
+          checked={slug === team}
+          onSelect={() => void navigate({ to: "/$team/runs", params: { team: slug } })}
+        >
+          {name}
+        </MenuItem>
+      ))}
+      <DropdownMenu.Separator className="my-1 border-t" />
+      {(["system", "light", "dark"] as const).map((choice) => (
+        <MenuItem
+          key={choice}
+          checked={choice === theme}
+          onSelect={() => {
+            applyTheme(choice);
+            setTheme(choice);
+          }}
+        >
+          {THEMES[choice]}
+        </MenuItem>
+      ))}
+      <DropdownMenu.Separator className="my-1 border-t" />
+      <MenuItem
+        onSelect={() => {
+          leave.mutate();
+        }}
+      >
+        Sign out {me.name}
+      </MenuItem>
+    </Menu>
+  );
+}

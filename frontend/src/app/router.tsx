@@ -1,0 +1,143 @@
+import { createRootRoute, createRoute, createRouter, Outlet, redirect, type ErrorComponentProps } from "@tanstack/react-router";
+import { queryClient, session } from "@/app/queryClient";
+import { DatasetPage } from "@/app/routes/DatasetPage";
+import { DatasetsPage } from "@/app/routes/DatasetsPage";
+import { LinkPage } from "@/app/routes/LinkPage";
+import { NewRunPage } from "@/app/routes/NewRunPage";
+import { NodesPage } from "@/app/routes/NodesPage";
+import { NotFoundPage } from "@/app/routes/NotFoundPage";
+import { RunPage } from "@/app/routes/RunPage";
+import { RunsPage } from "@/app/routes/RunsPage";
+import { SettingsPage } from "@/app/routes/SettingsPage";
+import { SignInPage } from "@/app/routes/SignInPage";
+import { Shell } from "@/app/Shell";
+import { ApiError } from "@/api/errors";
+import { ErrorState } from "@/components/ErrorState";
+import { meQuery } from "@/features/auth/queries";
+import { parseView } from "@/features/metrics/view";
+import { isRunTab } from "@/lib/runTabs";
+
+const root = createRootRoute({
+  component: Outlet,
+  notFoundComponent: NotFoundPage,
+  errorComponent: FrameError,
+});
+
+const home = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  beforeLoad: async () => {
+    const me = await signedIn("/");
+    const team = me.teams[0];
+    if (team !== undefined) throw redirect({ to: "/$team/runs", params: { team: team.slug }, replace: true });
+  },
+  component: NotFoundPage,
+});
+
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-in",
+  validateSearch: ({ next }: Record<string, unknown>): { next?: string } => (typeof next === "string" ? { next } : {}),
+  component: SignInPage,
+});
+
+const link = createRoute({ getParentRoute: () => root, path: "/link/$token", component: LinkPage });
+
+const team = createRoute({
+  getParentRoute: () => root,
+  path: "/$team",
+  beforeLoad: async ({ location }) => ({ me: await signedIn(location.href) }),
+  component: Shell,
+});
+
+const teamHome = createRoute({
+  getParentRoute: () => team,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/$team/runs", params, replace: true });
+  },
+});
+
+const runs = createRoute({ getParentRoute: () => team, path: "/runs", component: RunsPage });
+
+const newRun = createRoute({
+  getParentRoute: () => team,
+  path: "/runs/new",
+  validateSearch: ({ dataset, like }: Record<string, unknown>): { dataset?: string; like?: string } => ({
+    ...(typeof dataset === "string" ? { dataset } : {}),
+    ...(typeof like === "string" ? { like } : {}),
+  }),
+  component: NewRunPage,
+});
+
+const run = createRoute({
+  getParentRoute: () => team,
+  path: "/runs/$runId",
+  beforeLoad: ({ params }) => {
+    if (!("tab" in params)) {
+      throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });
+    }
+  },
+});
+
+const runTab = createRoute({
+  getParentRoute: () => team,
+  path: "/runs/$runId/$tab",
+  validateSearch: parseView,
+  beforeLoad: ({ params }) => {
+    if (!isRunTab(params.tab)) {
+      throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });
+    }
+  },
+  component: RunPage,
+});
+
+const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: DatasetsPage });
+const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: DatasetPage });
+const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: NodesPage });
+const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: SettingsPage });
+
+const tree = root.addChildren([
+  home,
+  signIn,
+  link,
+  team.addChildren([teamHome, runs, newRun, run, runTab, datasets, dataset, nodes, settings]),
+]);
+
+export const router = createRouter({ routeTree: tree, defaultPreload: false, scrollRestoration: true });
+
+session.onEnded = () => {
+  const { pathname, href } = router.state.location;
+  if (pathname === "/sign-in" || pathname.startsWith("/link/")) return;
+  void router.navigate({ to: "/sign-in", search: { next: href } });
+};
+
+/** Who is signed in; leads to the sign-in page and back where nobody is. */
+async function signedIn(next: string) {
+  try {
+    return await queryClient.ensureQueryData(meQuery);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) throw redirect({ to: "/sign-in", search: { next } });
+    throw error;
+  }
+}
+
+function FrameError({ error, reset }: ErrorComponentProps) {
+  return (
+    <main className="p-6">
+      <ErrorState
+        error={error}
+        onRetry={() => {
+          reset();
+          void router.invalidate();
+        }}
+      />
+    </main>
+  );
+}
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

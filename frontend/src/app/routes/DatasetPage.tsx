@@ -1,0 +1,18 @@
+import { useNavigate, useParams } from "@tanstack/react-router";
+import { Boundary } from "@/components/Boundary";
+import { DatasetDetail } from "@/features/datasets/DatasetDetail";
+
+export function DatasetPage() {
+  const { team, datasetId } = useParams({ from: "/$team/datasets/$datasetId" });
+  const navigate = useNavigate();
+  return (
+    <Boundary>
+      <DatasetDetail
+        key={datasetId}
+        team={team}
+        datasetId={datasetId}
+        onDeleted={() => void navigate({ to: "/$team/datasets", params: { team } })}
+      />
+    </Boundary>
+  );
+}

@@ -1,0 +1,52 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { SignedOutFrame } from "@/app/SignedOutFrame";
+import { ErrorNote } from "@/components/ErrorNote";
+import type { LinkInfo } from "@/api/types";
+import { LinkForm } from "@/features/auth/LinkForm";
+import { linkQuery, meQuery } from "@/features/auth/queries";
+
+export function LinkPage() {
+  const { token } = useParams({ from: "/link/$token" });
+  const { data: link, error } = useQuery(linkQuery(token));
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  if (error !== null) {
+    return (
+      <SignedOutFrame title="This link does not work">
+        <ErrorNote error={error} />
+        <p className="mt-4">
+          <Link to="/sign-in" className="text-accent hover:underline">
+            Sign in with your password
+          </Link>
+        </p>
+      </SignedOutFrame>
+    );
+  }
+  if (link === undefined) return <SignedOutFrame title="One moment">Reading the link.</SignedOutFrame>;
+  return (
+    <SignedOutFrame title={titleOf(link)} note={noteOf(link)}>
+      <LinkForm
+        token={token}
+        link={link}
+        onSignedIn={(me) => {
+          client.clear();
+          client.setQueryData(meQuery.queryKey, me);
+          void navigate({ to: "/", replace: true });
+        }}
+      />
+    </SignedOutFrame>
+  );
+}
+
+function titleOf({ purpose, team }: LinkInfo): string {
+  if (purpose === "first_owner") return "Set up Trainwright";
+  if (purpose === "invitation") return `Join ${team ?? "the team"}`;
+  return "Sign in";
+}
+
+function noteOf({ purpose, email }: LinkInfo): string {
+  if (purpose === "first_owner") return "You become the first owner and the site's admin. This link works once.";
+  if (purpose === "invitation") return "You were invited. This link works once.";
+  return `This link signs you in${email ? ` as ${email}` : ""}. It works once.`;
+}

@@ -1,0 +1,100 @@
+import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Overview } from "@/app/Overview";
+import { RunTabs } from "@/app/RunTabs";
+import type { Run } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { buttonClass } from "@/components/Button";
+import { CheckpointTable } from "@/features/checkpoints/CheckpointTable";
+import { checkpointsQuery } from "@/features/checkpoints/queries";
+import { LivePill } from "@/features/metrics/LivePill";
+import { Tiles } from "@/features/metrics/Tiles";
+import { useLiveMetrics } from "@/features/metrics/useLiveMetrics";
+import { searchOf, STANDARD_VIEW } from "@/features/metrics/view";
+import { ConfigurationTab } from "@/features/runs/ConfigurationTab";
+import { EventList } from "@/features/runs/EventList";
+import { LogTab } from "@/features/runs/LogTab";
+import { RunActions } from "@/features/runs/RunActions";
+import { RunHeader } from "@/features/runs/RunHeader";
+import { runQuery } from "@/features/runs/queries";
+import { isFinal } from "@/lib/runProgress";
+import { isRunTab } from "@/lib/runTabs";
+import { last, lastStep } from "@/lib/series";
+
+export function RunPage() {
+  const { runId } = useParams({ from: "/$team/runs/$runId/$tab" });
+  return (
+    <Boundary>
+      <LiveRun key={runId} />
+    </Boundary>
+  );
+}
+
+function LiveRun() {
+  const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
+  const view = { ...STANDARD_VIEW, ...useSearch({ from: "/$team/runs/$runId/$tab" }) };
+  const navigate = useNavigate();
+  const { data: stored } = useSuspenseQuery(runQuery(team, runId));
+  const live = !isFinal(stored.state);
+  const { metrics, error, refetch, freshness } = useLiveMetrics(team, runId, live);
+  const { data: checkpoints = [] } = useQuery(checkpointsQuery(team, runId, live));
+  const run = withNewestStep(stored, metrics === undefined ? 0 : lastStep(metrics.columns));
+  return (
+    <>
+      <RunHeader
+        team={team}
+        run={run}
+        live={
+          run.state === "running" && <LivePill freshness={freshness} stepSeconds={last(metrics?.columns["seconds"])} />
+        }
+        actions={
+          <>
+            {!live && (
+              <Link to="/$team/runs/new" params={{ team }} search={{ like: runId }} className={buttonClass()}>
+                New run like it
+              </Link>
+            )}
+            <RunActions team={team} run={run} onDeleted={() => void navigate({ to: "/$team/runs", params: { team } })} />
+          </>
+        }
+      />
+      <Tiles run={run} columns={metrics?.columns ?? {}} />
+      <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} />
+      <Boundary>{content()}</Boundary>
+    </>
+  );
+
+  function content() {
+    switch (tab) {
+      case "logs":
+        return <LogTab team={team} run={run} />;
+      case "events":
+        return (
+          <div className="panel p-4">
+            <EventList team={team} run={runId} live={live} />
+          </div>
+        );
+      case "checkpoints":
+        return <CheckpointTable team={team} run={runId} live={live} />;
+      case "configuration":
+        return <ConfigurationTab run={run} />;
+      default:
+        return (
+          <Overview
+            metrics={metrics}
+            error={error}
+            onRetry={() => void refetch()}
+            checkpointSteps={checkpoints.filter(({ kind }) => kind === "state").map(({ step }) => step)}
+            view={view}
+            onView={(next) => void navigate({ to: ".", search: searchOf(next), replace: true })}
+            events={<EventList team={team} run={runId} live={live} limit={6} />}
+          />
+        );
+    }
+  }
+}
+
+/** The stream runs ahead of the polled summary. */
+function withNewestStep(run: Run, step: number): Run {
+  return { ...run, summary: { ...run.summary, step: Math.max(step, run.summary.step) } };
+}

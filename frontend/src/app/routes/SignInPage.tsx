@@ -1,0 +1,27 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useRouter, useSearch } from "@tanstack/react-router";
+import { SignedOutFrame } from "@/app/SignedOutFrame";
+import { meQuery } from "@/features/auth/queries";
+import { SignInForm } from "@/features/auth/SignInForm";
+
+export function SignInPage() {
+  const { next } = useSearch({ from: "/sign-in" });
+  const client = useQueryClient();
+  const router = useRouter();
+  return (
+    <SignedOutFrame title="Sign in">
+      <SignInForm
+        onSignedIn={(me) => {
+          client.clear();
+          client.setQueryData(meQuery.queryKey, me);
+          router.history.push(inside(next));
+        }}
+      />
+    </SignedOutFrame>
+  );
+}
+
+/** Only addresses of this site: a link to the sign-in page must not lead elsewhere afterwards. */
+function inside(next: string | undefined): string {
+  return next !== undefined && /^\/(?![/\\])/.test(next) ? next : "/";
+}

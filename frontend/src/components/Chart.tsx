@@ -1,0 +1,126 @@
+import { useEffect, useMemo, useRef, useState } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { chartOptions, type ChartLine, type ChartMark, type ChartScale, type LineStyle } from "@/components/chartOptions";
+import { ChartTable } from "@/components/ChartTable";
+import { useColorScheme } from "@/lib/useColorScheme";
+
+interface Props {
+  title: string;
+  /** Charts of one group share their cross-hair. */
+  group: string;
+  x: readonly number[];
+  xName: string;
+  xText: (value: number) => string;
+  lines: readonly ChartLine[];
+  yText: (value: number) => string;
+  axisText?: (value: number) => string;
+  scale: ChartScale;
+  marks: readonly ChartMark[];
+  height?: number;
+}
+
+const NO_TEXT = "–";
+
+/** A chart over a run's course, with a caption that says its last values and a table of the same numbers. */
+export function Chart({ title, group, x, xName, xText, lines, yText, axisText = yText, scale, marks, height = 196 }: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [under, setUnder] = useState<number | null>(null);
+  const [asTable, setAsTable] = useState(false);
+  const scheme = useColorScheme();
+  const data = useMemo<uPlot.AlignedData>(
+    () => [x as number[], ...lines.flatMap(({ raw, values }) => (raw === undefined ? [values] : [raw, values]))],
+    [x, lines],
+  );
+  const latest = useRef({ data, marks });
+  // New values arrive by setData; only other lines need another drawing.
+  const stylesKey = JSON.stringify(lines.map(({ label, color, raw }) => ({ label, color, faint: raw !== undefined })));
+  const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
+
+  useEffect(() => {
+    latest.current = { data, marks };
+    plot.current?.setData(data);
+  }, [data, marks]);
+
+  useEffect(() => {
+    const element = box.current;
+    if (element === null || asTable) return;
+    const options = chartOptions({
+      element,
+      group,
+      lines: styles,
+      scheme,
+      scale,
+      height,
+      xText,
+      axisText,
+      marks: () => latest.current.marks,
+      onCursor: setUnder,
+    });
+    const made = new uPlot(options, latest.current.data, element);
+    plot.current = made;
+    const observer = new ResizeObserver(() => {
+      made.setSize({ width: element.clientWidth, height });
+    });
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [asTable, group, styles, scale, height, xText, axisText, scheme]);
+
+  const at = under !== null && under < x.length ? under : null;
+  return (
+    <figure className="panel flex min-w-0 flex-col p-3">
+      <div className="mb-1 flex items-center gap-3 text-small">
+        <h2 className="text-body font-medium">{title}</h2>
+        {lines.length > 1 &&
+          lines.map(({ label, color }) => (
+            <span key={label} className="flex items-center gap-1.5 text-soft">
+              <span aria-hidden className="h-0.5 w-3" style={{ background: `var(--color-series-${color})` }} />
+              {label}
+            </span>
+          ))}
+        <button
+          type="button"
+          aria-pressed={asTable}
+          aria-label={`${title} as a table`}
+          className="ml-auto rounded-box px-1 text-soft hover:text-accent"
+          onClick={() => {
+            setAsTable(!asTable);
+          }}
+        >
+          {asTable ? "chart" : "table"}
+        </button>
+      </div>
+      {asTable ? (
+        <ChartTable title={title} x={x} xName={xName} xText={xText} lines={lines} yText={yText} height={height} />
+      ) : (
+        <div ref={box} className="min-w-0" style={{ height }} />
+      )}
+      <figcaption className="mt-1 truncate text-small text-soft">
+        {at === null ? caption(lines, yText) : reading(at)}
+      </figcaption>
+    </figure>
+  );
+
+  function reading(index: number): string {
+    const values = lines.map(({ label, values: row }) => {
+      const value = row[index];
+      const text = value === null || value === undefined ? NO_TEXT : yText(value);
+      return lines.length > 1 ? `${label} ${text}` : text;
+    });
+    return `${xName} ${xText(x[index] ?? 0)}: ${values.join(", ")}`;
+  }
+}
+
+function caption(lines: readonly ChartLine[], yText: (value: number) => string): string {
+  const parts = lines.map(({ label, values }) => {
+    const value = values.findLast((one) => one !== null);
+    const text = value === null || value === undefined ? NO_TEXT : yText(value);
+    return lines.length > 1 ? `${label} ${text}` : text;
+  });
+  return `last ${parts.join(", ")}`;
+}

@@ -1,0 +1,33 @@
+import { Check, Copy } from "lucide-react";
+import { useState } from "react";
+
+/** A piece of text in mono that one click copies. */
+export function Copyable({ text, label }: { text: string; label?: string }) {
+  const [copied, setCopied] = useState(false);
+  const Icon = copied ? Check : Copy;
+  return (
+    <button
+      type="button"
+      title={copied ? "Copied" : "Copy"}
+      aria-label={`Copy ${label ?? text}`}
+      className="inline-flex max-w-full items-center gap-1.5 rounded-box text-left font-mono text-mono hover:text-accent"
+      onClick={() => {
+        void copyText(text).then(() => {
+          setCopied(true);
+        });
+      }}
+    >
+      <span className="min-w-0 break-all">{label ?? text}</span>
+      <Icon aria-hidden size={13} className="shrink-0" />
+    </button>
+  );
+}
+
+/** The clipboard is closed to pages served by plain HTTP from another machine: there the text is selected instead. */
+async function copyText(text: string): Promise<void> {
+  if (window.isSecureContext) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  window.prompt("Copy this text:", text);
+}

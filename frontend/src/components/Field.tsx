@@ -1,0 +1,47 @@
+import { useId, type ReactNode } from "react";
+
+export interface FieldControl {
+  id: string;
+  "aria-describedby": string | undefined;
+  "aria-invalid": boolean | undefined;
+}
+
+interface Props {
+  label: ReactNode;
+  help?: ReactNode;
+  error?: string | undefined;
+  /** Id of the control, where a link must find it. */
+  id?: string;
+  children: (control: FieldControl) => ReactNode;
+}
+
+/** A label, its control, one sentence of help, and what is wrong. */
+export function Field({ label, help, error, id, children }: Props) {
+  const made = useId();
+  const controlId = id ?? made;
+  const helpId = `${controlId}-help`;
+  const errorId = `${controlId}-error`;
+  const described = [error === undefined ? null : errorId, help === undefined ? null : helpId].filter(Boolean).join(" ");
+  return (
+    <div className="flex min-w-0 flex-col gap-1">
+      <label htmlFor={controlId} className="font-medium">
+        {label}
+      </label>
+      {children({
+        id: controlId,
+        "aria-describedby": described === "" ? undefined : described,
+        "aria-invalid": error === undefined ? undefined : true,
+      })}
+      {error !== undefined && (
+        <p id={errorId} className="text-small text-bad">
+          {error}
+        </p>
+      )}
+      {help !== undefined && (
+        <p id={helpId} className="text-small text-soft">
+          {help}
+        </p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,26 @@
+import { DropdownMenu } from "radix-ui";
+import type { ReactNode } from "react";
+
+interface Props {
+  trigger: ReactNode;
+  children: ReactNode;
+}
+
+/** A menu that floats under its button. */
+export function Menu({ trigger, children }: Props) {
+  return (
+    <DropdownMenu.Root modal={false}>
+      <DropdownMenu.Trigger asChild>{trigger}</DropdownMenu.Trigger>
+      <DropdownMenu.Portal>
+        <DropdownMenu.Content
+          align="start"
+          sideOffset={4}
+          collisionPadding={8}
+          className="z-20 min-w-48 rounded-box border border-line bg-surface p-1 shadow-float"
+        >
+          {children}
+        </DropdownMenu.Content>
+      </DropdownMenu.Portal>
+    </DropdownMenu.Root>
+  );
+}

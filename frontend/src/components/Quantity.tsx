@@ -1,0 +1,8 @@
+/** A number and its unit, the unit smaller and softer. */
+export function Quantity({ value, unit }: { value: string; unit: string }) {
+  return (
+    <span className="whitespace-nowrap">
+      {value} <span className="text-small text-soft">{unit}</span>
+    </span>
+  );
+}

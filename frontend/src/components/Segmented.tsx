@@ -1,0 +1,31 @@
+interface Props<Value extends string> {
+  label: string;
+  value: Value;
+  options: readonly Value[];
+  onChange: (value: Value) => void;
+}
+
+/** A choice between few words, all in sight. */
+export function Segmented<Value extends string>({ label, value, options, onChange }: Props<Value>) {
+  return (
+    <div role="radiogroup" aria-label={label} className="control inline-flex overflow-hidden">
+      {options.map((option) => (
+        <label
+          key={option}
+          className="cursor-pointer px-2 text-small leading-6 text-soft not-first:border-l hover:text-text has-checked:bg-raised has-checked:text-text has-focus-visible:outline-2 has-focus-visible:-outline-offset-2 has-focus-visible:outline-accent max-tablet:leading-10"
+        >
+          <input
+            type="radio"
+            name={label}
+            className="sr-only"
+            checked={option === value}
+            onChange={() => {
+              onChange(option);
+            }}
+          />
+          {option}
+        </label>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,169 @@
+import uPlot from "uplot";
+
+export interface ChartLine {
+  label: string;
+  /** Number of the series colour, 1 to 8. */
+  color: number;
+  values: (number | null)[];
+  /** The values before smoothing, drawn faintly behind. */
+  raw?: (number | null)[] | undefined;
+}
+
+/** What of a line does not change while its values do. */
+export interface LineStyle {
+  label: string;
+  color: number;
+  /** The unsmoothed values are drawn behind. */
+  faint: boolean;
+}
+
+export interface ChartMark {
+  x: number;
+  kind: "attempt" | "failure" | "checkpoint";
+  label: string;
+}
+
+/** How the y axis runs: through the data, from zero, or by powers of ten. */
+export type ChartScale = "fit" | "zero" | "log";
+
+interface Wish {
+  element: HTMLElement;
+  group: string;
+  lines: readonly LineStyle[];
+  /** The colours are read anew for each scheme. */
+  scheme: "light" | "dark";
+  scale: ChartScale;
+  height: number;
+  xText: (value: number) => string;
+  axisText: (value: number) => string;
+  marks: () => readonly ChartMark[];
+  onCursor: (index: number | null) => void;
+}
+
+const FONT = "11px 'Inter Variable', sans-serif";
+
+/** The look of every chart: hairlines across, few ticks, one cross-hair for the group, marks on the x axis. */
+export function chartOptions({ element, group, lines, scale, height, xText, axisText, marks, onCursor }: Wish): uPlot.Options {
+  const color = (name: string) => resolve(element, `var(--color-${name})`);
+  const [soft, line, warn, bad] = [color("soft"), color("line"), color("warn"), color("bad")];
+  return {
+    width: Math.max(1, element.clientWidth),
+    height,
+    padding: [8, 10, 0, 0],
+    legend: { show: false },
+    cursor: { sync: { key: group, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
+    scales: {
+      x: { time: false },
+      y: scale === "log" ? { distr: 3 } : { range: (_plot, low, high) => yRange(scale, low, high) },
+    },
+    axes: [
+      {
+        stroke: soft,
+        font: FONT,
+        grid: { show: false },
+        ticks: { show: false },
+        gap: 4,
+        size: 22,
+        space: 80,
+        values: (_plot, ticks) => ticks.map(xText),
+      },
+      {
+        stroke: soft,
+        font: FONT,
+        grid: { stroke: line, width: 1 },
+        ticks: { show: false },
+        gap: 6,
+        size: 44,
+        space: 36,
+        values: (_plot, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : axisText(tick))),
+      },
+    ],
+    series: [
+      {},
+      ...lines.flatMap(({ label, color: number, faint }): uPlot.Series[] => {
+        const stroke = color(`series-${number}`);
+        const strong: uPlot.Series = { label, stroke, width: 1.5, spanGaps: true, points: { show: false } };
+        return faint ? [{ ...strong, alpha: 0.25, width: 1 }, strong] : [strong];
+      }),
+    ],
+    hooks: {
+      draw: [
+        (plot) => {
+          drawMarks(plot, marks(), { attempt: warn, failure: bad, checkpoint: soft });
+        },
+      ],
+      setCursor: [
+        (plot) => {
+          onCursor(plot.cursor.idx ?? null);
+        },
+      ],
+    },
+  };
+}
+
+/** A custom property may hold `light-dark(…)`, which only a real element resolves. */
+function resolve(element: HTMLElement, value: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = value;
+  element.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+/** uPlot gives null for both ends while there is no data. */
+function yRange(scale: ChartScale, low: number | null, high: number | null): uPlot.Range.MinMax {
+  if (low === null || high === null) return [0, 1];
+  if (scale === "zero") return [0, high > 0 ? high * 1.1 : 1];
+  const margin = (high - low || Math.abs(high) || 1) * 0.06;
+  return [low - margin, high + margin];
+}
+
+function drawMarks(plot: uPlot, marks: readonly ChartMark[], colors: Record<ChartMark["kind"], string>): void {
+  const { ctx, bbox } = plot;
+  const ratio = uPlot.pxRatio;
+  const [low = 0, high = 0] = [plot.scales["x"]?.min, plot.scales["x"]?.max];
+  ctx.save();
+  ctx.font = `${10 * ratio}px 'Inter Variable', sans-serif`;
+  ctx.textBaseline = "top";
+  for (const { x, kind, label } of marks) {
+    if (x < low || x > high) continue;
+    const left = Math.round(plot.valToPos(x, "x", true));
+    const bottom = bbox.top + bbox.height;
+    ctx.strokeStyle = ctx.fillStyle = colors[kind];
+    ctx.lineWidth = ratio;
+    if (kind === "attempt") {
+      ctx.setLineDash([3 * ratio, 3 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(left, bbox.top);
+      ctx.lineTo(left, bottom);
+      ctx.stroke();
+      ctx.setLineDash([]);
+      const fits = left + ctx.measureText(label).width + 6 * ratio < bbox.left + bbox.width;
+      ctx.textAlign = fits ? "left" : "right";
+      ctx.fillText(label, left + (fits ? 4 : -4) * ratio, bbox.top);
+    } else if (kind === "failure") {
+      cross(ctx, left, bottom - 4 * ratio, 3 * ratio);
+    } else {
+      triangle(ctx, left, bottom, 4 * ratio);
+    }
+  }
+  ctx.restore();
+}
+
+function triangle(ctx: CanvasRenderingContext2D, x: number, bottom: number, size: number): void {
+  ctx.beginPath();
+  ctx.moveTo(x - size, bottom);
+  ctx.lineTo(x + size, bottom);
+  ctx.lineTo(x, bottom - 1.6 * size);
+  ctx.fill();
+}
+
+function cross(ctx: CanvasRenderingContext2D, x: number, y: number, size: number): void {
+  ctx.beginPath();
+  ctx.moveTo(x - size, y - size);
+  ctx.lineTo(x + size, y + size);
+  ctx.moveTo(x - size, y + size);
+  ctx.lineTo(x + size, y - size);
+  ctx.stroke();
+}

@@ -1,0 +1,83 @@
+import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import type { ApiKey } from "@/api/types";
+import { ConfirmDialog } from "@/components/ConfirmDialog";
+import { EmptyState } from "@/components/EmptyState";
+import { rowClass, Table } from "@/components/Table";
+import { Td } from "@/components/Td";
+import { Th } from "@/components/Th";
+import { Time } from "@/components/Time";
+import { deleteKey, keysQuery } from "@/features/auth/queries";
+
+export function KeyTable() {
+  const { data: keys } = useSuspenseQuery(keysQuery);
+  const [doomed, setDoomed] = useState<ApiKey | null>(null);
+  const client = useQueryClient();
+  const revoke = useMutation({
+    mutationFn: deleteKey,
+    onSuccess: async () => {
+      setDoomed(null);
+      await client.invalidateQueries({ queryKey: keysQuery.queryKey });
+    },
+  });
+  if (keys.length === 0) {
+    return <EmptyState title="No API keys yet.">Create one to use the client or the command line as yourself.</EmptyState>;
+  }
+  return (
+    <>
+      <Table
+        label="API keys"
+        head={
+          <>
+            <Th>name</Th>
+            <Th>begins with</Th>
+            <Th>created</Th>
+            <Th>last used</Th>
+            <Th>
+              <span className="sr-only">actions</span>
+            </Th>
+          </>
+        }
+      >
+        {keys.map((key) => (
+          <tr key={key.id} className={rowClass}>
+            <Td className="font-medium">{key.name}</Td>
+            <Td className="font-mono text-mono">{key.prefix}…</Td>
+            <Td>
+              <Time at={key.created} />
+            </Td>
+            <Td className="text-soft">{key.last_used ? <Time at={key.last_used} /> : "never"}</Td>
+            <Td className="text-right">
+              <button
+                type="button"
+                className="text-bad hover:underline"
+                onClick={() => {
+                  setDoomed(key);
+                }}
+              >
+                Revoke<span className="sr-only"> {key.name}</span>
+              </button>
+            </Td>
+          </tr>
+        ))}
+      </Table>
+      {doomed !== null && (
+        <ConfirmDialog
+          title={`Revoke ${doomed.name}?`}
+          consequence="Programs that use this key are refused from now on. It cannot be undone."
+          verb="Revoke"
+          keep="Keep it"
+          busy={revoke.isPending}
+          error={revoke.error}
+          onConfirm={() => {
+            revoke.mutate(doomed.id);
+          }}
+          onClose={() => {
+            revoke.reset();
+            setDoomed(null);
+          }}
+        />
+      )}
+    </>
+  );
+}

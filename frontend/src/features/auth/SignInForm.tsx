@@ -1,0 +1,58 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState, type SubmitEvent } from "react";
+import type { Me } from "@/api/types";
+import { Button } from "@/components/Button";
+import { ErrorNote } from "@/components/ErrorNote";
+import { Field } from "@/components/Field";
+import { TextInput } from "@/components/TextInput";
+import { signIn } from "@/features/auth/queries";
+
+export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
+  const [email, setEmail] = useState("");
+  const [password, setPassword] = useState("");
+  const { mutate, isPending, error } = useMutation({ mutationFn: signIn, onSuccess: onSignedIn });
+
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    mutate({ email, password });
+  }
+
+  return (
+    <form onSubmit={submit} className="flex flex-col gap-4">
+      <Field label="E-mail">
+        {(control) => (
+          <TextInput
+            {...control}
+            type="email"
+            name="email"
+            autoComplete="username"
+            required
+            value={email}
+            onChange={(event) => {
+              setEmail(event.target.value);
+            }}
+          />
+        )}
+      </Field>
+      <Field label="Password" help="No password, or forgotten? Ask the site admin for a one-time link.">
+        {(control) => (
+          <TextInput
+            {...control}
+            type="password"
+            name="password"
+            autoComplete="current-password"
+            required
+            value={password}
+            onChange={(event) => {
+              setPassword(event.target.value);
+            }}
+          />
+        )}
+      </Field>
+      {error !== null && <ErrorNote error={error} />}
+      <Button type="submit" look="primary" disabled={isPending}>
+        Sign in
+      </Button>
+    </form>
+  );
+}

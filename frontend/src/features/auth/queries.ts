@@ -1,0 +1,46 @@
+import { queryOptions } from "@tanstack/react-query";
+import { api, body } from "@/api/client";
+import type { components } from "@/api/schema";
+
+type SignIn = components["schemas"]["SignIn"];
+type OneTimeLink = components["schemas"]["OneTimeLink"];
+
+export const meQuery = queryOptions({
+  queryKey: ["me"],
+  queryFn: async ({ signal }) => body(await api.GET("/api/v1/me", { signal })),
+  staleTime: 60_000,
+});
+
+export function linkQuery(token: string) {
+  return queryOptions({
+    queryKey: ["link", token],
+    queryFn: async ({ signal }) =>
+      body(await api.GET("/api/v1/auth/link/{token}", { params: { path: { token } }, signal })),
+    staleTime: Infinity,
+  });
+}
+
+export async function signIn(credentials: SignIn) {
+  return body(await api.POST("/api/v1/auth/sign-in", { body: credentials }));
+}
+
+export async function openLink(link: OneTimeLink) {
+  return body(await api.POST("/api/v1/auth/link", { body: link }));
+}
+
+export async function signOut(): Promise<void> {
+  await api.POST("/api/v1/auth/sign-out");
+}
+
+export const keysQuery = queryOptions({
+  queryKey: ["me", "keys"],
+  queryFn: async ({ signal }) => body(await api.GET("/api/v1/me/keys", { signal })),
+});
+
+export async function createKey(name: string) {
+  return body(await api.POST("/api/v1/me/keys", { body: { name } }));
+}
+
+export async function deleteKey(key: string): Promise<void> {
+  await api.DELETE("/api/v1/me/keys/{key}", { params: { path: { key } } });
+}

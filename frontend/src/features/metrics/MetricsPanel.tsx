@@ -1,0 +1,69 @@
+import { useMemo } from "react";
+import { EmptyState } from "@/components/EmptyState";
+import { ChartControls } from "@/features/metrics/ChartControls";
+import { marksOf } from "@/features/metrics/marks";
+import type { LiveMetrics } from "@/features/metrics/queries";
+import { SeriesChart } from "@/features/metrics/SeriesChart";
+import type { ChartView } from "@/features/metrics/view";
+import { axisOf } from "@/lib/series";
+import { count, decimal, percent, rate, short } from "@/lib/format";
+
+interface Props {
+  metrics: LiveMetrics;
+  checkpointSteps: readonly number[];
+  view: ChartView;
+  onView: (view: ChartView) => void;
+}
+
+const LOSSES = [
+  { label: "train", name: "loss" },
+  { label: "validation", name: "validation_loss" },
+] as const;
+const MFU = [{ label: "MFU", name: "mfu" }] as const;
+const SPEED = [{ label: "tokens/s", name: "tokens_per_second" }] as const;
+const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
+
+/** The charts of a run: loss first and largest, then whether the machine is well used. */
+export function MetricsPanel({ metrics, checkpointSteps, view, onView }: Props) {
+  const { columns, attempts } = metrics;
+  const position = useMemo(() => axisOf(columns, view.x), [columns, view.x]);
+  const marks = useMemo(() => marksOf(attempts, checkpointSteps, position), [attempts, checkpointSteps, position]);
+  if (columns["loss"] === undefined) {
+    return <EmptyState title="No numbers yet.">The curves begin with the first step.</EmptyState>;
+  }
+  const shared = { columns, position, marks, view };
+  return (
+    <>
+      <ChartControls view={view} onChange={onView} />
+      <div className="mb-3 grid grid-cols-[2fr_1fr_1fr] gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
+        <div className="grid min-w-0 max-desk:col-span-full">
+          <SeriesChart {...shared} title="loss" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />
+        </div>
+        {columns["mfu"] !== undefined && (
+          <SeriesChart {...shared} title="MFU, %" series={MFU} scale="zero" text={percentText} axisText={wholePercent} />
+        )}
+        <SeriesChart {...shared} title="tokens/s" series={SPEED} scale="zero" text={rate} axisText={shortTick} />
+        {columns["mfu"] === undefined && (
+          <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
+        )}
+      </div>
+    </>
+  );
+}
+
+function percentText(fraction: number): string {
+  return `${percent(fraction)} %`;
+}
+
+function wholePercent(fraction: number): string {
+  const value = fraction * 100;
+  return Number.isInteger(Math.round(value * 10) / 10) ? value.toFixed(0) : value.toFixed(1);
+}
+
+function shortTick(value: number): string {
+  return short(value).replace(" ", "");
+}
+
+function tick(value: number): string {
+  return Math.abs(value) >= 1_000 ? count(value) : String(Number(value.toPrecision(3)));
+}

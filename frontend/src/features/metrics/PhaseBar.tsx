@@ -1,0 +1,43 @@
+import { shortTime } from "@/lib/format";
+import type { Columns } from "@/lib/series";
+
+const PHASES = ["data", "forward", "backward", "collectives", "optimizer"] as const;
+const STEPS = 20;
+
+/** Where the time of one step goes, as the mean of the last steps. */
+export function PhaseBar({ columns }: { columns: Columns }) {
+  const phases = PHASES.map((name, index) => ({
+    name,
+    color: `var(--color-series-${index + 1})`,
+    seconds: mean(columns[`${name}_seconds`]?.values.slice(-STEPS) ?? []),
+  }));
+  const total = phases.reduce((sum, { seconds }) => sum + seconds, 0);
+  return (
+    <section className="panel p-3">
+      <h2 className="font-medium">{total === 0 ? "one step by phase" : `one step by phase, ${shortTime(total)}`}</h2>
+      {total === 0 ? (
+        <p className="mt-3 text-small text-soft">Shown after the first step.</p>
+      ) : (
+        <>
+          <div aria-hidden className="mt-4 mb-3 flex h-5 gap-px">
+            {phases.map(({ name, color, seconds }) => (
+              <div key={name} style={{ background: color, width: `${(seconds / total) * 100}%` }} />
+            ))}
+          </div>
+          <ul className="flex flex-wrap gap-x-4 gap-y-2 text-small text-soft">
+            {phases.map(({ name, color, seconds }) => (
+              <li key={name} className="flex items-center gap-1.5">
+                <span aria-hidden className="size-2" style={{ background: color }} />
+                {name} {shortTime(seconds)}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </section>
+  );
+}
+
+function mean(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+}

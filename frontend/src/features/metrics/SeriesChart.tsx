@@ -1,0 +1,50 @@
+import { useMemo } from "react";
+import { Chart } from "@/components/Chart";
+import type { ChartMark, ChartScale } from "@/components/chartOptions";
+import type { ChartView } from "@/features/metrics/view";
+import { count, duration, short } from "@/lib/format";
+import { join, smooth, type Axis, type Columns } from "@/lib/series";
+
+interface Props {
+  title: string;
+  series: readonly { label: string; name: string }[];
+  columns: Columns;
+  position: (step: number) => number;
+  marks: readonly ChartMark[];
+  view: ChartView;
+  scale: ChartScale;
+  text: (value: number) => string;
+  axisText: (value: number) => string;
+}
+
+const X_NAMES: Record<Axis, string> = { step: "step", tokens: "tokens", time: "training time" };
+const X_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: short, time: duration };
+
+/** One chart of a run's series, over the axis and with the smoothing that the person chose. */
+export function SeriesChart({ title, series, columns, position, marks, view, scale, text, axisText }: Props) {
+  const { x, lines } = useMemo(() => {
+    const joined = join(series.map(({ name }) => columns[name]));
+    return {
+      x: joined.steps.map(position),
+      lines: series.map(({ label }, index) => {
+        const values = joined.values[index] ?? [];
+        const smoothed = view.smooth > 0 && label !== "validation";
+        return { label, color: index + 1, values: smooth(values, smoothed ? view.smooth : 0), raw: smoothed ? values : undefined };
+      }),
+    };
+  }, [series, columns, position, view.smooth]);
+  return (
+    <Chart
+      title={title}
+      group="run"
+      x={x}
+      xName={X_NAMES[view.x]}
+      xText={X_TEXTS[view.x]}
+      lines={lines}
+      yText={text}
+      axisText={axisText}
+      scale={scale}
+      marks={marks}
+    />
+  );
+}

@@ -1,0 +1,66 @@
+import type { Run } from "@/api/types";
+import { Tile } from "@/features/metrics/Tile";
+import { bytesParts, decimal, percent, plural, rate, shortTime } from "@/lib/format";
+import { last, type Columns } from "@/lib/series";
+
+/** The five numbers by which one sees whether a run is well. */
+export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
+  const now = (name: string) => last(columns[name]) ?? run.summary.values[name];
+  const speed = now("tokens_per_second");
+  const mfu = now("mfu");
+  const seconds = now("seconds");
+  const norm = now("grad_norm");
+  const loss = now("loss");
+  const [memory, memoryUnit] = memoryParts(now("memory_bytes"));
+  const { peak_name: peak } = run.summary;
+  return (
+    <dl className="panel mb-6 grid grid-cols-5 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
+      <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(columns)} />
+      <Tile
+        name="MFU"
+        value={text(mfu, percent)}
+        unit={mfu === undefined ? "" : "%"}
+        note={peak ? `of ${peak}` : "this device's peak is unknown"}
+      />
+      <Tile
+        name="throughput"
+        value={text(speed, rate)}
+        unit="tokens/s"
+        note={seconds === undefined ? "" : `step ${shortTime(seconds)}`}
+      />
+      <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
+      <Tile name="memory" value={memory} unit={memoryUnit} note={placeNote(run)} />
+    </dl>
+  );
+}
+
+function text(value: number | undefined, format: (value: number) => string): string {
+  return value === undefined ? "–" : format(value);
+}
+
+function memoryParts(value: number | undefined): [string, string] {
+  return value === undefined ? ["–", ""] : bytesParts(value);
+}
+
+function validationNote(columns: Columns): string {
+  const values = columns["validation_loss"]?.values ?? [];
+  const [before, newest] = [values[values.length - 2], values[values.length - 1]];
+  if (newest === undefined) return "not validated yet";
+  const trend = before === undefined ? "" : newest < before ? ", falling" : newest > before ? ", rising" : "";
+  return `validation ${decimal(newest)}${trend}`;
+}
+
+function clipNote(run: Run, columns: Columns): string {
+  const limit = run.spec.optimizer.clip_norm;
+  const values = columns["grad_norm"]?.values ?? [];
+  if (limit === null) return "not clipped";
+  if (values.length === 0) return `clipped at ${limit}`;
+  const clipped = values.filter((value) => value > limit).length / values.length;
+  return `clipped ${(clipped * 100).toFixed(0)} % of steps`;
+}
+
+function placeNote(run: Run): string {
+  const { slots_per_node: slots, nodes } = run.spec.resources;
+  const where = run.nodes.join(", ");
+  return `${plural(slots * nodes, "slot")}${where === "" ? "" : ` on ${where}`}`;
+}

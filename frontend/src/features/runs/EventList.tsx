@@ -1,0 +1,53 @@
+import { useQuery } from "@tanstack/react-query";
+import type { RunEvent } from "@/api/types";
+import { StateIcon } from "@/components/StateIcon";
+import { eventsQuery } from "@/features/runs/queries";
+import { clockTime, fullTime, moment } from "@/lib/format";
+import { stateLook } from "@/lib/stateLook";
+
+interface Props {
+  team: string;
+  run: string;
+  live: boolean;
+  /** Show only the newest so many. */
+  limit?: number;
+}
+
+/** What happened to a run, newest first. */
+export function EventList({ team, run, live, limit = Infinity }: Props) {
+  const { data: events, error } = useQuery(eventsQuery(team, run, live));
+  if (events === undefined) return <p className="animate-appear text-soft">{error?.message ?? "Loading"}</p>;
+  if (events.length === 0) return <p className="text-soft">Nothing has happened to this run yet.</p>;
+  const shown = events.toReversed().slice(0, limit);
+  return (
+    <ol className="flex flex-col gap-0.5">
+      {shown.map((event) => (
+        <li key={event.sequence} className="grid grid-cols-[auto_1fr] gap-x-3 leading-6">
+          <time dateTime={event.time} title={fullTime(event.time)} className="whitespace-nowrap text-soft">
+            {when(event.time)}
+          </time>
+          <span className="min-w-0 break-words">
+            <Mark event={event} />
+            {event.message}
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Mark({ event }: { event: RunEvent }) {
+  if (event.state === null || event.state === undefined) return null;
+  const { shape, word, color } = stateLook[event.state];
+  return (
+    <span className={`mr-2 inline-flex items-center gap-1.5 font-medium ${color}`}>
+      <StateIcon shape={shape} />
+      {word}
+    </span>
+  );
+}
+
+function when(time: string): string {
+  const today = new Date(time).toDateString() === new Date().toDateString();
+  return today ? clockTime(time) : moment(time);
+}

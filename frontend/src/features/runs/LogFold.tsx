@@ -1,0 +1,44 @@
+import { ChevronRight } from "lucide-react";
+import { useState } from "react";
+import { Bytes } from "@/components/Bytes";
+import { LogText } from "@/features/runs/LogText";
+import type { LogPlace } from "@/features/runs/queries";
+
+interface Props {
+  place: LogPlace;
+  bytes: number;
+  live: boolean;
+  initiallyOpen: boolean;
+}
+
+export function LogFold({ place, bytes, live, initiallyOpen }: Props) {
+  const [open, setOpen] = useState(initiallyOpen);
+  return (
+    <section className="panel overflow-hidden">
+      <h2>
+        <button
+          type="button"
+          aria-expanded={open}
+          className="flex h-9 w-full items-center gap-2 px-3 text-left hover:bg-raised focus-visible:-outline-offset-2 max-tablet:h-11"
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          <ChevronRight aria-hidden size={14} className={open ? "rotate-90" : ""} />
+          <span className="font-medium">attempt {place.attempt}</span>
+          <span>{titleOf(place.file)}</span>
+          <span className="ml-auto text-soft">
+            <Bytes value={bytes} />
+          </span>
+        </button>
+      </h2>
+      {open && <LogText place={place} bytes={bytes} live={live} />}
+    </section>
+  );
+}
+
+/** `rank-0.log` is the rank's; other files keep their name. */
+function titleOf(file: string): string {
+  const rank = /^rank[-_]?(\d+)/.exec(file);
+  return rank === null ? file : `rank ${rank[1] ?? ""}`;
+}

@@ -1,0 +1,34 @@
+import { useQuery } from "@tanstack/react-query";
+import { EmptyState } from "@/components/EmptyState";
+import { Skeleton } from "@/components/Skeleton";
+import { ErrorState } from "@/components/ErrorState";
+import { LogFold } from "@/features/runs/LogFold";
+import { logFilesQuery } from "@/features/runs/queries";
+import { isFinal } from "@/lib/runProgress";
+import type { Run } from "@/api/types";
+
+/** The logs of a run, newest attempt first, one fold a rank. */
+export function LogTab({ team, run }: { team: string; run: Run }) {
+  const live = !isFinal(run.state);
+  const { data: files, error, refetch } = useQuery(logFilesQuery(team, run.id, live));
+  if (files === undefined) {
+    return error === null ? <Skeleton rows={3} /> : <ErrorState error={error} onRetry={() => void refetch()} />;
+  }
+  if (files.length === 0) {
+    return <EmptyState title="No logs yet.">They begin when a node starts the run.</EmptyState>;
+  }
+  const sorted = files.toSorted((a, b) => b.attempt - a.attempt || a.file.localeCompare(b.file, "en", { numeric: true }));
+  return (
+    <div className="flex flex-col gap-3">
+      {sorted.map((file, index) => (
+        <LogFold
+          key={`${file.attempt}/${file.file}`}
+          place={{ team, run: run.id, attempt: file.attempt, file: file.file }}
+          bytes={file.bytes}
+          live={live && file.attempt === sorted[0]?.attempt}
+          initiallyOpen={index === 0}
+        />
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,145 @@
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useDeferredValue, useMemo, useState, type SubmitEvent } from "react";
+import { ApiError } from "@/api/errors";
+import type { Dataset, Run } from "@/api/types";
+import { Segmented } from "@/components/Segmented";
+import { JsonEditor } from "@/features/runs/JsonEditor";
+import { createRun, specQuery, verdictsQuery, type SpecJson } from "@/features/runs/queries";
+import { RunFormSection } from "@/features/runs/RunFormSection";
+import { RunFormSummary } from "@/features/runs/RunFormSummary";
+import { storeDraft, storedDraft } from "@/features/runs/draft";
+import { randomId } from "@/lib/randomId";
+import { sectionsOf, specOf, valuesOf, type Json, type JsonSchema, type SpecValues } from "@/lib/specForm";
+import { useDebounced } from "@/lib/useDebounced";
+
+interface Props {
+  team: string;
+  datasets: readonly Dataset[];
+  /** Fields that the way here has filled in. */
+  start: SpecValues;
+  onCreated: (run: Run) => void;
+}
+
+const VALIDATE_AFTER_MS = 300;
+
+/** The configuration of a new run, as a form or as JSON, checked by the API while it is written. */
+export function RunForm({ team, datasets, start, onCreated }: Props) {
+  const { data: info } = useSuspenseQuery(specQuery);
+  const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
+  const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
+  const [values, setValues] = useState<SpecValues>(() => ({ ...storedDraft(team), ...start }));
+  const [json, setJson] = useState<string | null>(null);
+  const [stay, setStay] = useState<string | null>(null);
+  const [asked, setAsked] = useState(false);
+  const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
+  const [key, setKey] = useState(randomId);
+
+  const parsed = useMemo(() => (json === null ? specOf(values, fields) : parseSpec(json)), [json, values, fields]);
+  const spec = useDeferredValue(useDebounced(parsed, VALIDATE_AFTER_MS));
+  const { data: verdicts } = useQuery({ ...verdictsQuery(team, spec ?? {}), enabled: spec !== null });
+  const submission = useMutation({
+    mutationFn: (asSent: SpecJson) => createRun(team, asSent, key),
+    onSuccess: (run) => {
+      storeDraft(team, {});
+      onCreated(run);
+    },
+  });
+
+  const refused = submission.error instanceof ApiError ? submission.error.problems : [];
+  const problems = refused.length > 0 ? refused : (verdicts?.problems ?? []);
+  const shown = asked || json !== null ? problems : problems.filter(({ field }) => touched.has(field) || !missing(values, field));
+
+  function change(changed: SpecValues): void {
+    const next = { ...values, ...changed };
+    setValues(next);
+    setTouched(new Set([...touched, ...Object.keys(changed)]));
+    storeDraft(team, next);
+    renew();
+  }
+
+  /** What is written now is another request than the one that was sent. */
+  function renew(): void {
+    setKey(randomId());
+    submission.reset();
+  }
+
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    setAsked(true);
+    if (parsed !== null) submission.mutate(parsed);
+  }
+
+  function show(mode: "form" | "JSON"): void {
+    setStay(null);
+    if (mode === "JSON") {
+      setJson(JSON.stringify(specOf(values, fields), null, 2));
+      return;
+    }
+    const back = json === null ? null : parseSpec(json);
+    if (back === null) {
+      setStay("This is not JSON yet, so the form cannot show it. Mend it first.");
+      return;
+    }
+    const { values: read, strangers } = valuesOf(back, fields);
+    if (strangers.length > 0) {
+      setStay(`The form has no field for ${strangers.join(", ")}. Remove or rename it first.`);
+      return;
+    }
+    setValues(read);
+    storeDraft(team, read);
+    setJson(null);
+  }
+
+  return (
+    <form onSubmit={submit} noValidate className="grid grid-cols-[minmax(0,1fr)_320px] items-start gap-6 max-desk:grid-cols-1">
+      <div className="flex min-w-0 flex-col gap-3">
+        <div className="flex items-center gap-3">
+          <Segmented label="How to write it" value={json === null ? "form" : "JSON"} options={["form", "JSON"]} onChange={show} />
+          {stay !== null && <p role="alert" className="text-small text-bad">{stay}</p>}
+        </div>
+        {json === null ? (
+          sections.map((section) => (
+            <RunFormSection
+              key={section.key}
+              section={section}
+              values={values}
+              problems={shown}
+              datasets={datasets}
+              presets={info.presets}
+              onChange={change}
+            />
+          ))
+        ) : (
+          <JsonEditor
+            text={json}
+            onChange={(text) => {
+              setJson(text);
+              renew();
+            }}
+          />
+        )}
+      </div>
+      <RunFormSummary
+        verdicts={verdicts}
+        problems={shown}
+        linked={json === null}
+        notJson={parsed === null}
+        busy={submission.isPending}
+        error={submission.error}
+      />
+    </form>
+  );
+}
+
+function missing(values: SpecValues, field: string): boolean {
+  return (values[field] ?? "") === "" || field === "";
+}
+
+function parseSpec(text: string): Record<string, Json> | null {
+  try {
+    const value = JSON.parse(text) as Json;
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}

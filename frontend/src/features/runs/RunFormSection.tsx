@@ -1,0 +1,70 @@
+import { ChevronRight } from "lucide-react";
+import { useState } from "react";
+import type { Dataset, Problem, SpecInfo } from "@/api/types";
+import { PresetSelect } from "@/features/runs/PresetSelect";
+import { SpecFieldInput } from "@/features/runs/SpecFieldInput";
+import type { SpecField, SpecSection, SpecValues } from "@/lib/specForm";
+
+interface Props {
+  section: SpecSection;
+  values: SpecValues;
+  problems: readonly Problem[];
+  datasets: readonly Dataset[];
+  presets: SpecInfo["presets"];
+  onChange: (changed: SpecValues) => void;
+}
+
+/** What almost every run chooses; the other sections begin folded. */
+const OPEN_AT_FIRST: ReadonlySet<string> = new Set(["", "data", "model", "schedule"]);
+
+export function RunFormSection({ section, values, problems, datasets, presets, onChange }: Props) {
+  const [chosen, setChosen] = useState<boolean | null>(null);
+  const wrong = problems.some(({ field }) => section.fields.some(({ path }) => path === field));
+  const open = chosen ?? (wrong || OPEN_AT_FIRST.has(section.key));
+  const bodyId = `section-${section.key}`;
+  return (
+    <section className="panel min-w-0">
+      <h2>
+        <button
+          type="button"
+          aria-expanded={open}
+          aria-controls={bodyId}
+          className="flex min-h-10 w-full items-center gap-2 px-4 py-2 text-left"
+          onClick={() => {
+            setChosen(!open);
+          }}
+        >
+          <ChevronRight aria-hidden size={14} className={`shrink-0 ${open ? "rotate-90" : ""}`} />
+          <span className="font-semibold">{section.label}</span>
+          <span className="min-w-0 truncate text-small text-soft">{open ? section.help : overview(section.fields, values)}</span>
+          {wrong && <span className="ml-auto text-small text-bad">needs a change</span>}
+        </button>
+      </h2>
+      {open && (
+        <div id={bodyId} className="grid grid-cols-2 gap-x-6 gap-y-4 border-t px-4 py-4 max-tablet:grid-cols-1">
+          {section.key === "model" && <PresetSelect presets={presets} values={values} onChange={onChange} />}
+          {section.fields.map((field) => (
+            <SpecFieldInput
+              key={field.path}
+              field={field}
+              value={values[field.path] ?? ""}
+              problem={problems.find((one) => one.field === field.path)?.message}
+              datasets={datasets}
+              onChange={(value) => {
+                onChange({ [field.path]: value });
+              }}
+            />
+          ))}
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** A folded section in a line: what was changed, else its first defaults. */
+function overview(fields: readonly SpecField[], values: SpecValues): string {
+  const filled = fields.filter(({ path }) => (values[path] ?? "") !== "");
+  const told = filled.length > 0 ? filled : fields.filter(({ standard }) => standard !== "").slice(0, 3);
+  const texts = told.map((field) => `${field.label.toLowerCase()} ${values[field.path] || field.standard}`);
+  return texts.join(", ") + (filled.length > 0 ? "" : ", as by default");
+}

@@ -1,0 +1,63 @@
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import type { Run } from "@/api/types";
+import { Meter } from "@/components/Meter";
+import { StatePill } from "@/components/StatePill";
+import { TitleRow } from "@/components/TitleRow";
+import { count } from "@/lib/format";
+import { isFinal, timeText } from "@/lib/runProgress";
+import { useNow } from "@/lib/useNow";
+
+interface Props {
+  team: string;
+  run: Run;
+  /** How fresh the numbers are. */
+  live: ReactNode;
+  actions: ReactNode;
+}
+
+/** A run's name, its state, how far it is, and what can be done about it. */
+export function RunHeader({ team, run, live, actions }: Props) {
+  const now = useNow();
+  const steps = run.spec.schedule.steps;
+  const step = run.summary.step;
+  const moving = run.state === "running" || run.state === "completing";
+  const final = isFinal(run.state);
+  return (
+    <>
+      <TitleRow
+        title={
+          <>
+            <Link to="/$team/runs" params={{ team }} className="text-soft hover:text-accent">
+              Runs
+            </Link>
+            <span className="text-soft"> / </span>
+            {run.name}
+          </>
+        }
+        actions={actions}
+      >
+        <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
+        {(moving || (final && step > 0)) && (
+          <>
+            <span className="whitespace-nowrap">
+              step {count(step)} <span className="text-soft">of {count(steps)}</span>
+            </span>
+            {moving && <Meter fraction={steps === 0 ? 0 : step / steps} label="Steps done" />}
+          </>
+        )}
+        <span className={`whitespace-nowrap ${moving ? "" : "text-soft"}`}>
+          {final ? `in ${timeText(run, now)}` : timeText(run, now)}
+        </span>
+        {!final && live}
+      </TitleRow>
+      {!moving && run.state !== "succeeded" && <Reason run={run} />}
+    </>
+  );
+}
+
+/** Why the run is where it is, when that is not plain from its numbers. */
+function Reason({ run }: { run: Run }) {
+  const color = run.state === "failed" ? "border-l-bad" : run.state === "retry_wait" ? "border-l-warn" : "border-l-control";
+  return <p className={`panel mb-4 border-l-4 px-4 py-2 first-letter:uppercase ${color}`}>{run.sentence}</p>;
+}

@@ -1,0 +1,29 @@
+import { useSuspenseQuery } from "@tanstack/react-query";
+import { Meter } from "@/components/Meter";
+import { teamQuery } from "@/features/teams/queries";
+import { count } from "@/lib/format";
+
+const DEVICES: Record<string, string> = { cuda: "GPUs", cpu: "CPU slots" };
+
+/** How much of its quota a team occupies now. */
+export function QuotaMeters({ team }: { team: string }) {
+  const { data } = useSuspenseQuery({ ...teamQuery(team), refetchInterval: 5_000 });
+  if (data.quota.length === 0) {
+    return <p className="text-soft">This team has no quota yet, so its runs are refused. Ask the site admin to set one.</p>;
+  }
+  return (
+    <dl className="panel divide-y">
+      {data.quota.map(({ device, used, limit }) => (
+        <div key={device} className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
+          <dt className="w-24">{DEVICES[device] ?? device}</dt>
+          <dd className="flex flex-1 items-center gap-4">
+            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICES[device] ?? device} in use`} className="w-48" />
+            <span>
+              {count(used)} <span className="text-soft">of {count(limit)} in use</span>
+            </span>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

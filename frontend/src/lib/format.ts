@@ -1,0 +1,121 @@
+/** Numbers, durations and times as people read them. Every function gives one line without surprises in its width. */
+
+const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+/** 1,200 */
+export function count(value: number): string {
+  return grouped.format(value);
+}
+
+/** 441,000 from 441,037: four figures are all that the eye can use of a rate. */
+export function rate(value: number): string {
+  if (value < 10) return value.toFixed(1);
+  if (value < 1_000) return value.toFixed(0);
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 3);
+  return count(Math.round(value / unit) * unit);
+}
+
+/** 3.124, and 0.00312 where three decimals would say nothing. */
+export function decimal(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  if (size >= 1_000) return count(value);
+  if (size >= 0.1) return value.toFixed(3);
+  return size >= 1e-3 ? value.toPrecision(3) : value.toExponential(2);
+}
+
+/** 38.2, the percent sign being the caller's. */
+export function percent(fraction: number): string {
+  return (fraction * 100).toFixed(1);
+}
+
+/** 124 M, 1.3 B: the size of a model. */
+export function short(value: number): string {
+  for (const [size, unit] of [
+    [1e12, "T"],
+    [1e9, "B"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ] as const) {
+    if (value >= size) return `${trim(value / size)} ${unit}`;
+  }
+  return count(value);
+}
+
+const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
+
+/** A number of bytes and its unit apart, because units are set smaller. */
+export function bytesParts(value: number): [string, string] {
+  let index = 0;
+  let size = value;
+  while (size >= 1_000 && index < BYTE_UNITS.length - 1) {
+    size /= 1_024;
+    index += 1;
+  }
+  return [index === 0 ? count(size) : trim(size), BYTE_UNITS[index] ?? "B"];
+}
+
+export function bytes(value: number): string {
+  return bytesParts(value).join(" ");
+}
+
+/** 8 s · 1 min 40 s · 18 min · 1 h 15 min · 2 d 3 h */
+export function duration(seconds: number): string {
+  if (!Number.isFinite(seconds) || seconds < 0) return "–";
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 5) return both(minutes, "min", whole % 60, "s");
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return both(hours, "h", minutes % 60, "min");
+  return both(Math.floor(hours / 24), "d", hours % 24, "h");
+}
+
+/** 3 ms · 351 ms · 1.19 s: how long a step or a phase took. */
+export function shortTime(seconds: number): string {
+  if (seconds < 0.001) return `${(seconds * 1e6).toFixed(0)} µs`;
+  if (seconds < 0.01) return `${(seconds * 1e3).toFixed(1)} ms`;
+  if (seconds < 1) return `${(seconds * 1e3).toFixed(0)} ms`;
+  return seconds < 60 ? `${seconds.toPrecision(3)} s` : duration(seconds);
+}
+
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+
+/** 13:46:02, in the viewer's zone. */
+export function clockTime(time: string | number): string {
+  return clock.format(new Date(time));
+}
+
+/** 13:46 today, 18 Nov 13:46 before. */
+export function moment(time: string, now: number = Date.now()): string {
+  const date = new Date(time);
+  const hours = clock.format(date).slice(0, 5);
+  return date.toDateString() === new Date(now).toDateString() ? hours : `${day.format(date)} ${hours}`;
+}
+
+/** With date, zone and offset: for the tooltip. */
+export function fullTime(time: string): string {
+  return full.format(new Date(time));
+}
+
+export function secondsBetween(from: string, to: string | number): number {
+  return Math.max(0, (new Date(to).getTime() - new Date(from).getTime()) / 1_000);
+}
+
+/** `3 shards`, `1 shard` */
+export function plural(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+function both(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
+}
+
+function trim(value: number): string {
+  if (value >= 100) return value.toFixed(0);
+  return value.toFixed(value >= 10 ? 1 : 2).replace(/\.?0+$/, "");
+}

@@ -1,0 +1,27 @@
+/** Where a run stands, in numbers and in words. */
+import type { Run, RunState } from "@/api/types";
+import { duration, secondsBetween } from "@/lib/format";
+
+const FINAL: ReadonlySet<RunState> = new Set(["succeeded", "failed", "cancelled"]);
+const WITH_NUMBERS: ReadonlySet<RunState> = new Set(["running", "completing", "succeeded"]);
+
+export function isFinal(state: RunState): boolean {
+  return FINAL.has(state);
+}
+
+/** Rows of these states show MFU, loss and speed; the others spend that room on their sentence. */
+export function showsNumbers(run: Run): boolean {
+  return WITH_NUMBERS.has(run.state) && "loss" in run.summary.values;
+}
+
+/** The time still needed, where the trainer has said it. */
+export function secondsLeft(run: Run): number | undefined {
+  return run.state === "running" ? run.summary.values["eta_seconds"] : undefined;
+}
+
+/** `1 h 15 min left` while it trains, else how long it took or has been waiting. */
+export function timeText(run: Run, now: number): string {
+  const left = secondsLeft(run);
+  if (left !== undefined) return `${duration(left)} left`;
+  return duration(secondsBetween(run.started ?? run.created, run.ended ?? now));
+}

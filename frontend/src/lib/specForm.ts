@@ -1,0 +1,182 @@
+/**
+ * A form made from the JSON Schema of a RunSpec. Every field is known by its dotted path and holds text; the spec is
+ * made from the fields that are filled in, so that an empty field means its default and nothing is said twice.
+ */
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+export interface JsonSchema {
+  $ref?: string;
+  $defs?: Record<string, JsonSchema>;
+  type?: string;
+  description?: string;
+  default?: Json;
+  const?: Json;
+  enum?: Json[];
+  anyOf?: JsonSchema[];
+  allOf?: JsonSchema[];
+  properties?: Record<string, JsonSchema>;
+  required?: string[];
+}
+
+export type FieldKind = "integer" | "number" | "text" | "choice" | "switch";
+
+export interface SpecField {
+  path: string;
+  label: string;
+  help: string;
+  kind: FieldKind;
+  choices: string[];
+  /** As text; empty where the platform decides or a value is required. */
+  standard: string;
+  required: boolean;
+}
+
+export interface SpecSection {
+  key: string;
+  label: string;
+  help: string;
+  fields: SpecField[];
+}
+
+/** Text of each filled field, by path. */
+export type SpecValues = Record<string, string>;
+
+/** The sections of the form; the fields that stand at the top of the spec come first, as the section with no key. */
+export function sectionsOf(root: JsonSchema): SpecSection[] {
+  const general: SpecField[] = [];
+  const sections: SpecSection[] = [];
+  for (const [key, raw] of Object.entries(root.properties ?? {})) {
+    const schema = resolve(raw, root);
+    if (schema.properties === undefined) {
+      const field = fieldOf(key, schema, isRequired(root, key));
+      if (field !== null) general.push(field);
+    } else {
+      const fields = fieldsOf(key, schema, root);
+      sections.push({ key, label: label(key), help: schema.description ?? "", fields });
+    }
+  }
+  return [{ key: "", label: "Run", help: "", fields: general }, ...sections];
+}
+
+function fieldsOf(prefix: string, schema: JsonSchema, root: JsonSchema): SpecField[] {
+  return Object.entries(schema.properties ?? {}).flatMap(([key, raw]) => {
+    const inner = resolve(raw, root);
+    const path = `${prefix}.${key}`;
+    if (inner.properties !== undefined) return fieldsOf(path, withDefaults(inner, raw.default), root);
+    const field = fieldOf(path, inner, isRequired(schema, key));
+    return field === null ? [] : [field];
+  });
+}
+
+/** A section's own default may say more than its fields' defaults. */
+function withDefaults(schema: JsonSchema, defaults: Json | undefined): JsonSchema {
+  if (!isObject(defaults)) return schema;
+  const properties = Object.entries(schema.properties ?? {}).map(([key, inner]): [string, JsonSchema] => [
+    key,
+    defaults[key] === undefined ? inner : { ...inner, default: defaults[key] },
+  ]);
+  return { ...schema, properties: Object.fromEntries(properties) };
+}
+
+/** A field with one possible value asks nothing and is left out. */
+function fieldOf(path: string, schema: JsonSchema, required: boolean): SpecField | null {
+  if (schema.const !== undefined) return null;
+  const typed = schema.anyOf?.find(({ type }) => type !== "null") ?? schema;
+  const choices = (typed.enum ?? []).map(String);
+  if (choices.length === 1) return null;
+  const parts = path.split(".");
+  return {
+    path,
+    label: label(parts.slice(parts.length > 2 ? -2 : -1).join(" ")),
+    help: schema.description ?? "",
+    kind: kindOf(typed, choices),
+    choices,
+    standard: schema.default === undefined || schema.default === null ? "" : textOf(schema.default),
+    required,
+  };
+}
+
+function kindOf(schema: JsonSchema, choices: string[]): FieldKind {
+  if (choices.length > 0) return "choice";
+  if (schema.type === "integer" || schema.type === "number") return schema.type;
+  return schema.type === "boolean" ? "switch" : "text";
+}
+
+/** Follows references; what stands beside a reference wins over what it names. */
+function resolve(schema: JsonSchema, root: JsonSchema): JsonSchema {
+  const name = schema.$ref ?? schema.allOf?.[0]?.$ref;
+  const named = name === undefined ? undefined : root.$defs?.[name.replace("#/$defs/", "")];
+  return named === undefined ? schema : { ...resolve(named, root), ...schema };
+}
+
+function isRequired(schema: JsonSchema, key: string): boolean {
+  return schema.required?.includes(key) ?? false;
+}
+
+const WORDS: Record<string, string> = { kv: "KV", rope: "RoPE", bpe: "BPE", std: "deviation", epsilon: "epsilon" };
+
+/** `learning_rate` → `Learning rate` */
+export function label(key: string): string {
+  const words = key.split(/[_ ]/).map((word) => WORDS[word] ?? word);
+  const text = words.join(" ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** The spec that the filled fields say. Text that is no number stays text, so that the API names it in its refusal. */
+export function specOf(values: SpecValues, fields: readonly SpecField[]): Record<string, Json> {
+  const spec: Record<string, Json> = {};
+  for (const field of fields) {
+    const text = values[field.path]?.trim() ?? "";
+    if (text === "") continue;
+    place(spec, field.path.split("."), valueOf(text, field.kind));
+  }
+  return spec;
+}
+
+function valueOf(text: string, kind: FieldKind): Json {
+  if (kind === "switch") return text === "true";
+  if (kind === "text" || kind === "choice") return text;
+  const plain = text.replaceAll(",", "");
+  return Number.isFinite(Number(plain)) ? Number(plain) : text;
+}
+
+function place(target: Record<string, Json>, path: string[], value: Json): void {
+  const [key = "", ...rest] = path;
+  if (rest.length === 0) {
+    target[key] = value;
+    return;
+  }
+  const inner = target[key];
+  const object = isObject(inner) ? inner : {};
+  target[key] = object;
+  place(object, rest, value);
+}
+
+/** The fields that a spec fills, and the paths of it for which the form has no field. */
+export function valuesOf(spec: Record<string, Json>, fields: readonly SpecField[]): { values: SpecValues; strangers: string[] } {
+  const known = new Set(fields.map(({ path }) => path));
+  const values: SpecValues = {};
+  const strangers: string[] = [];
+  for (const [path, value] of leaves(spec, "")) {
+    if (known.has(path)) values[path] = value === null ? "" : textOf(value);
+    else if (!FIXED.test(path)) strangers.push(path);
+  }
+  return { values, strangers };
+}
+
+/** Fields with one possible value: the form does not ask for them. */
+const FIXED = /^(schema_version|optimizer\.kind|schedule\.kind)$/;
+
+function leaves(value: Json, path: string): [string, Json][] {
+  if (!isObject(value)) return [[path, value]];
+  return Object.entries(value).flatMap(([key, inner]) => leaves(inner, path === "" ? key : `${path}.${key}`));
+}
+
+function isObject(value: Json | undefined): value is { [key: string]: Json } {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function textOf(value: Json): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

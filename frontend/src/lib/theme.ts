@@ -1,0 +1,19 @@
+/** Light, dark, or as the system says. Kept in this browser. */
+export type Theme = "system" | "light" | "dark";
+
+const KEY = "trainwright.theme";
+
+export function storedTheme(): Theme {
+  const stored = localStorage.getItem(KEY);
+  return stored === "light" || stored === "dark" ? stored : "system";
+}
+
+export function applyTheme(theme: Theme): void {
+  if (theme === "system") {
+    delete document.documentElement.dataset["theme"];
+    localStorage.removeItem(KEY);
+  } else {
+    document.documentElement.dataset["theme"] = theme;
+    localStorage.setItem(KEY, theme);
+  }
+}

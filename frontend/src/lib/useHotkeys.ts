@@ -1,0 +1,22 @@
+import { useEffect } from "react";
+
+/** Single-key commands of a page. They sleep while somebody types, and while Ctrl, Alt or ⌘ is held. */
+export function useHotkeys(commands: Record<string, () => void>): void {
+  useEffect(() => {
+    function onKey(event: KeyboardEvent): void {
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+      const command = commands[event.key];
+      if (command === undefined) return;
+      event.preventDefault();
+      command();
+    }
+    window.addEventListener("keydown", onKey);
+    return () => {
+      window.removeEventListener("keydown", onKey);
+    };
+  }, [commands]);
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && target.closest("input, textarea, select, dialog, [role=menu]") !== null;
+}

@@ -1,0 +1,21 @@
+import "@/styles/tokens.css";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { queryClient } from "@/app/queryClient";
+import { router } from "@/app/router";
+import { applyTheme, storedTheme } from "@/lib/theme";
+
+applyTheme(storedTheme());
+
+const root = document.getElementById("root");
+if (root !== null) {
+  createRoot(root).render(
+    <StrictMode>
+      <QueryClientProvider client={queryClient}>
+        <RouterProvider router={router} />
+      </QueryClientProvider>
+    </StrictMode>,
+  );
+}
