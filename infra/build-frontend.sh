@@ -14,7 +14,7 @@ newer_than() {
 
 if newer_than "$installed" frontend/package.json frontend/package-lock.json; then
   echo "frontend: installing packages"
-  infra/with-node.sh npm ci --no-audit --no-fund --loglevel=error
+  infra/with-node.sh npm ci --no-audit --no-fund --loglevel=error >/dev/null
 fi
 if newer_than "$built" "$installed" frontend/src frontend/public frontend/index.html frontend/vite.config.ts; then
   echo "frontend: building"
