@@ -1,0 +1,277 @@
+"""The agent protocol over HTTP, with the API's refusals as types.
+
+It uses the standard library: a supervisor lives as long as its run and should cost little memory. It never follows a
+redirect, and it does not retry: every message is idempotent by design (claim ids, offsets, digests), and the
+loops that send them know best when to try again; `Backoff` tells them how long to wait.
+
+A 404 counts as "the run was deleted", which makes the agent delete its folder, only when the body is the API's own error;
+whatever else answers, such as a proxy, counts as unreachable.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from pydantic import ValidationError
+
+from trainwright.contracts.agent_protocol import (
+    Batch,
+    CheckpointCommit,
+    Claim,
+    ClaimRequest,
+    Committed,
+    Ended,
+    EndReport,
+    Heartbeat,
+    HeartbeatReply,
+    Join,
+    Joined,
+    Offsets,
+    Renewal,
+    RenewalReply,
+    Stored,
+    UploadLinks,
+    UploadRequest,
+)
+from trainwright.contracts.base import Envelope
+
+Answer = TypeVar("Answer", bound=Envelope)
+
+PATIENCE_SECONDS = 10.0
+"""Longest silence of the API before a call counts as failed."""
+_TRANSFER_PATIENCE_SECONDS = 60.0
+_ANSWER_LIMIT_BYTES = 64 * 2**20
+_PIECE_BYTES = 2**20
+
+
+class ApiError(Exception):
+    """A call got no answer that it can go on with."""
+
+
+class UnreachableError(ApiError):
+    """No answer, or none by the API itself: worth trying again."""
+
+
+class RefusedError(ApiError):
+    """The API answered no. ``code`` is its fixed word for the reason."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(f"{status} {code}: {detail}")
+        self.status = status
+        self.code = code
+
+    @property
+    def may_pass_later(self) -> bool:
+        """A token or a signed link that is not valid now, or events that are still on their way."""
+        return self.status in (401, 403) or self.code == "events_behind"
+
+
+class GoneError(RefusedError):
+    """The run was deleted."""
+
+
+class StaleFenceError(RefusedError):
+    """The attempt is not the run's newest, or its placement is closed."""
+
+
+class ClaimRefusedError(RefusedError):
+    """The run is not, or no longer, to be claimed with this claim id."""
+
+
+class WrongOffsetError(RefusedError):
+    """The API holds ``offset`` bytes of the file."""
+
+    def __init__(self, status: int, code: str, detail: str, offset: int) -> None:
+        super().__init__(status, code, detail)
+        self.offset = offset
+
+
+class Backoff:
+    """Waits that grow from ``first_seconds`` to ``limit_seconds``, each with jitter, until `reset`."""
+
+    def __init__(self, first_seconds: float, limit_seconds: float) -> None:
+        self._first = first_seconds
+        self._limit = limit_seconds
+        self._next = first_seconds
+
+    def reset(self) -> None:
+        self._next = self._first
+
+    def next_seconds(self) -> float:
+        seconds = self._next * random.uniform(0.5, 1.0)
+        self._next = min(2 * self._next, self._limit)
+        return seconds
+
+
+class Client:
+    """Calls of one node. Safe to use from several threads: every call has a connection of its own."""
+
+    def __init__(self, api_url: str, token: str | None = None) -> None:
+        self._base = api_url.rstrip("/")
+        self._token = token
+
+    def join(self, join: Join) -> Joined:
+        return self._post("/join", join, Joined, 30.0)
+
+    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatReply:
+        return self._post("/heartbeat", heartbeat, HeartbeatReply)
+
+    def claim(self, run_id: str, claim_id: str) -> Claim:
+        return self._post(_run(run_id, "claim"), ClaimRequest(claim_id=claim_id), Claim)
+
+    def renew(self, run_id: str, renewal: Renewal, patience_seconds: float) -> RenewalReply:
+        return self._post(_run(run_id, "renew"), renewal, RenewalReply, patience_seconds)
+
+    def send_batch(self, run_id: str, batch: Batch) -> Stored:
+        return self._post(_run(run_id, "batches"), batch, Stored)
+
+    def send_log(
+        self, run_id: str, file: str, attempt: int, fence: int, offset: int, content: bytes
+    ) -> Stored:
+        query = urlencode({"attempt": attempt, "fence": fence, "offset": offset})
+        path = f"{_run(run_id, 'logs')}/{quote(file)}?{query}"
+        return self._call("POST", path, content, "application/octet-stream", Stored, PATIENCE_SECONDS)
+
+    def request_uploads(self, run_id: str, request: UploadRequest) -> UploadLinks:
+        return self._post(_run(run_id, "uploads"), request, UploadLinks, 30.0)
+
+    def commit_checkpoint(self, run_id: str, commit: CheckpointCommit) -> Committed:
+        return self._post(_run(run_id, "checkpoints"), commit, Committed, _TRANSFER_PATIENCE_SECONDS)
+
+    def report_end(self, run_id: str, report: EndReport) -> Ended:
+        return self._post(_run(run_id, "end"), report, Ended)
+
+    def offsets(self, run_id: str, attempt: int) -> Offsets:
+        path = f"{_run(run_id, 'offsets')}?{urlencode({'attempt': attempt})}"
+        return self._call("GET", path, None, None, Offsets, PATIENCE_SECONDS)
+
+    def put(self, url: str, descriptor: int, size_bytes: int) -> None:
+        """Send an open file, from its start, to a signed link. The node token stays here."""
+        body = _Reader(descriptor, size_bytes)
+        headers = {"Content-Length": str(size_bytes), "Content-Type": "application/octet-stream"}
+        connection, target = _connect(urljoin(f"{self._base}/", url), _TRANSFER_PATIENCE_SECONDS)
+        try:
+            connection.request("PUT", target, body=body, headers=headers)
+            response = connection.getresponse()
+            _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
+        except (OSError, http.client.HTTPException) as error:
+            raise UnreachableError(f"PUT of a file: {error!r}") from error
+        finally:
+            connection.close()
+
+    def get(self, url: str, write: Callable[[bytes], object]) -> None:
+        """Read a signed link piece by piece."""
+        connection, target = _connect(urljoin(f"{self._base}/", url), _TRANSFER_PATIENCE_SECONDS)
+        try:
+            try:
+                connection.request("GET", target)
+                response = connection.getresponse()
+                if response.status != 200:
+                    _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
+            except (OSError, http.client.HTTPException) as error:
+                raise UnreachableError(f"GET of a file: {error!r}") from error
+            while piece := _read_piece(response):
+                write(piece)
+        finally:
+            connection.close()
+
+    def _post(
+        self, path: str, body: Envelope, answer: type[Answer], patience_seconds: float = PATIENCE_SECONDS
+    ) -> Answer:
+        content = body.model_dump_json().encode()
+        return self._call("POST", path, content, "application/json", answer, patience_seconds)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str | None,
+        answer: type[Answer],
+        patience_seconds: float,
+    ) -> Answer:
+        headers = {"Accept": "application/json"}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        connection, target = _connect(f"{self._base}/api/v1/agent{path}", patience_seconds)
+        try:
+            connection.request(method, target, body=body, headers=headers)
+            response = connection.getresponse()
+            content = response.read(_ANSWER_LIMIT_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise UnreachableError(f"{method} {path}: {error!r}") from error
+        finally:
+            connection.close()
+        _raise_for_status(response.status, content)
+        try:
+            return answer.model_validate_json(content)
+        except ValidationError as error:
+            raise UnreachableError(f"{method} {path}: the answer is no {answer.__name__}: {error}") from error
+
+
+class _Reader:
+    """A file object over a descriptor that neither moves its position nor reads past the announced size."""
+
+    def __init__(self, descriptor: int, size_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._left = size_bytes
+        self._offset = 0
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        content = os.pread(self._descriptor, min(wanted, _PIECE_BYTES), self._offset)
+        self._offset += len(content)
+        self._left -= len(content)
+        return content
+
+
+def _run(run_id: str, verb: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}/{verb}"
+
+
+def _connect(url: str, patience_seconds: float) -> tuple[http.client.HTTPConnection, str]:
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=patience_seconds)
+    return connection, f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+
+
+def _read_piece(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_PIECE_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise UnreachableError(f"GET of a file broke off: {error!r}") from error
+
+
+def _raise_for_status(status: int, content: bytes) -> None:
+    if 200 <= status < 300:
+        return
+    body = _error_body(content)
+    code, detail = body.get("code"), str(body.get("detail") or body.get("title") or "")
+    if status >= 500 or status in (408, 429) or not isinstance(code, str):
+        raise UnreachableError(f"the API answered {status} {detail}".rstrip())
+    offset = body.get("offset")
+    if code == "wrong_offset" and isinstance(offset, int):
+        raise WrongOffsetError(status, code, detail, offset)
+    kinds: dict[str, type[RefusedError]] = {
+        "stale_fence": StaleFenceError,
+        "claim_refused": ClaimRefusedError,
+    }
+    kind = kinds.get(code, GoneError if status == 404 else RefusedError)
+    raise kind(status, code, detail)
+
+
+def _error_body(content: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,85 @@
+"""The agent's side of dispatch hints: keeps the Celery child alive and passes its pokes on.
+
+A hint says "look now"; what there is to do stands in the next heartbeat's answer. So a child that dies, or a broker that
+is away, costs the seconds until the next heartbeat, and everything here may fail quietly.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from trainwright.contracts.agent_protocol import hints_queue
+from trainwright_agent.processes import PARENT_VARIABLE
+
+log = logging.getLogger(__name__)
+
+URL_VARIABLE = "TRAINWRIGHT_HINTS_URL"
+SOCKET_VARIABLE = "TRAINWRIGHT_HINTS_SOCKET"
+"""Descriptor of the child's end of the socket."""
+
+_RESTART_SECONDS = 5.0
+
+
+class HintListener:
+    """Celery's child and the thread that listens to it.
+
+    Args:
+        node_name: names the queue.
+        url: of the hints broker.
+        on_hint: called in a thread of the listener's for every hint.
+    """
+
+    def __init__(self, node_name: str, url: str, on_hint: Callable[[], None]) -> None:
+        self._node_name = node_name
+        self._url = url
+        self._on_hint = on_hint
+        self._child: subprocess.Popen[bytes] | None = None
+        self._start_at = 0.0
+
+    def keep_alive(self) -> None:
+        """Start the child if it is not there. From the main thread: the child dies with the thread that forks it."""
+        if self._child is not None and self._child.poll() is not None:
+            log.warning("the hints' child ended with code %s", self._child.returncode)
+            self._child = None
+            self._start_at = time.monotonic() + _RESTART_SECONDS
+        if self._child is None and time.monotonic() >= self._start_at:
+            self._child = self._start()
+
+    def stop(self) -> None:
+        """End the child and wait until it is gone."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "celery", "--app", "trainwright_agent.hints", "worker"]
+        options = ["--queues", hints_queue(self._node_name), "--pool", "solo", "--loglevel", "WARNING"]
+        quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("TRAINWRIGHT_")}
+        with theirs:
+            child = subprocess.Popen(
+                [*command, *options, *quiet],
+                env=inherited
+                | {
+                    URL_VARIABLE: self._url,
+                    SOCKET_VARIABLE: str(theirs.fileno()),
+                    PARENT_VARIABLE: str(os.getpid()),
+                },
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        threading.Thread(target=self._listen, args=(ours,), name="hints", daemon=True).start()
+        return child
+
+    def _listen(self, ours: socket.socket) -> None:
+        with ours:
+            while ours.recv(4_096):
+                self._on_hint()

@@ -1,0 +1,263 @@
+"""The agent: says that the node lives, claims what is placed on it, and settles every attempt's folder.
+
+Everything it knows lies in the data folder, so it may be killed at any instruction: the next one looks at each folder
+(`workspace.Condition`) and does what is left to do. Two loops:
+
+- *talking*, a thread: heartbeats, claims, starting supervisors; it may hang for seconds on a slow API;
+- *settling*, the main thread: looks at the folders at least once a second without waiting for the network, kills what
+  a supervisor failed to kill, writes down the end of attempts whose supervisor vanished, and keeps a shipper an attempt.
+
+The agent never kills a healthy attempt: that is its supervisor's, which obeys the API.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Timers
+from trainwright.contracts.end_codes import EndCode, sentence
+from trainwright.contracts.job_spec import Outcome
+from trainwright_agent import processes
+from trainwright_agent.client import ApiError, ClaimRefusedError, Client, GoneError, StaleFenceError
+from trainwright_agent.dispatch import HintListener
+from trainwright_agent.identity import Settings, load_identity
+from trainwright_agent.inventory import take_inventory
+from trainwright_agent.shipping import Shipper
+from trainwright_agent.workspace import AttemptFolder, ClaimRecord, Condition, Workspace
+
+log = logging.getLogger(__name__)
+
+_LONGEST_TICK_SECONDS = 1.0
+_SHORTEST_TICK_SECONDS = 0.05
+
+_LOST = {Condition.LOST: EndCode.SUPERVISOR_LOST, Condition.REBOOTED: EndCode.NODE_REBOOTED}
+
+
+class Agent:
+    """One agent on a locked, joined data folder.
+
+    Args:
+        data: the data folder.
+        settings: the operator's.
+    """
+
+    def __init__(self, data: Path, settings: Settings) -> None:
+        identity = load_identity(data)
+        assert identity is not None, "an agent runs after it has joined"
+        self._workspace = Workspace(data)
+        self._settings = settings
+        self._timers: Timers = identity.timers
+        self._look_now = threading.Event()
+        self._stopping = threading.Event()
+        self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
+        self._shippers: dict[str, Shipper] = {}
+        self._told_inventory: Inventory | None = None
+        self._hints = (
+            HintListener(identity.name, identity.hints_url, self._look_now.set)
+            if identity.hints_url
+            else None
+        )
+
+    def run(self) -> None:
+        """Work until SIGTERM or SIGINT. Supervisors are left alone."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, lambda *_: self._stopping.set())
+        self._workspace.prepare()
+        talking = threading.Thread(target=self._talk, name="talk", daemon=True)
+        talking.start()
+        try:
+            while not self._stopping.wait(self._tick_seconds()):
+                try:
+                    self._settle()
+                except Exception:
+                    # One folder that cannot be settled must not stop the settling of the others' ends.
+                    log.exception("settling failed")
+        finally:
+            if self._hints is not None:
+                self._hints.stop()
+        log.info("the agent ends; supervisors go on")
+
+    # Talking
+
+    def _talk(self) -> None:
+        inventory = take_inventory(self._workspace.data, self._settings)
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._beat(inventory)
+            except ApiError as error:
+                log.warning("no heartbeat: %s", error)
+            except Exception:
+                # Whatever it is, a node that stops talking is worse than a line in the log.
+                log.exception("a heartbeat failed")
+            rest = self._timers.heartbeat_seconds - (time.monotonic() - began)
+            self._look_now.wait(max(rest, _SHORTEST_TICK_SECONDS))
+            self._look_now.clear()
+
+    def _beat(self, inventory: Inventory) -> None:
+        client = self._connect()
+        news = inventory if inventory != self._told_inventory else None
+        reply = client.heartbeat(Heartbeat(inventory=news, busy_slots=self._busy_slots()))
+        self._told_inventory = inventory
+        self._timers = reply.timers
+        unstarted = {folder.record().run_id: folder for folder in self._unstarted()}
+        for placed in reply.placements:
+            if not placed.claimed and placed.run_id not in unstarted:
+                unstarted[placed.run_id] = self._workspace.create_attempt(placed.run_id)
+        for folder in unstarted.values():
+            self._claim_and_start(client, folder)
+
+    def _busy_slots(self) -> dict[str, list[int]]:
+        """Slots of attempts of which a process lives."""
+        alive = processes.marked()
+        busy: dict[str, set[int]] = {}
+        for folder in self._workspace.attempts():
+            with suppress(FileNotFoundError):
+                claim = folder.granted()
+                if claim is not None and folder.marker in alive:
+                    busy.setdefault(claim.job.device, set()).update(claim.job.slots)
+        return {device: sorted(slots) for device, slots in busy.items()}
+
+    def _unstarted(self) -> list[AttemptFolder]:
+        """Folders in which no supervisor ever started, those apart whose supervisor is just about to."""
+        return [
+            folder
+            for folder in self._workspace.attempts()
+            if not self._is_coming_up(folder) and folder.condition() is Condition.UNSTARTED
+        ]
+
+    def _is_coming_up(self, folder: AttemptFolder) -> bool:
+        child = self._supervisors.get(folder.claim_id)
+        return child is not None and child.poll() is None
+
+    def _claim_and_start(self, client: Client, folder: AttemptFolder) -> None:
+        record = folder.record()
+        try:
+            claim = client.claim(record.run_id, folder.claim_id)
+        except (ClaimRefusedError, StaleFenceError, GoneError) as error:
+            log.info("%s: not claimed: %s", record.run_id, error)
+            folder.delete()
+            return
+        except ApiError as error:
+            log.warning("%s: the claim is repeated later: %s", record.run_id, error)
+            return
+        folder.write_record(ClaimRecord(run_id=record.run_id, claim_id=folder.claim_id, claim=claim))
+        self._supervisors[folder.claim_id] = start_supervisor(folder)
+        log.info("%s: claimed as attempt %d, fence %d", record.run_id, claim.attempt, claim.fence)
+
+    # Settling
+
+    def _settle(self) -> None:
+        if self._hints is not None:
+            self._hints.keep_alive()
+        self._reap()
+        for folder in self._workspace.attempts():
+            try:
+                self._settle_folder(folder)
+            except FileNotFoundError:
+                log.debug("%s went away", folder.claim_id)
+
+    def _settle_folder(self, folder: AttemptFolder) -> None:
+        condition = folder.condition()
+        if condition is Condition.UNSTARTED:
+            return  # the talking thread's
+        if condition is Condition.SUPERVISED:
+            kill_if_overdue(folder)
+        if condition in _LOST and not write_lost_end(folder, _LOST[condition]):
+            return
+        shipper = self._shippers.get(folder.claim_id)
+        if shipper is not None and shipper.is_settled:
+            self._discard(folder)
+        elif shipper is None or not shipper.is_alive():
+            self._start_shipper(folder)
+
+    def _start_shipper(self, folder: AttemptFolder) -> None:
+        claim = folder.granted()
+        assert claim is not None, "a supervisor is started after the claim"
+        shipper = Shipper(folder, claim, self._connect, self._settings.object_store)
+        self._shippers[folder.claim_id] = shipper
+        shipper.start()
+
+    def _discard(self, folder: AttemptFolder) -> None:
+        """Delete a folder that nobody waits for, once nothing of it lives any more."""
+        if folder.exit() is None:
+            kill_supervisor(folder)  # the run was deleted
+        if processes.is_swept(folder.marker):
+            folder.delete()
+            del self._shippers[folder.claim_id]
+            self._look_now.set()  # the slots are free: say so
+
+    def _reap(self) -> None:
+        for claim_id, child in list(self._supervisors.items()):
+            if child.poll() is not None:
+                del self._supervisors[claim_id]
+
+    def _connect(self) -> Client:
+        identity = load_identity(self._workspace.data)
+        assert identity is not None, "an agent runs after it has joined"
+        return Client(identity.api_url, identity.node_token)
+
+    def _tick_seconds(self) -> float:
+        return min(_LONGEST_TICK_SECONDS, max(_SHORTEST_TICK_SECONDS, self._timers.heartbeat_seconds / 10))
+
+
+def start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
+    """Start the attempt's supervisor, in a session of its own: it outlives the agent."""
+    with folder.log_file.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "trainwright_agent.supervisor", str(folder.path)],
+            cwd=folder.path,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def kill_if_overdue(folder: AttemptFolder) -> None:
+    """The second killer: end a supervisor, stopped or not, that let its deadline pass with children alive."""
+    deadline = folder.deadline()
+    if deadline is None or deadline.boot_id != processes.boot_id() or processes.boottime() < deadline.kill_at:
+        return
+    if not processes.pids_of(folder.marker):
+        return
+    log.error("%s: its supervisor let the deadline pass: killing both", folder.marker)
+    kill_supervisor(folder)
+    processes.is_swept(folder.marker)
+
+
+def kill_supervisor(folder: AttemptFolder) -> None:
+    """SIGKILL the process that holds the folder's lock, if one does."""
+    supervisor = folder.supervisor()
+    if supervisor is not None and supervisor.boot_id == processes.boot_id():
+        processes.send_signal(supervisor.pid, signal.SIGKILL, folder.is_locked)
+
+
+def write_lost_end(folder: AttemptFolder, code: EndCode) -> bool:
+    """End an attempt whose supervisor vanished; false while processes of it are left."""
+    if not processes.is_swept(folder.marker):
+        return False
+    folder.write_exit(Outcome(code=code, message=sentence(code)))
+    return True
+
+
+def reach_supervisors(workspace: Workspace, signum: signal.Signals) -> list[AttemptFolder]:
+    """Signal every living supervisor.
+
+    Returns:
+        Their folders.
+    """
+    reached = []
+    for folder in workspace.attempts():
+        supervisor = folder.supervisor()
+        if supervisor is not None and folder.is_locked():
+            processes.send_signal(supervisor.pid, signum, folder.is_locked)
+            reached.append(folder)
+    return reached

@@ -1,0 +1,195 @@
+"""The command line of a node's agent: ``trainwright-agent join | run | stop``.
+
+``join`` introduces the machine with a one-time token, ``run`` works until it is told to stop, ``stop`` tells it.
+Stopping the agent leaves the runs alone: each has a supervisor of its own, and the next agent takes them up again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainwright.contracts.agent_protocol import Join, Timers
+from trainwright_agent import processes
+from trainwright_agent.client import ApiError, Client
+from trainwright_agent.identity import (
+    Identity,
+    Settings,
+    load_identity,
+    load_settings,
+    save_identity,
+    save_settings,
+)
+from trainwright_agent.inventory import take_inventory
+from trainwright_agent.loop import Agent, reach_supervisors
+from trainwright_agent.workspace import AlreadyRunningError, Workspace
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+Data = Annotated[Path, typer.Option(help="Folder of the agent, made if it is missing.")]
+CpuSlots = Annotated[
+    int | None, typer.Option(min=0, help="Ranks that may run on the CPU at once [default: 2].")
+]
+TrainerModule = Annotated[
+    str | None, typer.Option(hidden=True, help="Package to start instead of the trainer.")
+]
+
+_STOP_SECONDS = 60.0
+
+
+@app.callback()
+def check_system() -> None:
+    """Runs training on this machine for a Trainwright server."""
+    if sys.platform != "linux":
+        raise _sorry("Agents need Linux: use WSL2 or a Linux VM. The SDK and the CLI work here.")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+
+@app.command()
+def join(
+    api: Annotated[str, typer.Option(help="Address of the server, such as https://train.example.org.")],
+    name: Annotated[str, typer.Option(help="Name of this node, as the token was made for.")],
+    token: Annotated[str, typer.Option(help="One-time join token.")],
+    data: Data,
+    cpu_slots: CpuSlots = None,
+    trainer_module: TrainerModule = None,
+) -> None:
+    """Introduce this machine to the server."""
+    workspace = _prepared(data)
+    if load_identity(workspace.data) is not None:
+        raise _sorry(f"{data} has joined already. Use another folder, or `run`.")
+    settings = _settings(workspace, cpu_slots, None, None, trainer_module)
+    _join(workspace, api, name, token, settings)
+
+
+@app.command()
+def run(
+    data: Data,
+    api: Annotated[
+        str | None, typer.Option(help="Address of the server, when it has changed or to join.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name to join as.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with a one-time token, to join first.")
+    ] = None,
+    cpu_slots: CpuSlots = None,
+    cache_gib: Annotated[
+        int | None, typer.Option(min=1, help="Most that cached shards may occupy, in GiB.")
+    ] = None,
+    object_store: Annotated[
+        Path | None, typer.Option(help="The server's object folder, when it is on this disk.")
+    ] = None,
+    die_with_parent: Annotated[
+        bool, typer.Option(help="End when the process that started this one ends.")
+    ] = False,
+    trainer_module: TrainerModule = None,
+) -> None:
+    """Work for the server until SIGTERM."""
+    if die_with_parent:
+        parent = int(os.environ.get(processes.PARENT_VARIABLE, os.getppid()))
+        processes.die_with_parent(parent, signal.SIGTERM)
+    workspace = _prepared(data)
+    settings = _settings(workspace, cpu_slots, cache_gib, object_store, trainer_module)
+    try:
+        with workspace.lock():
+            _ensure_joined(workspace, api, name, token_file, settings)
+            Agent(workspace.data, settings).run()
+    except AlreadyRunningError:
+        raise _sorry(
+            f"Another agent works in {data}. Stop it, or give this one a folder of its own."
+        ) from None
+
+
+@app.command()
+def stop(
+    data: Data,
+    with_runs: Annotated[bool, typer.Option(help="End the runs on this node, too.")] = False,
+) -> None:
+    """Stop the agent that works in the folder."""
+    workspace = _prepared(data)
+    pid = workspace.agent_pid()
+    if pid is not None:
+        processes.send_signal(pid, signal.SIGTERM, lambda: workspace.agent_pid() == pid)
+    left = reach_supervisors(workspace, signal.SIGTERM) if with_runs else []
+    until = time.monotonic() + _STOP_SECONDS
+    while time.monotonic() < until:
+        left = [folder for folder in left if folder.is_locked()]
+        if not left and workspace.agent_pid() is None:
+            return
+        time.sleep(0.1)
+    raise _sorry(f"Something in {data} still runs after {_STOP_SECONDS:.0f} s.")
+
+
+def _prepared(data: Path) -> Workspace:
+    workspace = Workspace(data.resolve())
+    workspace.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    workspace.data.chmod(0o700)
+    workspace.runs.mkdir(exist_ok=True, mode=0o700)
+    return workspace
+
+
+def _settings(
+    workspace: Workspace,
+    cpu_slots: int | None,
+    cache_gib: int | None,
+    object_store: Path | None,
+    trainer_module: str | None,
+) -> Settings:
+    """What the command line says, and where it says nothing what was said last."""
+    given = {
+        "cpu_slots": cpu_slots,
+        "cache_limit_bytes": None if cache_gib is None else cache_gib * 2**30,
+        "object_store": None if object_store is None else object_store.resolve(),
+        "trainer_module": trainer_module,
+    }
+    update = {name: value for name, value in given.items() if value is not None}
+    settings = load_settings(workspace.data).model_copy(update=update)
+    save_settings(workspace.data, settings)
+    return settings
+
+
+def _ensure_joined(
+    workspace: Workspace, api: str | None, name: str | None, token_file: Path | None, settings: Settings
+) -> None:
+    identity = load_identity(workspace.data)
+    if identity is None:
+        if api is None or name is None or token_file is None:
+            raise _sorry("This node has not joined yet: give --api, --name and --token-file, or use `join`.")
+        _join(workspace, api, name, token_file.read_text().strip(), settings)
+    elif api is not None and api != identity.api_url:
+        save_identity(workspace.data, identity.model_copy(update={"api_url": api}))
+
+
+def _join(workspace: Workspace, api: str, name: str, token: str, settings: Settings) -> None:
+    inventory = take_inventory(workspace.data, settings)
+    try:
+        joined = Client(api).join(Join(token=token, name=name, inventory=inventory))
+    except (ApiError, ValueError) as error:
+        raise _sorry(f"The server did not admit this node: {error}") from error
+    timers: Timers = joined.timers
+    identity = Identity(
+        api_url=api,
+        name=name,
+        node_id=joined.node_id,
+        node_token=joined.node_token,
+        hints_url=joined.hints_url,
+        timers=timers,
+    )
+    save_identity(workspace.data, identity)
+    typer.echo(f"{name} has joined {api}.")
+
+
+def _sorry(sentence: str) -> typer.Exit:
+    typer.echo(sentence, err=True)
+    return typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()
