@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from trainwright_backend.core import site, storage
-from trainwright_backend.core.db import Database
+from trainwright_backend.core.db import open_database
 from trainwright_backend.core.enqueue import Enqueuer
 from trainwright_backend.core.errors import install_error_handlers
 from trainwright_backend.core.log import configure_logging
@@ -55,6 +55,11 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
+def app_from_environment() -> FastAPI:
+    """The application as a server process makes it."""
+    return create_app(Settings())
+
+
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
@@ -63,9 +68,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.enqueuer = Enqueuer(settings)
     app.state.store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
     app.state.store.sweep_incoming()
-    app.state.database = Database(
-        settings.resolved_database_url, {"enqueuer": app.state.enqueuer, "topics": app.state.topics}
-    )
+    app.state.database = open_database(settings, {"enqueuer": app.state.enqueuer, "topics": app.state.topics})
     loop = None
     if settings.control_loop and find_spec("trainwright_backend.control"):
         control = import_module("trainwright_backend.control")

@@ -33,6 +33,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.types import TypeDecorator
 
 from trainwright_backend.core.errors import Busy
+from trainwright_backend.core.settings import Settings
 
 BUSY_TIMEOUT_SECONDS = 5
 POOL_SIZE = 20
@@ -134,6 +135,13 @@ class Database:
     def dispose(self) -> None:
         """Close the pooled connections."""
         self.engine.dispose()
+
+
+def open_database(settings: Settings, info: Mapping[str, Any]) -> Database:
+    """The database of the settings; the folder of an embedded one is made."""
+    if settings.database_url is None:
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Database(settings.resolved_database_url, info)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainwright_backend.core.errors import AppError, Forbidden, problem_response
@@ -80,6 +80,8 @@ class Surroundings:
                 await self._app(scope, receive, send_with_headers)
             except AppError as error:
                 await problem_response(error, request_id)(scope, receive, send_with_headers)
+            except ClientDisconnect:
+                log.info("caller hung up", method=scope["method"], path=scope["path"])
             except Exception:
                 log.exception("request failed", method=scope["method"], path=scope["path"])
                 if status:  # the answer has begun; only the connection's end can tell

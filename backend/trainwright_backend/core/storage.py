@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, BinaryIO, Literal
 from uuid import uuid4
 
@@ -67,10 +68,16 @@ class Incoming:
         """SHA-256 of what was written so far, in hex."""
         return self._sha.hexdigest()
 
+    def close(self) -> None:
+        """All bytes are here and safe from a power cut; the object is not visible yet."""
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
     def finish(self) -> Stored:
         """Make the object visible under its key, replacing an older one, and safe from a power cut."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self.close()
         _make_folder(self._target.parent)
         Path(self._file.name).replace(self._target)
         _fsync_folder(self._target.parent)
@@ -114,6 +121,19 @@ class LocalStore:
                 if not incoming.finished:
                     path.unlink(missing_ok=True)
 
+    def put_file(self, key: str, path: Path) -> Stored:
+        """Store a copy of a local file."""
+        with path.open("rb") as file, self.open_write(key) as incoming:
+            while data := file.read(BUFFER_BYTES):
+                incoming.write(data)
+            return incoming.finish()
+
+    @contextmanager
+    def working_folder(self) -> Iterator[Path]:
+        """A folder for work in progress, gone at the end of the block."""
+        with TemporaryDirectory(dir=self._incoming) as folder:
+            yield Path(folder)
+
     def write(self, key: str, data: bytes) -> Stored:
         """Store a small object at once."""
         with self.open_write(key) as incoming:
@@ -155,7 +175,7 @@ class LocalStore:
         for path in self._incoming.iterdir():
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
-                    path.unlink()
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def sign(
         self,

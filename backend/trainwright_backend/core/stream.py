@@ -43,12 +43,19 @@ class Topics:
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
+        self._listeners: dict[str, Callable[[], None]] = {}
         self._lock = threading.Lock()
+
+    def listen(self, topic: str, callback: Callable[[], None]) -> None:
+        """Call ``callback``, which must be quick, at every `publish` of ``topic``; a topic has one listener."""
+        self._listeners[topic] = callback
 
     def publish(self, topic: str) -> None:
         """Wake everybody who waits for ``topic`` now."""
         with self._lock:
             waiting = self._waiting.pop(topic, set())
+        if topic in self._listeners:
+            self._listeners[topic]()
         for loop, woken in waiting:
             with suppress(RuntimeError):  # its loop was closed meanwhile
                 loop.call_soon_threadsafe(woken.set)

@@ -189,6 +189,14 @@ def delete_dataset(session: Write, team_id: UUID, dataset: str, store: LocalStor
         session.after_commit(lambda folder=folder: store.delete_prefix(folder))  # type: ignore[misc]
 
 
+def has_file_below(session: Read, folder: str) -> bool:
+    """Whether a version's file lies in this folder of the object store."""
+    return (
+        session.scalar(select(DatasetFile.position).where(DatasetFile.object_key.startswith(f"{folder}/")))
+        is not None
+    )
+
+
 def _add_version(session: Write, dataset: Dataset, number: int, files: Sequence[UploadedFile]) -> None:
     version = DatasetVersion(
         id=new_id(),

@@ -1,0 +1,134 @@
+"""The operator's command line: ``trainwright-server``. Settings come from the environment (see `core/settings.py`)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
+
+import typer
+import uvicorn
+from pydantic import ValidationError
+
+from trainwright.contracts.base import problems
+from trainwright_backend.core.db import Database, open_database
+from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.migrations.run import migrate as migrate_database
+from trainwright_backend.nodes.service import create_join_token
+from trainwright_backend.teams import links
+from trainwright_backend.worker import run_worker
+
+GRACEFUL_SECONDS = 3
+"""Live streams never end by themselves."""
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Run a Trainwright server.")
+link_app = typer.Typer(no_args_is_help=True, help="Print one-time links.")
+app.add_typer(link_app, name="link")
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    reload: Annotated[bool, typer.Option(help="Start again when the sources change.")] = False,
+) -> None:
+    """Serve the API, the pages and the control loop."""
+    _settings()
+    uvicorn.run(
+        "trainwright_backend.main:app_from_environment",
+        factory=True,
+        host=host,
+        port=port,
+        reload=reload,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+    )
+
+
+@app.command()
+def worker() -> None:
+    """Prepare datasets: work on the queue `tasks`."""
+    settings = _settings()
+    try:
+        run_worker(settings)
+    except ValueError as error:
+        _refuse(str(error))
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the database to this version's tables."""
+    settings = _settings()
+    with _database(settings) as database:
+        migrate_database(database)
+
+
+@link_app.command("first-owner")
+def first_owner_link() -> None:
+    """A link that makes the first account, who is site admin. Works for a day."""
+    settings = _settings()
+    with _database(settings) as database, database.write() as session:
+        typer.echo(links.first_owner_link(session, settings).url)
+
+
+@link_app.command("sign-in")
+def sign_in_link(email: str) -> None:
+    """A link that signs somebody in without a password. Works for 15 minutes."""
+    settings = _settings()
+    with _database(settings) as database, database.write() as session:
+        typer.echo(links.sign_in_link(session, settings, email).url)
+
+
+@app.command("join-token")
+def join_token(name: str) -> None:
+    """A token with which the node of this name joins once."""
+    settings = _settings()
+    with _database(settings) as database, database.write() as session:
+        typer.echo(create_join_token(session, settings, name).token)
+
+
+@app.command("check-settings")
+def check_settings() -> None:
+    """Say what is configured, and what is wrong with it."""
+    settings = _settings()
+    shown = {
+        "database": settings.resolved_database_url.split("://")[0],
+        "objects": settings.resolved_object_store_dir,
+        "public address": settings.public_url,
+        "hosts": ", ".join(sorted(settings.all_hosts)),
+        "hints broker": "set" if settings.hints_url else "none: agents learn of runs by heartbeats",
+        "tasks broker": "set" if settings.tasks_url else "none: datasets are not prepared",
+    }
+    for name, value in shown.items():
+        typer.echo(f"{name:16} {value}")
+    if not settings.https:
+        typer.echo("warning: the public address is plain http: passwords and sessions can be read on the way")
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator[Database]:
+    database = open_database(settings, {})
+    try:
+        yield database
+    except AppError as error:
+        _refuse(error.detail)
+    finally:
+        database.dispose()
+
+
+def _settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        found = [f"TRAINWRIGHT_{problem.field.upper()}: {problem.message}" for problem in problems(error, Settings)]
+        _refuse("\n".join(found))
+
+
+def _refuse(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,24 @@
+"""Bringing a database to this version's tables. Two processes that start at once take turns."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+
+from trainwright_backend.core.db import Database
+
+FOLDER = Path(__file__).parent
+
+
+def migrate(database: Database) -> None:
+    """Apply all migrations that ``database`` lacks."""
+    with database.write() as session:
+        command.upgrade(config(session.connection()), "head")
+
+
+def config(connection: object) -> Config:
+    """Alembic's configuration for an open connection."""
+    made = Config()
+    made.set_main_option("script_location", str(FOLDER))
+    made.attributes["connection"] = connection
+    return made

@@ -1,0 +1,40 @@
+"""The backend's Celery worker: runs the tasks of the queue `tasks`, one at a time, in this process.
+
+A pool of one (`solo`) needs no children that could outlive it; tokenising uses all cores by itself, and more workers
+are more processes. It has no results, no schedules and no remote control.
+"""
+
+from trainwright_backend.core.db import open_database
+from trainwright_backend.core.enqueue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
+from trainwright_backend.core.log import configure_logging
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.core.stream import Topics
+from trainwright_backend.datasets.tasks import register_tasks
+
+
+def run_worker(settings: Settings) -> None:
+    """Work until SIGTERM.
+
+    Raises:
+        ValueError: no tasks broker is configured.
+    """
+    if settings.tasks_url is None:
+        raise ValueError("TRAINWRIGHT_TASKS_URL is not set: a worker needs a broker to get its tasks from")
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
+    enqueuer = Enqueuer(settings)
+    database = open_database(settings, {"enqueuer": enqueuer, "topics": Topics()})
+    app = celery_app(settings.tasks_url, TASKS_KEY_PREFIX)
+    app.conf.worker_hijack_root_logger = False
+    register_tasks(app, database, store)
+    try:
+        app.worker_main(
+            [
+                *("worker", "--queues", TASKS_QUEUE, "--pool", "solo", "--loglevel", settings.log_level),
+                *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+            ]
+        )
+    finally:
+        enqueuer.close()
+        database.dispose()
