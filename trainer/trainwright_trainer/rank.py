@@ -32,6 +32,7 @@ def run_rank(job_file: str) -> None:
     leave_on_sigterm()
     rank, out = int(os.environ["RANK"]), output_folder(Path(job_file))
     _log_to(out / LOGS_FOLDER / log_name(rank))
+    print(f"rank {rank} of {os.environ['WORLD_SIZE']}, pid {os.getpid()}", flush=True)
     try:
         reserve_last_words(out, rank)
         _train(Path(job_file), out)

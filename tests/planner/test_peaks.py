@@ -1,0 +1,38 @@
+"""A peak is the vendor's dense figure for exactly this device, or there is none."""
+
+import pytest
+
+from trainwright.planner.peaks import vendor_peak
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "tera"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 989),
+        ("NVIDIA H100 PCIe", "bf16", 756),
+        ("NVIDIA H100 NVL", "bf16", 835),
+        ("NVIDIA H200", "bf16", 989),
+        ("NVIDIA H200 NVL", "bf16", 835),
+        ("NVIDIA A100-SXM4-80GB", "bf16", 312),
+        ("NVIDIA A100 80GB PCIe", "fp32", 19.5),
+        ("NVIDIA A10", "bf16", 125),
+        ("NVIDIA L4", "bf16", 121),
+        ("NVIDIA L40S", "bf16", 362),
+        ("Tesla V100-SXM2-32GB", "fp16", 125),
+        ("Tesla V100-SXM2-32GB", "bf16", None),
+        ("Tesla T4", "fp16", 65),
+        ("NVIDIA A10G", "bf16", None),
+        ("NVIDIA GeForce RTX 9999", "bf16", None),
+        ("AMD EPYC", "bf16", None),
+        ("NVIDIA H100 80GB HBM3", "int4", None),
+    ],
+)
+def test_peaks_of_devices(device: str, dtype: str, tera: float | None) -> None:
+    peak = vendor_peak(device, dtype)
+    assert (peak.flops_per_second / 1e12 if peak else None) == tera
+
+
+def test_a_peak_is_named_for_people() -> None:
+    peak = vendor_peak("NVIDIA H200", "bf16")
+    assert peak is not None
+    assert peak.name == "BF16 peak 989 TFLOP/s of NVIDIA H200"

@@ -1,0 +1,46 @@
+"""Data that the trainer's tests share: one small preparation, made once a session by the trainer's own verb."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from trainwright_trainer.main import main
+
+WORDS = [
+    "the",
+    "a",
+    "slow",
+    "quick",
+    "brown",
+    "lazy",
+    "fox",
+    "dog",
+    "jumps",
+    "runs",
+    "over",
+    "under",
+    "river",
+    "hill",
+    "and",
+    "then",
+    "sees",
+    "nothing",
+    "at",
+    "all",
+]
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of byte-level shards: about 60,000 tokens of invented sentences, a tenth held out."""
+    folder = tmp_path_factory.mktemp("prepared")
+    draw = random.Random(0)
+    with (folder / "texts.jsonl").open("w") as file:
+        for _ in range(300):
+            file.write(json.dumps({"text": " ".join(draw.choices(WORDS, k=40)) + "."}) + "\n")
+    out = folder / "data"
+    given = ["--out", str(out), "--tokenizer", "bytes", "--validation-fraction", "0.1"]
+    assert main(["prepare", str(folder / "texts.jsonl"), *given]) == 0
+    return out

@@ -1,0 +1,113 @@
+"""Jobs for the trainer's tests: a tiny model, a folder of real files, and the ways to run it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
+from trainwright.contracts.job_spec import RankExits, output_folder
+from trainwright_trainer.build import Training, build
+from trainwright_trainer.ends import read_job
+from trainwright_trainer.loop import train
+from trainwright_trainer.mesh import Mesh
+
+TINY = {
+    "name": "tiny",
+    "seed": 7,
+    "data": {"dataset": "local", "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.1},
+    "model": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "tied_embeddings": True},
+    "batch": {"sequence_tokens": 32, "micro_sequences": 2, "global_sequences": 8},
+    "optimizer": {"learning_rate": 3e-3},
+    "schedule": {"steps": 20, "warmup_steps": 4},
+    "validation": {"every_steps": 10, "sequences": 8},
+    "precision": {"kind": "fp32"},
+    "checkpoint": {"every_steps": 10},
+}
+
+
+def write_job(
+    folder: Path, data: Path, ranks: int = 1, job: dict[str, Any] | None = None, **sections: Any
+) -> Path:
+    """Make a job's folder; ``sections`` of the spec are laid over the tiny one. Returns its ``job.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "data").exists():
+        (folder / "data").symlink_to(data)
+    spec = {name: _over(TINY.get(name), section) for name, section in (TINY | sections).items()}
+    spec["resources"] = {"device": "cpu", "slots_per_node": ranks}
+    given = {
+        "run_id": "run_test",
+        "attempt": 1,
+        "fence": 1,
+        "device": "cpu",
+        "slots": list(range(ranks)),
+        "spec": spec,
+    }
+    path = folder / "job.json"
+    path.write_text(json.dumps(given | (job or {})))
+    return path
+
+
+def resume_from(checkpoint: Path, folder: Path) -> dict[str, Any]:
+    """Put ``checkpoint`` into a job's folder; returns what the job says about it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "resume").symlink_to(checkpoint)
+    content = (checkpoint / "manifest.json").read_bytes()
+    step = CheckpointManifest.model_validate_json(content).step
+    return {"resume": {"step": step, "digest": digest_of(content)}}
+
+
+def build_here(job_file: Path) -> Training:
+    """Assemble a one-rank training in this process."""
+    torch.set_num_threads(1)
+    output_folder(job_file).mkdir(exist_ok=True)
+    return build(read_job(job_file), job_file, Mesh(0, 1, torch.device("cpu")))
+
+
+def train_here(job_file: Path) -> Training:
+    """Run a one-rank job to its end in this process."""
+    training = build_here(job_file)
+    train(training)
+    return training
+
+
+def trainer(*arguments: object, **environment: str) -> subprocess.Popen[bytes]:
+    """Start the trainer's command line as a process of its own."""
+    command = [sys.executable, "-m", "trainwright_trainer.main", *map(str, arguments)]
+    return subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE)
+
+
+def run_trainer(*arguments: object) -> int:
+    """Run the trainer's command line to its end; returns the exit code."""
+    with trainer(*arguments) as process:
+        process.communicate(timeout=120)
+        return process.returncode
+
+
+def events(job_file: Path, kind: str) -> list[dict[str, Any]]:
+    """The events of one type that the job has written so far, a torn last line left out."""
+    path = output_folder(job_file) / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    parsed = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [event for event in parsed if event["type"] == kind]
+
+
+def losses(job_file: Path) -> list[float]:
+    return [event["values"]["loss"] for event in events(job_file, "step")]
+
+
+def read_out(job_file: Path, name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((output_folder(job_file) / name).read_text())
+    return content
+
+
+def read_exits(job_file: Path) -> RankExits:
+    return RankExits.model_validate(read_out(job_file, "ranks.json"))
+
+
+def _over(base: Any, section: Any) -> Any:
+    return base | section if isinstance(base, dict) and isinstance(section, dict) else section

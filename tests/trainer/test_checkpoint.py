@@ -1,0 +1,202 @@
+"""A checkpoint is complete and right, or it is refused before a tensor of it is used."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainer.jobs import build_here, events, read_out, resume_from, run_trainer, train_here, write_job
+from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
+from trainwright.contracts.job_spec import failure_name
+from trainwright_trainer.checkpoint import save
+from trainwright_trainer.checkpoint.load import read_checkpoint, read_tensors, verify_files
+from trainwright_trainer.checkpoint.snapshot import config_digest, take_snapshot
+from trainwright_trainer.ends import CheckpointInvalidError, read_job
+from trainwright_trainer.loop import train
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``out/checkpoints`` of a run that saved at steps 10 and 20, its tensors spread over several files."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(save, "FILE_BYTES", 20_000)
+        train_here(write_job(folder, data))
+    return folder / "out/checkpoints"
+
+
+def test_the_event_names_the_manifest_and_the_manifest_names_every_file(trained: Path) -> None:
+    for line in events(trained.parents[1] / "job.json", "checkpoint_saved"):
+        folder = trained / line["folder"]
+        content = (folder / "manifest.json").read_bytes()
+        manifest = CheckpointManifest.model_validate_json(content)
+        assert line["digest"] == digest_of(content)
+        assert {path.name for path in folder.iterdir()} == {
+            "manifest.json",
+            *(f.name for f in manifest.files),
+        }
+        assert len(manifest.files) > 3
+        assert line["bytes"] == sum(entry.bytes for entry in manifest.files)
+        assert manifest.state == {
+            "step": line["step"],
+            "sequences": line["step"] * 8,
+            "tokens": line["step"] * 8 * 32,
+            "seed": 7,
+        }
+        verify_files(folder, manifest.files)
+    assert sorted(path.name for path in trained.iterdir()) == ["step-10", "step-20"]
+
+
+def _flip_a_bit(folder: Path) -> None:
+    path = folder / "tensors-00002.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def _cut_short(folder: Path) -> None:
+    path = folder / "tensors-00001.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _lose_a_file(folder: Path) -> None:
+    (folder / "tensors-00000.safetensors").unlink()
+
+
+def _swap_two_files(folder: Path) -> None:
+    first, second = folder / "tensors-00000.safetensors", folder / "tensors-00001.safetensors"
+    held = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(held)
+
+
+def _copy_one_over_another(folder: Path) -> None:
+    shutil.copy(folder / "tensors-00000.safetensors", folder / "tensors-00001.safetensors")
+
+
+def _take_an_older_manifest(folder: Path) -> None:
+    shutil.copy(folder.parent / "older-manifest.json", folder / "manifest.json")
+
+
+def _tear_the_manifest(folder: Path) -> None:
+    path = folder / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def _lose_the_manifest(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+
+
+FAULTS = [
+    _flip_a_bit,
+    _cut_short,
+    _lose_a_file,
+    _swap_two_files,
+    _copy_one_over_another,
+    _take_an_older_manifest,
+    _tear_the_manifest,
+    _lose_the_manifest,
+]
+
+
+@pytest.mark.parametrize("damage", FAULTS)
+def test_a_damaged_checkpoint_is_refused(
+    tmp_path: Path, data: Path, trained: Path, damage: Callable[[Path], None]
+) -> None:
+    copy = tmp_path / "checkpoint"
+    shutil.copytree(trained / "step-20", copy)
+    shutil.copy(trained / "step-10/manifest.json", tmp_path / "older-manifest.json")
+    job_file = write_job(tmp_path / "run", data, job=resume_from(copy, tmp_path / "run"))
+    build_here(job_file)
+    damage(copy)
+    with pytest.raises(CheckpointInvalidError):
+        build_here(job_file)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, data: Path, trained: Path) -> None:
+    point = resume_from(trained / "step-10", tmp_path)
+    with pytest.raises(CheckpointInvalidError, match="another configuration"):
+        build_here(write_job(tmp_path, data, job=point, model={"rope_theta": 500.0}))
+
+
+def test_a_manifest_that_fits_its_own_digest_is_still_read_with_suspicion(trained: Path) -> None:
+    """Names that lead out of the folder, pieces in unlisted files and pieces that leave holes are refused."""
+    folder = trained / "step-10"
+    manifest = CheckpointManifest.model_validate_json((folder / "manifest.json").read_bytes())
+    outside = manifest.files[0].model_copy(update={"name": "../step-20/tensors-00000.safetensors"})
+    with pytest.raises(CheckpointInvalidError, match="missing"):
+        verify_files(folder, [outside])
+
+    name, entry = next(iter(manifest.tensors.items()))
+    for change in (
+        {"pieces": [entry.pieces[0].model_copy(update={"file": "../step-20/tensors-00000.safetensors"})]},
+        {"pieces": []},
+        {"shape": (1, 2, 3)},
+    ):
+        changed = manifest.model_copy(update={"tensors": {name: entry.model_copy(update=change)}})
+        with pytest.raises(CheckpointInvalidError):
+            read_tensors(folder, changed, {name: entry.shape})
+
+
+def test_saving_the_same_step_again_replaces_it(tmp_path: Path, data: Path) -> None:
+    training = train_here(write_job(tmp_path, data, schedule={"steps": 5}))
+    snapshot = take_snapshot(training.engine.model, training.engine.optimizer, 5, training.spec)
+    checkpoints = tmp_path / "out/checkpoints"
+    before = (checkpoints / "step-5/manifest.json").read_bytes()
+    save.save_checkpoint(checkpoints, snapshot, save.Origin(config_digest(training.spec), 1, None))
+    assert (checkpoints / "step-5/manifest.json").read_bytes() == before
+    assert [path.name for path in checkpoints.iterdir()] == ["step-5"]
+
+
+def test_a_snapshot_does_not_follow_the_weights(tmp_path: Path, data: Path) -> None:
+    training = train_here(write_job(tmp_path, data, schedule={"steps": 5}))
+    engine = training.engine
+    snapshot = take_snapshot(engine.model, engine.optimizer, 5, training.spec)
+    held = snapshot.pieces[0].tensor.clone()
+    with torch.no_grad():
+        for weight in engine.model.parameters():
+            weight.add_(1.0)
+    assert torch.equal(snapshot.pieces[0].tensor, held)
+
+
+def test_a_write_that_fails_ends_the_training(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data)
+    training = build_here(job_file)
+    (tmp_path / "out/checkpoints").write_text("a file stands where the folder should")
+    with pytest.raises(NotADirectoryError):
+        train(training)
+    assert not events(job_file, "checkpoint_saved")
+
+
+def test_a_damaged_checkpoint_ends_the_launch_with_its_code(
+    tmp_path: Path, data: Path, trained: Path
+) -> None:
+    """Two ranks: only one hashes the damaged file, both refuse."""
+    copy = tmp_path / "checkpoint"
+    shutil.copytree(trained / "step-10", copy)
+    job_file = write_job(tmp_path / "run", data, ranks=2, job=resume_from(copy, tmp_path / "run"))
+    _cut_short(copy)
+    assert run_trainer("train", job_file) == 1
+    told = [json.loads(path.read_text()) for path in (tmp_path / "run/out").glob("failure-*.json")]
+    assert told and {words["code"] for words in told} == {"checkpoint_invalid"}
+
+
+def test_an_export_of_a_damaged_checkpoint_is_refused(tmp_path: Path, data: Path, trained: Path) -> None:
+    shutil.copytree(trained, tmp_path / "out/checkpoints")
+    job_file = write_job(tmp_path, data)
+    _flip_a_bit(tmp_path / "out/checkpoints/step-20")
+    assert run_trainer("export", job_file) == 1
+    assert read_out(job_file, failure_name(0))["code"] == "checkpoint_invalid"
+    assert not (tmp_path / "out/export").exists()
+
+
+def test_an_intact_checkpoint_is_read_back_as_written(trained: Path) -> None:
+    spec = read_job(trained.parents[1] / "job.json").spec
+    manifest = read_checkpoint(trained / "step-20", config_digest(spec), None)
+    shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
+    tensors = read_tensors(trained / "step-20", manifest, shapes)
+    assert set(tensors) == set(manifest.tensors)
+    assert all(tensor.isfinite().all() for tensor in tensors.values())

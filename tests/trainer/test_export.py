@@ -1,0 +1,115 @@
+"""An export is what `transformers` takes it for: same logits, same tokens."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.trainer.jobs import read_out, resume_from, train_here, write_job
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
+from trainwright_trainer.checkpoint.export import load_export
+from trainwright_trainer.checkpoint.load import verify_files
+from trainwright_trainer.main import main
+
+SHAPES = {
+    "tied, grouped": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "tied_embeddings": True},
+    "untied, grouped": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 1, "tied_embeddings": False},
+    "untied, full": {"layers": 1, "width": 32, "heads": 2, "kv_heads": None, "tied_embeddings": False},
+    "odd sizes": {
+        "layers": 2,
+        "width": 42,
+        "heads": 3,
+        "kv_heads": 3,
+        "head_size": 18,
+        "feed_forward": 72,
+        "rope_theta": 500.0,
+        "norm_epsilon": 1e-3,
+    },
+}
+
+
+@pytest.mark.parametrize("model", SHAPES.values(), ids=SHAPES)
+def test_transformers_gives_our_logits(tmp_path: Path, data: Path, model: dict[str, object]) -> None:
+    """A rate high enough that a few steps make logits of the order of 1; float32 rounding is then near 1e-6."""
+    job_file = write_job(
+        tmp_path,
+        data,
+        model=model,
+        schedule={"steps": 8, "warmup_steps": 1},
+        optimizer={"learning_rate": 0.02},
+    )
+    training = train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out/export", dtype="auto")
+    assert next(theirs.parameters()).dtype == torch.float32
+    tokens_BT = torch.randint(0, 257, (3, 32), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ours_BTV = training.engine.model(tokens_BT)
+        theirs_BTV = theirs(tokens_BT).logits
+        reloaded_BTV = load_export(tmp_path / "out/export")[0](tokens_BT)
+    assert ours_BTV.abs().max() > 0.5
+    assert (ours_BTV - theirs_BTV).abs().max() <= 1e-4
+    assert torch.equal(reloaded_BTV, ours_BTV)
+
+
+@pytest.fixture(scope="module")
+def exported(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    job_file = write_job(folder, data)
+    train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    return folder
+
+
+def test_the_tokenizer_comes_along(exported: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(exported / "out/export")
+    text = "Zwölf Boxkämpfer – 12 \U0001f98a\n\tjagen"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert tokenizer.eos_token_id == 256
+    assert len(tokenizer) == 257
+
+
+def test_the_manifest_of_an_export_names_its_files_and_its_origin(exported: Path) -> None:
+    folder = exported / "out/export"
+    manifest = CheckpointManifest.model_validate_json((folder / "manifest.json").read_bytes())
+    assert manifest.kind is CheckpointKind.EXPORT
+    assert manifest.step == 20
+    assert manifest.parent_digest == digest_of(
+        (exported / "out/checkpoints/step-20/manifest.json").read_bytes()
+    )
+    assert {path.name for path in folder.iterdir()} == {
+        "manifest.json",
+        *(entry.name for entry in manifest.files),
+    }
+    verify_files(folder, manifest.files)
+    assert read_out(exported / "job.json", "outcome.json")["code"] == "finished"
+
+
+def test_an_export_is_repeatable_and_can_start_from_the_resume_folder(
+    exported: Path, tmp_path: Path, data: Path
+) -> None:
+    assert main(["export", str(exported / "job.json")]) == 0
+    point = resume_from(exported / "out/checkpoints/step-20", tmp_path)
+    again = write_job(tmp_path, data, job=point | {"kind": "export"})
+    assert main(["export", str(again)]) == 0
+    for path in (exported / "out/export").iterdir():
+        assert (tmp_path / "out/export" / path.name).read_bytes() == path.read_bytes()
+    assert [path.name for path in (tmp_path / "out").iterdir() if "export" in path.name] == ["export"]
+
+
+def test_nothing_but_the_last_step_is_exported(tmp_path: Path, data: Path, exported: Path) -> None:
+    point = resume_from(exported / "out/checkpoints/step-10", tmp_path)
+    job_file = write_job(tmp_path, data, job=point)
+    assert main(["export", str(job_file)]) == 1
+    assert read_out(job_file, "failure-0.json")["code"] == "bad_job"
+
+
+def test_sampling_repeats_for_a_seed(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for seed in (1, 1, 2):
+        given = ["--prompt", "the fox", "--tokens", "40", "--temperature", "1.0", "--seed", str(seed)]
+        assert main(["sample", str(exported / "out/export"), *given]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0].startswith("the fox")
+    assert said[0] == said[1] != said[2]

@@ -1,0 +1,135 @@
+"""The training loop does what a reader thinks it does: it equals a bare loop, bit for bit, and resumes exactly."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from torch.optim import AdamW
+
+from tests.trainer.jobs import build_here, events, losses, resume_from, train_here, write_job
+from trainwright.contracts.events import SERIES_UNITS
+from trainwright_trainer.ends import DivergedError, read_job
+from trainwright_trainer.loop import train
+from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.optim.schedule import learning_rate_at
+from trainwright_trainer.seeds import seed_step
+
+
+def test_fifty_steps_equal_a_bare_loop_bit_for_bit(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data, schedule={"steps": 50})
+    training = train_here(job_file)
+    assert losses(job_file) == _bare_loop(job_file, training.loader, steps=50)
+
+
+def _bare_loop(job_file: Path, loader, steps: int) -> list[float]:
+    """What the trainer is to compute, written as one would in a notebook."""
+    spec = read_job(job_file).spec
+    model = Transformer(spec.model, 257, spec.batch.sequence_tokens)
+    initialize(model, spec.model, spec.seed)
+    matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
+    vectors = [weight for weight in model.parameters() if weight.ndim < 2]
+    optimizer = AdamW(
+        [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+        betas=(0.9, 0.95),
+        eps=1e-8,
+        fused=True,
+    )
+    seen = []
+    for step in range(1, steps + 1):
+        total = torch.zeros(())
+        for tokens, targets in loader.micro_batches(step):
+            loss = cross_entropy(model(tokens).flatten(0, 1), targets.flatten()) / 4
+            loss.backward()
+            total += loss.detach()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate_at(step, 3e-3, spec.schedule)
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append(total.item())
+    return seen
+
+
+def test_the_loss_falls(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data, schedule={"steps": 60}, optimizer={"learning_rate": 1e-2})
+    train_here(job_file)
+    seen = losses(job_file)
+    assert seen[0] == pytest.approx(5.55, abs=0.1)  # ln 257: an untrained model knows nothing
+    assert seen[-1] < 3.5
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
+    tmp_path: Path, data: Path, precision: str
+) -> None:
+    straight = write_job(tmp_path / "straight", data, precision={"kind": precision})
+    whole = train_here(straight)
+    point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")
+    resumed = write_job(tmp_path / "resumed", data, precision={"kind": precision}, job=point)
+    second = train_here(resumed)
+    assert [event["resume_step"] for event in events(resumed, "attempt_started")] == [10]
+    assert losses(resumed) == losses(straight)[10:]
+    for name, weight in whole.engine.model.named_parameters():
+        assert torch.equal(weight, second.engine.model.get_parameter(name)), name
+
+
+def test_a_wrong_moment_in_the_checkpoint_would_be_noticed(tmp_path: Path, data: Path) -> None:
+    """Negative control of the test above: forgetting the optimizer's state changes the losses."""
+    straight = write_job(tmp_path / "straight", data)
+    train_here(straight)
+    point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")
+    resumed = write_job(tmp_path / "resumed", data, job=point)
+    training = build_here(resumed)
+    for state in training.engine.optimizer.state.values():
+        state["exp_avg_sq"].zero_()
+    train(training)
+    assert losses(resumed) != losses(straight)[10:]
+
+
+def test_random_numbers_are_a_function_of_the_step() -> None:
+    seed_step(1, step=5, rank=0)
+    first = torch.rand(3)
+    torch.rand(100)
+    seed_step(1, step=5, rank=0)
+    assert torch.equal(torch.rand(3), first)
+    seed_step(1, step=5, rank=1)
+    assert not torch.equal(torch.rand(3), first)
+
+
+def test_divergence_is_found_before_the_optimizer_moves(tmp_path: Path, data: Path) -> None:
+    training = build_here(write_job(tmp_path, data))
+    model = training.engine.model
+    with torch.no_grad():
+        model.get_parameter("layers.1.feed_forward.down.weight")[0, 0] = float("inf")
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    with pytest.raises(DivergedError, match="loss was nan"):
+        train(training)
+    assert training.step == 0
+    assert not training.engine.optimizer.state
+    assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
+
+
+def test_step_lines_carry_every_series_and_phases_sum_to_the_step(tmp_path: Path, data: Path) -> None:
+    peak = {"flops_per_second": 1e11, "dtype": "fp32", "device": "a CPU", "measured": True}
+    job_file = write_job(tmp_path, data, job={"peak": peak})
+    train_here(job_file)
+    lines = events(job_file, "step")
+    assert [line["step"] for line in lines] == list(range(1, 21))
+    assert {*lines[0]["values"], "validation_loss"} == set(SERIES_UNITS)
+    for values in (line["values"] for line in lines):
+        phases = ("data", "forward", "backward", "collectives", "optimizer")
+        assert sum(values[f"{phase}_seconds"] for phase in phases) == pytest.approx(values["seconds"])
+        assert values["tokens_per_second"] == pytest.approx(8 * 32 / values["seconds"])
+    assert lines[-1]["values"]["tokens"] == 20 * 8 * 32
+    assert lines[-1]["values"]["eta_seconds"] == 0
+    assert [line["step"] for line in events(job_file, "validation")] == [10, 20]
+    assert [line["folder"] for line in events(job_file, "checkpoint_saved")] == ["step-10", "step-20"]
+    assert [line["step"] for line in events(job_file, "finished")] == [20]
+
+
+def test_no_mfu_is_shown_without_a_known_peak(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data, schedule={"steps": 5})
+    train_here(job_file)
+    assert "mfu" not in events(job_file, "step")[0]["values"]

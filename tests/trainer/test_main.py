@@ -1,0 +1,59 @@
+"""The command line: from text files to text, without a platform."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.jobs import TINY
+from trainwright_trainer.main import main
+
+
+def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "book.txt").write_text("All happy families are alike.\n" * 3_000)
+    (tmp_path / "notes.jsonl").write_text('{"text": "fine"}\nnot json\n')
+    files = [str(tmp_path / "book.txt"), str(tmp_path / "notes.jsonl")]
+    assert main(["prepare", *files, "--out", str(tmp_path / "data"), "--vocabulary", "300"]) == 0
+    assert "notes.jsonl:2 is not a JSON object" in capfd.readouterr().err
+
+    data = {"dataset": "local", "tokenizer": {"vocabulary": 300}}
+    spec = TINY | {
+        "data": data,
+        "schedule": {"steps": 30, "warmup_steps": 3},
+        "optimizer": {"learning_rate": 1e-2},
+    }
+    job = {"run_id": "local", "attempt": 1, "fence": 1, "device": "cpu", "slots": [0], "spec": spec}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    # The launcher forks, so it gets a process of its own rather than this one, which has run torch.
+    command = [sys.executable, "-m", "trainwright_trainer.main", "train", "job.json"]
+    assert subprocess.run(command, cwd=tmp_path, timeout=100).returncode == 0
+
+    assert main(["export", str(tmp_path / "job.json")]) == 0
+    capfd.readouterr()
+    prompt = ["--prompt", "All happy", "--tokens", "8", "--temperature", "0"]
+    assert main(["sample", str(tmp_path / "out/export"), *prompt]) == 0
+    assert capfd.readouterr().out.startswith("All happy families are alike.")
+
+
+def test_the_selftest_measures_the_cpu() -> None:
+    """In a process of its own, because it forks the ones that measure."""
+    command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "2"]
+    said = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
+    assert said["cpu"]["slots"] == 2
+    assert set(said["cpu"]["flops_per_second"]) == {"fp32", "bf16"}
+    assert all(1e8 < rate < 1e14 for rate in said["cpu"]["flops_per_second"].values())
+    assert isinstance(said["cuda"], list)
+
+
+def test_asking_for_help_does_not_load_torch() -> None:
+    code = "import sys, trainwright_trainer.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["train"]])
+def test_a_wrong_command_line_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2

@@ -1,0 +1,70 @@
+"""Schedule, clipping and weight decay against figures worked out by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from trainwright.contracts.run_spec import OptimizerSpec, ScheduleSpec
+from trainwright_trainer.optim.adamw import build_adamw
+from trainwright_trainer.optim.clip import clip, global_norm
+from trainwright_trainer.optim.schedule import learning_rate_at
+
+
+@pytest.mark.parametrize(
+    ("step", "fraction"),
+    [
+        (1, 0.1),  # a tenth of the warm-up
+        (10, 1.0),  # its end: the peak
+        (60, 0.55),  # half-way down: the mean of 1 and 0.1
+        (35, 0.1 + 0.9 * (1 + 2**-0.5) / 2),  # a quarter down: cos 45°
+        (110, 0.1),  # the last step
+    ],
+)
+def test_the_learning_rate_rises_and_falls(step: int, fraction: float) -> None:
+    schedule = ScheduleSpec(steps=110, warmup_steps=10, final_fraction=0.1)
+    assert learning_rate_at(step, 2.0, schedule) == pytest.approx(2.0 * fraction)
+
+
+def test_without_warmup_the_first_step_is_nearly_at_the_peak() -> None:
+    assert learning_rate_at(1, 1.0, ScheduleSpec(steps=1_000, warmup_steps=0)) == pytest.approx(1.0, abs=1e-5)
+
+
+def _with_gradients(*gradients: list[float]) -> list[nn.Parameter]:
+    parameters = [nn.Parameter(torch.zeros(len(gradient))) for gradient in gradients]
+    for weight, gradient in zip(parameters, gradients, strict=True):
+        weight.grad = torch.tensor(gradient)
+    return parameters
+
+
+def test_clipping_scales_all_gradients_by_one_factor() -> None:
+    parameters = _with_gradients([3.0, 0.0], [4.0])
+    norm = global_norm(parameters)
+    assert norm.item() == pytest.approx(5.0)
+    clip(parameters, norm, limit=1.0)
+    assert torch.cat([weight.grad for weight in parameters]).tolist() == pytest.approx(
+        [0.6, 0.0, 0.8], rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("limit", [None, 10.0])
+def test_small_gradients_stay_as_they_are(limit: float | None) -> None:
+    parameters = _with_gradients([3.0], [4.0])
+    clip(parameters, global_norm(parameters), limit)
+    assert [weight.grad.item() for weight in parameters] == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_a_gradient_that_is_not_finite_shows_in_the_norm(bad: float) -> None:
+    assert not global_norm(_with_gradients([1.0, bad], [2.0])).isfinite()
+
+
+def test_matrices_decay_and_vectors_do_not() -> None:
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.RMSNorm(2))
+    optimizer = build_adamw(model, OptimizerSpec(learning_rate=0.1, weight_decay=0.5))
+    before = [weight.detach().clone() for weight in model.parameters()]
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    matrix, vector = model.parameters()
+    assert torch.allclose(matrix, before[0] * (1 - 0.1 * 0.5))
+    assert torch.equal(vector, before[1])
