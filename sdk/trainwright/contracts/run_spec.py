@@ -103,10 +103,9 @@ class ModelSpec(Strict):
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
-        if self.head_size is None and self.width % self.heads:
-            raise refused(
-                "width", self.width, f"is not a multiple of heads {self.heads}: change one or set head_size"
-            )
+        if self.width % self.heads:
+            # With a head_size of its own the network would be sound, but transformers refuses its export.
+            raise refused("width", self.width, f"is not a multiple of heads {self.heads}: change one of them")
         if self.heads % self.key_value_heads:
             rule = "must divide heads {}, so that each key head serves the same number of query heads"
             raise refused("kv_heads", self.key_value_heads, rule.format(self.heads))
