@@ -38,7 +38,7 @@ export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }
         onEvent(event);
       });
     } catch (error) {
-      if (signal.aborted || (error instanceof ApiError && error.status < 500)) return;
+      if (error instanceof ApiError && error.status < 500) return;
     }
     await pause(wait, signal);
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);

@@ -115,7 +115,7 @@ session.onEnded = () => {
 /** Who is signed in; leads to the sign-in page and back where nobody is. */
 async function signedIn(next: string) {
   try {
-    return await queryClient.ensureQueryData(meQuery);
+    return await queryClient.query({ ...meQuery, staleTime: "static" });
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) throw redirect({ to: "/sign-in", search: { next } });
     throw error;
@@ -126,6 +126,7 @@ function FrameError({ error, reset }: ErrorComponentProps) {
   return (
     <main className="p-6">
       <ErrorState
+        titled
         error={error}
         onRetry={() => {
           reset();

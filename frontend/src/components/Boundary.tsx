@@ -8,10 +8,12 @@ import { connection } from "@/lib/connection";
 interface Props {
   children: ReactNode;
   skeleton?: ReactNode;
+  /** The page's heading is inside, so the error must bring one. */
+  titled?: boolean;
 }
 
 /** Around what loads: its skeleton at first, its error if it fails, and a fresh try once the connection is back. */
-export function Boundary({ children, skeleton = <Skeleton /> }: Props) {
+export function Boundary({ children, skeleton = <Skeleton />, titled = false }: Props) {
   const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
   return (
     <QueryErrorResetBoundary>
@@ -20,6 +22,7 @@ export function Boundary({ children, skeleton = <Skeleton /> }: Props) {
           getResetKey={() => epoch}
           errorComponent={({ error, reset: clear }) => (
             <ErrorState
+              titled={titled}
               error={error}
               onRetry={() => {
                 reset();

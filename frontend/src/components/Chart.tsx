@@ -119,7 +119,7 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
 function caption(lines: readonly ChartLine[], yText: (value: number) => string): string {
   const parts = lines.map(({ label, values }) => {
     const value = values.findLast((one) => one !== null);
-    const text = value === null || value === undefined ? NO_TEXT : yText(value);
+    const text = value === undefined ? NO_TEXT : yText(value);
     return lines.length > 1 ? `${label} ${text}` : text;
   });
   return `last ${parts.join(", ")}`;

@@ -13,13 +13,11 @@ export function NewRunPage() {
   return (
     <>
       <TitleRow
-        title={
-          <>
-            <Link to="/$team/runs" params={{ team }} className="text-soft hover:text-accent">
-              Runs
-            </Link>
-            <span className="text-soft"> / </span>New run
-          </>
+        title="New run"
+        parent={
+          <Link to="/$team/runs" params={{ team }} className="hover:text-accent">
+            Runs
+          </Link>
         }
       />
       <Boundary>

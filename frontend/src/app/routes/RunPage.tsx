@@ -24,7 +24,7 @@ import { last, lastStep } from "@/lib/series";
 export function RunPage() {
   const { runId } = useParams({ from: "/$team/runs/$runId/$tab" });
   return (
-    <Boundary>
+    <Boundary titled>
       <LiveRun key={runId} />
     </Boundary>
   );

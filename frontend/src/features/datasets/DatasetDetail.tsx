@@ -42,14 +42,11 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
   return (
     <>
       <TitleRow
-        title={
-          <>
-            <Link to="/$team/datasets" params={{ team }} className="text-soft hover:text-accent">
-              Datasets
-            </Link>
-            <span className="text-soft"> / </span>
-            {dataset.name}
-          </>
+        title={dataset.name}
+        parent={
+          <Link to="/$team/datasets" params={{ team }} className="hover:text-accent">
+            Datasets
+          </Link>
         }
         actions={
           <>

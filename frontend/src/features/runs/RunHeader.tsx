@@ -26,14 +26,11 @@ export function RunHeader({ team, run, live, actions }: Props) {
   return (
     <>
       <TitleRow
-        title={
-          <>
-            <Link to="/$team/runs" params={{ team }} className="text-soft hover:text-accent">
-              Runs
-            </Link>
-            <span className="text-soft"> / </span>
-            {run.name}
-          </>
+        title={run.name}
+        parent={
+          <Link to="/$team/runs" params={{ team }} className="hover:text-accent">
+            Runs
+          </Link>
         }
         actions={actions}
       >
