@@ -1,11 +1,12 @@
 """Alembic's entry: runs migrations on the connection that `run.migrate` hands over, in its transaction."""
 
 from importlib import import_module
+from typing import Literal
 
 from alembic import context
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Enum, func, select
 
-from trainwright_backend.core.db import Base
+from trainwright_backend.core.db import Base, UtcDateTime
 
 FEATURES = ("auth", "teams", "datasets", "runs", "metrics", "checkpoints", "nodes")
 
@@ -13,10 +14,24 @@ for feature in FEATURES:
     import_module(f"trainwright_backend.{feature}.tables")
 
 
+def render_item(kind: str, item: object, _: object) -> str | Literal[False]:
+    """How a new migration spells our types: as the database's, so that it does not change when the code does."""
+    if kind == "type" and isinstance(item, UtcDateTime):
+        return "sa.DateTime(timezone=True)"
+    if kind == "type" and isinstance(item, Enum):
+        return f"sa.String(length={item.length})"
+    return False
+
+
 def _run(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("trainwright migrations"))))
-    context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True)
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        render_as_batch=True,
+        render_item=render_item,
+    )
     with context.begin_transaction():
         context.run_migrations()
 
