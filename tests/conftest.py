@@ -63,8 +63,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _closing_line(reporter: pytest.TerminalReporter) -> str:
     count = {name: len(reports) for name, reports in reporter.stats.items()}
     words = [f"{count[name]} {name}" for name in ("failed", "passed", "skipped", "error") if count.get(name)]
+    on_gpu = [report for report in reporter.stats.get("skipped", []) if "gpu" in report.keywords]
     seconds = time.monotonic() - _started
-    return f"=== {', '.join(words)} in {seconds:.1f}s (GPU tests skipped: {count.get('skipped', 0)}) ==="
+    return f"=== {', '.join(words)} in {seconds:.1f}s (GPU tests skipped: {len(on_gpu)}) ==="
 
 
 def _folder(nodeid: str) -> str:
