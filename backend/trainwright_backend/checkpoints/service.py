@@ -1,0 +1,273 @@
+"""Checkpoints: announced, uploaded by signed links, compared with their manifest, committed, pruned.
+
+Nothing is visible before its commit: the manifest that the store holds has the announced digest, and lists exactly the
+files, sizes and digests that were announced, each of which the store checked as its bytes arrived. Of the shards
+nothing is read here. The store is asked outside of transactions, so an upload is two short ones around that.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from pydantic import ValidationError
+from sqlalchemy import Select, delete, or_, select
+
+from trainwright.contracts import api
+from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
+from trainwright.contracts.job_spec import EVENTS_NAME
+from trainwright.contracts.run_spec import CheckpointSpec
+from trainwright.contracts.run_state import WITHOUT_TRAINER
+from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.runs.files import stored_bytes
+from trainwright_backend.runs.service import LINK_SECONDS, doom, run_folder
+from trainwright_backend.runs.tables import Run
+
+LEAST_KEPT = 2
+LARGEST_MANIFEST_BYTES = 64 * 1024 * 1024
+
+
+def announce(
+    session: Write, store: LocalStore, run: Run, asked: UploadRequest
+) -> tuple[Checkpoint, set[str]]:
+    """Note which files a checkpoint of the run's newest attempt will have.
+
+    Returns:
+        The checkpoint, and the names of files that were announced with other content before.
+
+    Raises:
+        Invalid: a file name that is no name, or one that comes twice.
+        Conflict: ``already_committed``, with other files.
+    """
+    files = [file.model_dump(mode="json") for file in sorted(asked.files, key=lambda file: file.name)]
+    prefix = _prefix(run, asked.kind, asked.step)
+    _check_names(store, prefix, asked.files)
+    found = _find(session, run, asked.kind, asked.step)
+    if found is None:
+        found = Checkpoint(
+            id=new_id(),
+            run_id=run.id,
+            attempt=run.attempt,
+            fence=run.fence,
+            kind=asked.kind,
+            step=asked.step,
+            prefix=prefix,
+            created=now(),
+            valid=True,
+        )
+        session.add(found)
+        before: dict[str, str] = {}
+    else:
+        before = {file["name"]: file["digest"] for file in found.files}
+        if found.committed is not None and found.files != files:
+            detail = (
+                f"Step {asked.step} was committed with other files; a committed checkpoint does not change."
+            )
+            raise Conflict("already_committed", detail)
+    found.files = files
+    found.bytes = sum(file.bytes for file in asked.files)
+    session.flush()
+    changed = {file.name for file in asked.files if before.get(file.name, file.digest) != file.digest}
+    return found, changed
+
+
+def missing_links(
+    store: LocalStore, prefix: str, files: Sequence[FileEntry], changed: set[str]
+) -> list[UploadLink]:
+    """Links to send those of ``files`` that the store does not hold. Asks the store: call it outside transactions."""
+    links = []
+    for file in files:
+        key = f"{prefix}/{file.name}"
+        if store.stat(key) != file.bytes or file.name in changed:
+            url = store.sign("PUT", key, LINK_SECONDS, digest=file.digest, bytes=file.bytes)
+            links.append(UploadLink(name=file.name, url=url, object_key=key))
+    return links
+
+
+def announced(session: Read, run: Run, commit: CheckpointCommit) -> Checkpoint:
+    """The checkpoint that ``commit`` speaks of.
+
+    Raises:
+        Conflict: ``not_announced``: no upload was asked for; ``events_behind``: the steps before it are not stored.
+    """
+    checkpoint = _find(session, run, commit.kind, commit.step)
+    if checkpoint is None:
+        raise Conflict(
+            "not_announced", f"No files were announced for step {commit.step}: ask for upload links."
+        )
+    stored = stored_bytes(session, run.id, run.attempt).get(EVENTS_NAME, 0)
+    if stored < commit.events_offset:
+        detail = f"{EVENTS_NAME} is stored up to byte {stored}; this checkpoint needs {commit.events_offset}."
+        raise Conflict("events_behind", detail, extensions={"offset": stored})
+    return checkpoint
+
+
+def verify_upload(store: LocalStore, checkpoint: Checkpoint, manifest_digest: str) -> None:
+    """Compare what was announced with the manifest and with the store. Call it outside transactions.
+
+    Raises:
+        Conflict: ``checkpoint_incomplete``: the store lacks a file, or the manifest does not match.
+    """
+    files = {file["name"]: FileEntry.model_validate(file) for file in checkpoint.files}
+    for file in files.values():
+        if store.stat(f"{checkpoint.prefix}/{file.name}") != file.bytes:
+            raise _incomplete(f"{file.name} is not in the store with its {file.bytes} bytes")
+    manifest_file = next((file for file in files.values() if file.digest == manifest_digest), None)
+    if manifest_file is None or manifest_file.bytes > LARGEST_MANIFEST_BYTES:
+        raise _incomplete("no announced file is the manifest with this digest")
+    content = store.read(f"{checkpoint.prefix}/{manifest_file.name}")
+    if digest_of(content) != manifest_digest:
+        raise _incomplete("the stored manifest has another digest")
+    try:
+        manifest = CheckpointManifest.model_validate_json(content)
+    except ValidationError:
+        raise _incomplete("the manifest cannot be read") from None
+    if (manifest.kind, manifest.step) != (checkpoint.kind, checkpoint.step):
+        raise _incomplete(f"the manifest is of {manifest.kind} at step {manifest.step}")
+    listed = {file.name: file for file in manifest.files}
+    if listed != {name: file for name, file in files.items() if name != manifest_file.name}:
+        raise _incomplete("names, sizes or digests differ from the manifest's")
+
+
+def commit(
+    session: Write, run: Run, checkpoint_id: UUID, manifest_digest: str, keep: CheckpointSpec
+) -> Checkpoint:
+    """Make a verified checkpoint visible, and delete those that are older than the ones to keep."""
+    checkpoint = session.get(Checkpoint, checkpoint_id, populate_existing=True)
+    if checkpoint is None or checkpoint.fence != run.fence:
+        raise Conflict("not_announced", "The announcement was dropped meanwhile: ask for upload links again.")
+    if checkpoint.committed is None:
+        checkpoint.committed = now()
+        checkpoint.manifest_digest = manifest_digest
+        session.flush()
+        _prune(session, run, keep.keep)
+    return checkpoint
+
+
+def newest_state(session: Read, run_id: UUID) -> Checkpoint | None:
+    """The checkpoint to resume from: committed, valid, highest step."""
+    states = _visible(run_id).where(Checkpoint.kind == CheckpointKind.STATE, Checkpoint.valid)
+    return session.scalars(states.order_by(Checkpoint.step.desc(), Checkpoint.fence.desc()).limit(1)).first()
+
+
+def has_export(session: Read, run: Run) -> bool:
+    """The newest attempt's export is committed."""
+    exports = _visible(run.id).where(Checkpoint.kind == CheckpointKind.EXPORT, Checkpoint.fence == run.fence)
+    return session.scalars(exports.limit(1)).first() is not None
+
+
+def mark_invalid(session: Write, run_id: UUID, step: int | None) -> None:
+    """A node found that a checkpoint does not match its manifest: the one at ``step``, else the newest."""
+    states = _visible(run_id).where(Checkpoint.kind == CheckpointKind.STATE, Checkpoint.valid)
+    ordered = states.order_by(Checkpoint.step.desc(), Checkpoint.fence.desc())
+    at_step = session.scalars(ordered.where(Checkpoint.step == step).limit(1)).first()
+    found = at_step or session.scalars(ordered.limit(1)).first()
+    if found is not None:
+        found.valid = False
+        session.flush()
+
+
+def list_checkpoints(session: Read, run: Run) -> list[api.Checkpoint]:
+    """The run's committed checkpoints and exports, newest first."""
+    rows = session.scalars(_visible(run.id).order_by(Checkpoint.step.desc(), Checkpoint.committed.desc()))
+    return [
+        api.Checkpoint(
+            id=public_id("ckpt", row.id),
+            kind=row.kind,
+            step=row.step,
+            attempt=row.attempt,
+            bytes=row.bytes,
+            created=row.committed or row.created,
+            valid=row.valid,
+        )
+        for row in rows
+    ]
+
+
+def get_checkpoint(session: Read, run: Run, checkpoint_id: str) -> Checkpoint:
+    """A committed checkpoint of the run.
+
+    Raises:
+        NotFound: there is none with this id.
+    """
+    checkpoint = session.get(Checkpoint, parse_id("ckpt", checkpoint_id))
+    if checkpoint is None or checkpoint.run_id != run.id or checkpoint.committed is None:
+        raise unknown("ckpt", checkpoint_id)
+    return checkpoint
+
+
+def list_files(store: LocalStore, checkpoint: Checkpoint) -> list[api.CheckpointFile]:
+    """Its files with links that are good for an hour."""
+    return [
+        api.CheckpointFile(**file, url=store.sign("GET", f"{checkpoint.prefix}/{file['name']}", LINK_SECONDS))
+        for file in checkpoint.files
+    ]
+
+
+def drop_uncommitted(session: Write) -> None:
+    """Forget announcements that can no longer be committed: their attempt is over."""
+    over = or_(Run.state.in_(WITHOUT_TRAINER), Checkpoint.fence < Run.fence)
+    rows = (
+        select(Checkpoint).join(Run, Run.id == Checkpoint.run_id).where(Checkpoint.committed.is_(None), over)
+    )
+    for checkpoint in session.scalars(rows).all():
+        _remove(session, checkpoint)
+
+
+def _prune(session: Write, run: Run, keep: int) -> None:
+    """Delete the states below the ``keep`` highest valid ones."""
+    states = _visible(run.id).where(Checkpoint.kind == CheckpointKind.STATE)
+    kept = max(keep, LEAST_KEPT)
+    newest = session.scalars(
+        states.where(Checkpoint.valid).order_by(Checkpoint.step.desc(), Checkpoint.fence.desc()).limit(kept)
+    ).all()
+    if len(newest) < kept:
+        return
+    for checkpoint in session.scalars(states.where(Checkpoint.step < newest[-1].step)).all():
+        _remove(session, checkpoint)
+
+
+def _remove(session: Write, checkpoint: Checkpoint) -> None:
+    doom(session, checkpoint.prefix)
+    session.execute(delete(Checkpoint).where(Checkpoint.id == checkpoint.id))
+
+
+def _visible(run_id: UUID) -> Select[Checkpoint]:
+    return select(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.committed.is_not(None))
+
+
+def _find(session: Read, run: Run, kind: CheckpointKind, step: int) -> Checkpoint | None:
+    return session.scalars(
+        select(Checkpoint).where(
+            Checkpoint.run_id == run.id,
+            Checkpoint.fence == run.fence,
+            Checkpoint.kind == kind,
+            Checkpoint.step == step,
+        )
+    ).one_or_none()
+
+
+def _prefix(run: Run, kind: CheckpointKind, step: int) -> str:
+    folder = "export" if kind is CheckpointKind.EXPORT else f"step-{step}"
+    return f"{run_folder(run)}/f{run.fence}/{folder}"
+
+
+def _check_names(store: LocalStore, prefix: str, files: Sequence[FileEntry]) -> None:
+    seen: set[str] = set()
+    for file in files:
+        try:
+            store.path_of(f"{prefix}/{file.name}")
+        except ValueError:
+            raise Invalid.at("files", "This is no file name.", file.name[:120]) from None
+        if file.name in seen or "/" in file.name:
+            raise Invalid.at("files", "Names are those of files in one folder, each once.", file.name[:120])
+        seen.add(file.name)
+
+
+def _incomplete(what: str) -> Conflict:
+    return Conflict(
+        "checkpoint_incomplete", f"The checkpoint is not complete: {what}. Ask for upload links again."
+    )

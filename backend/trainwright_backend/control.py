@@ -1,0 +1,250 @@
+"""The control loop: the one thread that looks at all runs, and does what no message does.
+
+It places queued runs, repeats hints, takes back unclaimed placements, wakes runs from their back-off, reaps lapsed
+leases, sends again for data that makes no progress, and deletes bytes that no row names. It needs no broker. Of all API
+processes one leads, by an advisory lock of PostgreSQL or a file lock beside SQLite's database; both go with the process.
+
+Leases are reaped by this process's own monotonic clock: a placement has lapsed when its renewal *number* stood still
+for one lease while this loop was watching. At the start, and when the loop itself was late, it has not been watching,
+so it forgets what it saw. Wall clocks play no part.
+"""
+
+import fcntl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import BinaryIO
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Connection, delete, select, text
+from sqlalchemy.exc import DBAPIError
+
+from trainwright.contracts.agent_protocol import Timers
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.checkpoints.service import drop_uncommitted
+from trainwright_backend.core.db import Database, Write, now
+from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.datasets.preparations import resend_stale_preparations
+from trainwright_backend.nodes.ends import lapse
+from trainwright_backend.nodes.placement import due_hints, expire_unclaimed, place_queued
+from trainwright_backend.runs.moves import lock_run, move
+from trainwright_backend.runs.tables import DoomedBytes, Placement, Run
+from trainwright_backend.runs.wake import CONTROL_TOPIC
+
+ADVISORY_LOCK = 0x7472_6169_6E77  # "trainw"
+SWEEP_BYTES_AGAIN_SECONDS = 300.0
+SHORTEST_PAUSE_SECONDS = 0.02
+"""Between two rounds, however often somebody pokes."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """When a placement was first seen with its present renewal number."""
+
+    renewal: int
+    since: float
+
+
+class ControlLoop:
+    """The thread. One of all in the installation leads; the others wait for its end."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        store: LocalStore,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._timers = settings.timers
+        self._store = store
+        self._leader = Leader(database, settings)
+        self._reaper = Reaper(database, settings.timers, clock)
+        self._poked = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def start(self) -> None:
+        """Begin, and be poked by every commit that gives the loop something to do."""
+        with self._database.read() as session:
+            session.info["topics"].listen(CONTROL_TOPIC, self._poked.set)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the round at hand."""
+        self._stopping.set()
+        self._poked.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        next_sweep = time.monotonic()
+        while not self._stopping.is_set():
+            due = time.monotonic() >= next_sweep
+            if due:
+                next_sweep = time.monotonic() + self._timers.sweep_seconds
+            if self._leader.leads():
+                self.round(sweep=due)
+            self._poked.wait(max(next_sweep - time.monotonic(), 0))
+            self._poked.clear()
+            self._stopping.wait(SHORTEST_PAUSE_SECONDS)
+        self._leader.resign()
+
+    def round(self, *, sweep: bool) -> None:
+        """Place what fits; with ``sweep``, do everything else too. What fails is logged and tried in the next one."""
+        steps: list[Callable[[], object]] = [self._in_transaction(lambda s: place_queued(s, self._timers))]
+        if sweep:
+            steps = [
+                self._reaper.sweep,
+                self._in_transaction(lambda s: expire_unclaimed(s, self._timers)),
+                self._in_transaction(requeue_due),
+                *steps,
+                self._in_transaction(lambda s: due_hints(s, self._timers)),
+                self._in_transaction(resend_stale_preparations),
+                self._in_transaction(drop_uncommitted),
+                lambda: sweep_bytes(self._database, self._store),
+            ]
+        for step in steps:
+            try:
+                step()
+            except (AppError, DBAPIError) as error:
+                log.warning("the control loop could not do a step", error=str(error))
+            except Exception:
+                # A defect that one run brings out must not stop the others: without this thread nothing is placed and
+                # nothing is reaped. It stays loud: a traceback in the log of every round.
+                log.exception("a defect in the control loop")
+
+    def _in_transaction(self, work: Callable[[Write], object]) -> Callable[[], None]:
+        def step() -> None:
+            with self._database.write() as session:
+                work(session)
+
+        return step
+
+
+class Reaper:
+    """Closes placements whose lease lapsed."""
+
+    def __init__(
+        self, database: Database, timers: Timers, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._timers = timers
+        self._clock = clock
+        self._seen: dict[UUID, Sighting] = {}
+        self._last_sweep: float | None = None
+
+    def sweep(self) -> None:
+        """Look at all open claims once."""
+        at = self._clock()
+        late = self._last_sweep is None or at - self._last_sweep > 3 * self._timers.sweep_seconds
+        if late:  # it was not watching: nobody may be blamed for the time in between
+            self._seen.clear()
+        self._last_sweep = at
+        open_claims = select(Placement.id, Placement.renewal, Placement.lease_seconds).where(
+            Placement.claim_id.is_not(None), Placement.closed.is_(None)
+        )
+        with self._database.read() as session:
+            rows = session.execute(open_claims).all()
+        self._seen = {row.id: self._sighting(row.id, row.renewal, at) for row in rows}
+        for placement_id, renewal, lease_seconds in rows:
+            lease = lease_seconds or self._timers.lease_seconds
+            if at - self._seen[placement_id].since >= lease:
+                self._reap(placement_id, renewal)
+
+    def _sighting(self, placement_id: UUID, renewal: int, at: float) -> Sighting:
+        earlier = self._seen.get(placement_id)
+        return earlier if earlier is not None and earlier.renewal == renewal else Sighting(renewal, at)
+
+    def _reap(self, placement_id: UUID, renewal: int) -> None:
+        with self._database.write() as session:
+            if lapse(session, placement_id, renewal, self._timers):
+                log.warning("a lease lapsed", placement=str(placement_id), renewal=renewal)
+
+
+class Leader:
+    """Whether this process's loop is the one that works."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._lock_file = settings.data_dir / "control.lock"
+        self._connection: Connection | None = None
+        self._file: BinaryIO | None = None
+
+    def leads(self) -> bool:
+        """Lead, if nobody else does."""
+        return self._holds_file() if self._database.is_sqlite else self._holds_advisory_lock()
+
+    def resign(self) -> None:
+        """Let another one lead."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _holds_file(self) -> bool:
+        if self._file is not None:
+            return True
+        self._lock_file.parent.mkdir(parents=True, exist_ok=True)
+        file = self._lock_file.open("wb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self._file = file
+        return True
+
+    def _holds_advisory_lock(self) -> bool:
+        """The lock belongs to a connection: while that answers, the lock is held."""
+        try:
+            if self._connection is not None:
+                self._connection.execute(text("SELECT 1"))
+                return True
+            connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            locked = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
+            if locked.scalar_one():
+                self._connection = connection
+                return True
+            connection.close()
+        except DBAPIError as error:
+            log.warning("the control loop cannot reach the database", error=str(error))
+            if self._connection is not None:
+                self._connection.invalidate()
+                self._connection.close()
+                self._connection = None
+        return False
+
+
+def requeue_due(session: Write) -> None:
+    """Queue the runs whose back-off is over."""
+    due = select(Run.id).where(Run.state == RunState.RETRY_WAIT, Run.retry_at <= now())
+    for run_id in session.scalars(due).all():
+        run = lock_run(session, run_id)
+        if run is not None and run.state is RunState.RETRY_WAIT:
+            move(session, run, RunState.QUEUED, "tries again")
+
+
+def sweep_bytes(database: Database, store: LocalStore) -> None:
+    """Delete the folders whose rows are gone, again until no signed link to them is good any more."""
+    with database.read() as session:
+        due = session.scalars(select(DoomedBytes).where(DoomedBytes.next_sweep <= now())).all()
+        folders = [(row.prefix, row.last_sweep) for row in due]
+    for prefix, last_sweep in folders:
+        with suppress(FileNotFoundError):
+            store.delete_prefix(prefix)
+        with database.write() as session:
+            if now() >= last_sweep:
+                session.execute(delete(DoomedBytes).where(DoomedBytes.prefix == prefix))
+            else:
+                again = min(now() + timedelta(seconds=SWEEP_BYTES_AGAIN_SECONDS), last_sweep)
+                session.get_one(DoomedBytes, prefix).next_sweep = again

@@ -1,0 +1,120 @@
+"""A run's points as they come, for streams.
+
+A follower stands at a mark: an attempt, and the last step of each series that it has. The next mark tells what is new.
+When a later attempt began meanwhile, the follower is first told to forget what lies after its resume point.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import func, select
+
+from trainwright.contracts.api import MetricPoints
+from trainwright.contracts.run_state import FINAL
+from trainwright_backend.core.db import Database, Read
+from trainwright_backend.core.stream import ServerEvent
+from trainwright_backend.metrics.points import Curve, read_curves, series_of
+from trainwright_backend.metrics.service import cursor_of, newest_mark
+from trainwright_backend.metrics.tables import MetricMark, MetricSeries
+from trainwright_backend.runs.tables import Attempt, Run
+
+MESSAGE_STEPS = 1_000
+
+
+@dataclass
+class Follower:
+    """Where one stream stands. `read` goes on from there; it is called again and again."""
+
+    database: Database
+    run_id: UUID
+    cursor: str = "0:0"
+    attempt: int = 0
+    last_steps: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, last_event_id: str | None) -> list[ServerEvent]:
+        """Stand where an earlier stream ended; where that is too long ago, begin anew."""
+        if last_event_id in (None, "", "0:0"):
+            return []
+        with self.database.read() as session:
+            mark = _mark_at(session, self.run_id, str(last_event_id))
+        if mark is None:
+            return [_rewind(0)]
+        self._stand_at(mark)
+        return []
+
+    def read(self) -> tuple[list[ServerEvent], bool]:
+        """What is new, and whether nothing more will come."""
+        with self.database.read() as session:
+            run = session.get(Run, self.run_id)
+            if run is None:
+                return [], True
+            final = run.state in FINAL  # read before the mark, so that no last points slip in between
+            mark = newest_mark(session, self.run_id)
+            if mark is None or cursor_of(mark) == self.cursor:
+                return [], final
+            events = list(self._news(session, mark))
+        self._stand_at(mark)
+        return events, False
+
+    def _news(self, session: Read, mark: MetricMark) -> Iterator[ServerEvent]:
+        resumed_at = _least_resume(session, self.run_id, self.attempt, mark.attempt)
+        if self.attempt and resumed_at is not None:
+            self.last_steps = {name: min(step, resumed_at) for name, step in self.last_steps.items()}
+            yield _rewind(resumed_at)
+        groups = [
+            group
+            for one in range(self.attempt, mark.attempt + 1)
+            for group in self._fresh(session, one, mark)
+        ]
+        for number, points in enumerate(groups):
+            last = number == len(groups) - 1
+            yield ServerEvent(points.model_dump_json(), event="points", id=cursor_of(mark) if last else None)
+
+    def _fresh(self, session: Read, attempt: int, mark: MetricMark) -> Iterator[MetricPoints]:
+        """Points of one attempt that the follower does not have, series with the same steps together."""
+        series = series_of(session, self.run_id, attempt)
+        have = self.last_steps if attempt == self.attempt else {}
+        curves = read_curves(session, series, min((have.get(one.name, 0) for one in series), default=0))
+        by_steps: dict[bytes, list[tuple[MetricSeries, Curve]]] = {}
+        for one in series:
+            last = mark.last_steps.get(one.name, 0) if attempt == mark.attempt else None
+            curve = curves[one.id].between(have.get(one.name, 0), last)
+            if len(curve):
+                by_steps.setdefault(curve.steps.tobytes(), []).append((one, curve))
+        for group in by_steps.values():
+            steps = group[0][1].steps
+            for begin in range(0, len(steps), MESSAGE_STEPS):
+                part = np.s_[begin : begin + MESSAGE_STEPS]
+                yield MetricPoints(
+                    attempt=attempt,
+                    steps=steps[part].tolist(),
+                    series={one.name: curve.values[part].tolist() for one, curve in group},
+                )
+
+    def _stand_at(self, mark: MetricMark) -> None:
+        self.cursor = cursor_of(mark)
+        self.attempt = mark.attempt
+        self.last_steps = dict(mark.last_steps)
+
+
+def _mark_at(session: Read, run_id: UUID, cursor: str) -> MetricMark | None:
+    attempt, _, offset = cursor.partition(":")
+    if not (attempt.isdecimal() and offset.isdecimal()) or len(cursor) > 30:
+        return None
+    wanted = select(MetricMark).where(
+        MetricMark.run_id == run_id, MetricMark.attempt == int(attempt), MetricMark.offset == int(offset)
+    )
+    return session.scalars(wanted).one_or_none()
+
+
+def _least_resume(session: Read, run_id: UUID, after: int, last: int) -> int | None:
+    steps = select(func.min(Attempt.resume_step)).where(
+        Attempt.run_id == run_id, Attempt.number > after, Attempt.number <= last
+    )
+    return session.scalar(steps)
+
+
+def _rewind(step: int) -> ServerEvent:
+    return ServerEvent(f'{{"step":{step}}}', event="rewind")

@@ -1,0 +1,219 @@
+"""Points of metrics in the database: append, rewind, read. Knows nothing of runs' states or of HTTP.
+
+Within a series steps only grow, so a point that is not newer than the last one is dropped, as is one that is not
+finite (JSON has no word for it, and the run is about to end as diverged).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import delete, insert, select
+
+from trainwright.contracts.agent_protocol import MetricBlock
+from trainwright.contracts.events import SERIES_UNITS
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.metrics.tables import MetricChunk, MetricSeries, MetricTail
+
+CHUNK_POINTS = 1_000
+LONGEST_NAME = 80
+STEP = np.dtype("<i8")
+VALUE = np.dtype("<f8")
+
+Steps = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of one series, in order of their steps."""
+
+    steps: Steps
+    values: Values
+
+    @classmethod
+    def empty(cls) -> "Curve":
+        return cls(np.empty(0, STEP), np.empty(0, VALUE))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Curve"]) -> "Curve":
+        if not parts:
+            return cls.empty()
+        return cls(np.concatenate([p.steps for p in parts]), np.concatenate([p.values for p in parts]))
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def between(self, after: int, last: int | None = None) -> "Curve":
+        """Points with after < step ≤ last."""
+        begin = int(np.searchsorted(self.steps, after, side="right"))
+        end = len(self) if last is None else int(np.searchsorted(self.steps, last, side="right"))
+        return Curve(self.steps[begin:end], self.values[begin:end])
+
+
+def append(session: Write, run_id: UUID, attempt: int, blocks: Sequence[MetricBlock]) -> dict[str, Curve]:
+    """Add the points of an attempt.
+
+    Returns:
+        What was added, by name.
+    """
+    known = {series.name: series for series in series_of(session, run_id, attempt)}
+    added: dict[str, Curve] = {}
+    rows: list[dict[str, object]] = []
+    for name, curve in _by_name(blocks).items():
+        series = known.get(name) or _new_series(session, run_id, attempt, name)
+        fresh = _increasing(curve, series.last_step)
+        if not len(fresh):
+            continue
+        added[name] = fresh
+        series.last_step = int(fresh.steps[-1])
+        if series.tail_points + len(fresh) >= CHUNK_POINTS:
+            fresh = _pack(session, series, fresh)
+        series.tail_points += len(fresh)
+        rows += _tail_rows(series.id, fresh)
+    if rows:
+        session.execute(insert(MetricTail.__table__), rows)  # type: ignore[arg-type]
+    session.flush()
+    return added
+
+
+def rewind(session: Write, run_id: UUID, step: int) -> None:
+    """Forget all points of the run after ``step``."""
+    touched = select(MetricSeries).where(MetricSeries.run_id == run_id, MetricSeries.last_step > step)
+    for series in session.scalars(touched).all():
+        session.execute(delete(MetricTail).where(MetricTail.series_id == series.id, MetricTail.step > step))
+        of_series = MetricChunk.series_id == series.id
+        cut = session.scalars(
+            select(MetricChunk).where(of_series, MetricChunk.start_step <= step, MetricChunk.end_step > step)
+        ).one_or_none()
+        rest = Curve.empty() if cut is None else _unpack(cut).between(-1, step)
+        session.execute(delete(MetricChunk).where(of_series, MetricChunk.end_step > step))
+        if len(rest):
+            session.execute(insert(MetricTail.__table__), _tail_rows(series.id, rest))  # type: ignore[arg-type]
+        left = read_curves(session, [series])[series.id]
+        series.last_step = int(left.steps[-1]) if len(left) else 0
+        tail = select(MetricTail.step).where(MetricTail.series_id == series.id)
+        series.tail_points = len(session.scalars(tail).all())
+    session.flush()
+
+
+def series_of(session: Read, run_id: UUID, attempt: int | None = None) -> Sequence[MetricSeries]:
+    """The run's series, or those of one attempt, by attempt and name."""
+    wanted = select(MetricSeries).where(MetricSeries.run_id == run_id)
+    if attempt is not None:
+        wanted = wanted.where(MetricSeries.attempt == attempt)
+    return session.scalars(wanted.order_by(MetricSeries.attempt, MetricSeries.name)).all()
+
+
+def read_curves(session: Read, series: Iterable[MetricSeries], after_step: int = -1) -> dict[int, Curve]:
+    """The points after ``after_step`` of each series, by its id; two queries for all."""
+    parts: dict[int, list[Curve]] = {one.id: [] for one in series}
+    ids = list(parts)
+    chunks = select(MetricChunk).where(MetricChunk.series_id.in_(ids), MetricChunk.end_step > after_step)
+    for chunk in session.scalars(chunks.order_by(MetricChunk.series_id, MetricChunk.start_step)):
+        parts[chunk.series_id].append(_unpack(chunk))
+    tails: dict[int, list[tuple[int, float]]] = {}
+    points = select(MetricTail.series_id, MetricTail.step, MetricTail.value)
+    points = points.where(MetricTail.series_id.in_(ids), MetricTail.step > after_step)
+    for series_id, step, value in session.execute(points.order_by(MetricTail.series_id, MetricTail.step)):
+        tails.setdefault(series_id, []).append((step, value))
+    for series_id, rows in tails.items():
+        steps, values = zip(*rows, strict=True)
+        parts[series_id].append(Curve(np.array(steps, STEP), np.array(values, VALUE)))
+    return {series_id: Curve.joined(found).between(after_step) for series_id, found in parts.items()}
+
+
+def thinned(curve: Curve, points: int) -> Curve:
+    """At most ``points`` of the curve: the least and the greatest of each of ``points`` ÷ 2 equal stretches.
+
+    Every spike stays visible, each point is one that was measured, and the last one is always among them.
+    """
+    if len(curve) <= points:
+        return curve
+    borders = np.linspace(0, len(curve) - 1, max(points // 2, 1), dtype=np.int64)[:-1]
+    chosen = {len(curve) - 1}
+    for begin, end in zip(borders, [*borders[1:], len(curve) - 1], strict=True):
+        stretch = curve.values[begin:end]
+        if len(stretch):
+            chosen.update((int(begin + stretch.argmin()), int(begin + stretch.argmax())))
+    order = np.array(sorted(chosen), np.int64)
+    return Curve(curve.steps[order], curve.values[order])
+
+
+def _by_name(blocks: Sequence[MetricBlock]) -> dict[str, Curve]:
+    parts: dict[str, list[Curve]] = {}
+    for block in blocks:
+        steps = np.array(block.steps, STEP)
+        for name, values in block.series.items():
+            parts.setdefault(name[:LONGEST_NAME], []).append(Curve(steps, np.array(values, VALUE)))
+    return {name: Curve.joined(found) for name, found in parts.items()}
+
+
+def _increasing(curve: Curve, last_step: int) -> Curve:
+    """Without points that are not finite or not newer than all before them."""
+    finite = np.isfinite(curve.values)
+    steps, values = curve.steps[finite], curve.values[finite]
+    before = np.maximum.accumulate(np.concatenate(([last_step], steps)))[:-1]
+    newer = steps > before
+    return Curve(steps[newer], values[newer])
+
+
+def _new_series(session: Write, run_id: UUID, attempt: int, name: str) -> MetricSeries:
+    unit = SERIES_UNITS.get(name, "")
+    series = MetricSeries(run_id=run_id, attempt=attempt, name=name, unit=unit, last_step=0, tail_points=0)
+    session.add(series)
+    session.flush()
+    return series
+
+
+def _pack(session: Write, series: MetricSeries, fresh: Curve) -> Curve:
+    """Write full chunks of the tail and ``fresh`` together; what is left is the new tail."""
+    of_series = MetricTail.series_id == series.id
+    rows = session.execute(
+        select(MetricTail.step, MetricTail.value).where(of_series).order_by(MetricTail.step)
+    ).all()
+    tail = Curve(np.array([step for step, _ in rows], STEP), np.array([value for _, value in rows], VALUE))
+    session.execute(delete(MetricTail).where(of_series))
+    series.tail_points = 0
+    whole = Curve.joined([tail, fresh])
+    full = len(whole) // CHUNK_POINTS * CHUNK_POINTS
+    chunks = [
+        _chunk(
+            series.id,
+            Curve(whole.steps[begin : begin + CHUNK_POINTS], whole.values[begin : begin + CHUNK_POINTS]),
+        )
+        for begin in range(0, full, CHUNK_POINTS)
+    ]
+    session.execute(insert(MetricChunk.__table__), chunks)  # type: ignore[arg-type]
+    return Curve(whole.steps[full:], whole.values[full:])
+
+
+def _chunk(series_id: int, curve: Curve) -> dict[str, object]:
+    first, last = int(curve.steps[0]), int(curve.steps[-1])
+    consecutive = last - first == len(curve) - 1
+    return {
+        "series_id": series_id,
+        "start_step": first,
+        "end_step": last,
+        "n": len(curve),
+        "steps": None if consecutive else curve.steps.astype(STEP).tobytes(),
+        "minimum": float(curve.values.min()),
+        "maximum": float(curve.values.max()),
+        "total": float(curve.values.sum()),
+        "values": curve.values.astype(VALUE).tobytes(),
+    }
+
+
+def _unpack(chunk: MetricChunk) -> Curve:
+    if chunk.steps is None:
+        steps = np.arange(chunk.start_step, chunk.start_step + chunk.n, dtype=STEP)
+    else:
+        steps = np.frombuffer(chunk.steps, STEP)
+    return Curve(steps, np.frombuffer(chunk.values, VALUE))
+
+
+def _tail_rows(series_id: int, curve: Curve) -> list[dict[str, object]]:
+    pairs = zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
+    return [{"series_id": series_id, "step": step, "value": value} for step, value in pairs]

@@ -1,0 +1,200 @@
+"""Batches of an attempt's events, and the curves that people see.
+
+A batch is one stretch of ``events.jsonl``. Its offset, its events, its points, the rewind that an `attempt_started`
+asks for, and the run's summary are written in one transaction: a batch counts whole or not at all, and once.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import ValidationError
+from sqlalchemy import delete, func, select, update
+
+from trainwright.contracts.agent_protocol import Batch
+from trainwright.contracts.api import AttemptMark, Metrics, Series
+from trainwright.contracts.events import (
+    SERIES_UNITS,
+    TRAINER_EVENT,
+    AttemptStarted,
+    CheckpointSaved,
+    Finished,
+    Note,
+)
+from trainwright.contracts.job_spec import EVENTS_NAME
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.metrics.points import Curve, append, read_curves, rewind, series_of, thinned
+from trainwright_backend.metrics.tables import MetricMark
+from trainwright_backend.runs.files import take_stretch
+from trainwright_backend.runs.moves import add_event
+from trainwright_backend.runs.tables import Attempt, Run, RunSummary
+from trainwright_backend.runs.wake import wake_run
+
+SPARK_POINTS = 32
+KEPT_MARKS = 600
+LONGEST_MESSAGE = 2_000
+
+
+def store_batch(session: Write, run: Run, batch: Batch) -> int:
+    """Take a batch of the run's newest attempt; returns how many bytes of its events are now stored.
+
+    Raises:
+        Conflict: ``wrong_offset``, with the stored offset.
+    """
+    if batch.file != EVENTS_NAME:
+        raise Invalid.at(
+            "file", f"Batches are made of {EVENTS_NAME}; logs have a route of their own.", batch.file
+        )
+    take_stretch(session, run, EVENTS_NAME, batch.offset, batch.next_offset)
+    summary = session.get_one(RunSummary, run.id)
+    for line in batch.events:
+        _take_event(session, run, summary, line)
+    added = append(session, run.id, run.attempt, batch.metrics)
+    _summarize(summary, run.attempt, added)
+    _mark(session, run, batch.next_offset)
+    wake_run(session, run.id)
+    return batch.next_offset
+
+
+def read_metrics(
+    session: Read, run: Run, names: Sequence[str], after_step: int, points: int | None
+) -> Metrics:
+    """Curves of the run over all its attempts; ``points`` thins each one out (see `thinned`)."""
+    mark = newest_mark(session, run.id)
+    wanted = [one for one in series_of(session, run.id) if not names or one.name in names]
+    curves = read_curves(session, wanted, after_step)
+    by_name: dict[str, list[Curve]] = {}
+    units = {}
+    for one in wanted:
+        seen = mark.last_steps.get(one.name, 0) if mark is not None and one.attempt == mark.attempt else None
+        by_name.setdefault(one.name, []).append(curves[one.id].between(after_step, seen))
+        units[one.name] = one.unit
+    series = []
+    for name in sorted(by_name, key=_order):
+        curve = Curve.joined(by_name[name])
+        shown = curve if points is None else thinned(curve, points)
+        series.append(
+            Series(name=name, unit=units[name], steps=shown.steps.tolist(), values=shown.values.tolist())
+        )
+    return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
+
+
+def newest_mark(session: Read, run_id: UUID) -> MetricMark | None:
+    """How far the run's points are."""
+    marks = select(MetricMark).where(MetricMark.run_id == run_id).order_by(MetricMark.number.desc())
+    return session.scalars(marks.limit(1)).first()
+
+
+def cursor_of(mark: MetricMark | None) -> str:
+    """The id of a mark in streams."""
+    return "0:0" if mark is None else f"{mark.attempt}:{mark.offset}"
+
+
+def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, object]) -> None:
+    try:
+        event = TRAINER_EVENT.validate_python(line)
+    except ValidationError:  # of a newer trainer
+        add_event(
+            session, run, str(line.get("type", "note"))[:32], str(line.get("message", ""))[:LONGEST_MESSAGE]
+        )
+        return
+    if isinstance(event, AttemptStarted):
+        _begin_attempt(session, run, summary, event)
+    elif isinstance(event, CheckpointSaved):
+        megabytes = event.bytes / 1e6
+        words = f"saved step {event.step:,} ({megabytes:,.1f} MB in {event.seconds:.2f} s)"
+        _add(session, run, event.type, words, event.time, event.step)
+    elif isinstance(event, Finished):
+        _add(session, run, event.type, f"trained to step {event.step:,}", event.time, event.step)
+    elif isinstance(event, Note):
+        _add(session, run, event.type, event.message[:LONGEST_MESSAGE], event.time, None)
+
+
+def _add(session: Write, run: Run, kind: str, words: str, time: datetime, step: int | None) -> None:
+    add_event(session, run, kind, words, step=step, time=time)
+
+
+def _begin_attempt(session: Write, run: Run, summary: RunSummary, event: AttemptStarted) -> None:
+    """What an earlier attempt wrote after the step that was really loaded did not happen."""
+    rewind(session, run.id, event.resume_step)
+    this = update(Attempt).where(Attempt.run_id == run.id, Attempt.number == run.attempt)
+    session.execute(this.values(resume_step=event.resume_step))
+    summary.attempt = run.attempt
+    summary.step = min(summary.step, event.resume_step)
+    summary.peak_name = event.peak_name
+    summary.spark = [point for point in summary.spark if point[0] <= event.resume_step]
+    summary.values = _last_values(session, run.id)
+    origin = f"from step {event.resume_step:,}" if event.resume_step else "from the start"
+    ranks = "1 rank" if event.ranks == 1 else f"{event.ranks} ranks"
+    words = f"training {origin}: {event.parameters:,} parameters, {ranks} on {event.device}"
+    _add(session, run, event.type, words, event.time, event.resume_step)
+
+
+def _last_values(session: Read, run_id: UUID) -> dict[str, float]:
+    series = [one for one in series_of(session, run_id) if one.last_step]
+    return {
+        one.name: float(curve.values[-1])
+        for one in series
+        if len(curve := read_curves(session, [one], one.last_step - 1)[one.id])
+    }
+
+
+def _summarize(summary: RunSummary, attempt: int, added: dict[str, Curve]) -> None:
+    if not added:
+        return
+    summary.attempt = attempt
+    summary.step = max(summary.step, *(int(curve.steps[-1]) for curve in added.values()))
+    summary.values = {**summary.values, **{name: float(curve.values[-1]) for name, curve in added.items()}}
+    if "loss" in added:
+        _extend_spark(summary, added["loss"])
+
+
+def _extend_spark(summary: RunSummary, loss: Curve) -> None:
+    """Keep losses at multiples of a stride that doubles whenever there are more than 32."""
+    stride = summary.spark_stride
+    new = loss.steps % stride == 0
+    spark = [*summary.spark, *zip(loss.steps[new].tolist(), loss.values[new].tolist(), strict=True)]
+    while len(spark) > SPARK_POINTS:
+        stride *= 2
+        spark = [point for point in spark if point[0] % stride == 0]
+    summary.spark = [list(point) for point in spark]
+    summary.spark_stride = stride
+
+
+def _mark(session: Write, run: Run, offset: int) -> None:
+    newest = session.scalar(select(func.max(MetricMark.number)).where(MetricMark.run_id == run.id)) or 0
+    last_steps = {one.name: one.last_step for one in series_of(session, run.id, run.attempt)}
+    session.execute(
+        delete(MetricMark).where(
+            MetricMark.run_id == run.id, (MetricMark.attempt == run.attempt) & (MetricMark.offset == offset)
+        )
+    )
+    session.add(
+        MetricMark(
+            run_id=run.id, number=newest + 1, attempt=run.attempt, offset=offset, last_steps=last_steps
+        )
+    )
+    session.execute(
+        delete(MetricMark).where(MetricMark.run_id == run.id, MetricMark.number <= newest + 1 - KEPT_MARKS)
+    )
+    session.flush()
+
+
+def _attempts(session: Read, run_id: UUID) -> list[AttemptMark]:
+    rows = session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number))
+    return [
+        AttemptMark(
+            attempt=row.number,
+            resume_step=row.resume_step,
+            started=row.started,
+            ended=row.ended,
+            reason=row.reason,
+        )
+        for row in rows
+    ]
+
+
+def _order(name: str) -> tuple[int, str]:
+    known = list(SERIES_UNITS)
+    return (known.index(name) if name in known else len(known), name)

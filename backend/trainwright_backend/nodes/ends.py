@@ -1,0 +1,153 @@
+"""What the end of an attempt means: success, another try, or the end of the run.
+
+An end is accepted once everything that was shipped before it is stored; accepting it closes the placement, and
+repeating it is harmless. Ends are counted by class over the attempts since the newest checkpoint that is good, so
+progress forgives and standing still does not (`RETRIES`).
+"""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import func, select, update
+
+from trainwright.contracts.agent_protocol import Ended, EndReport, Timers
+from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class
+from trainwright.contracts.job_spec import Outcome
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import RunState, Verdict
+from trainwright_backend.checkpoints.service import has_export, mark_invalid, newest_state
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.errors import Conflict
+from trainwright_backend.nodes.renewals import walk
+from trainwright_backend.nodes.seats import check_open, run_of_node, seat_of_claim
+from trainwright_backend.runs.files import stored_bytes
+from trainwright_backend.runs.moves import lock_run, move, settle, stop
+from trainwright_backend.runs.sentences import end_sentence
+from trainwright_backend.runs.tables import Attempt, Closed, Placement, Run
+
+FAILS_AS = {EndClass.LOST: EndCode.POISON, EndClass.LAPSE: EndCode.UNREACHABLE}
+"""Reason of a run that fails by too many ends of the class; others fail with the last end's own."""
+
+
+def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, timers: Timers) -> Ended:
+    """Accept the end of an attempt, or say again that it was accepted.
+
+    Raises:
+        Conflict: ``stale_fence``; ``file_short`` with file and stored offset; ``not_exported``.
+    """
+    run = run_of_node(session, node_id, run_id)
+    seat = seat_of_claim(session, node_id, run, report.claim_id)
+    if seat.closed is Closed.ENDED:
+        return Ended(state=run.state, code=seat.end_reason or report.exit.code)
+    check_open(session, node_id, run, report.fence)
+    _check_shipped(session, run, report.offsets)
+    finished = report.exit.code is EndCode.FINISHED and run.state is not RunState.STOPPING
+    if finished and not has_export(session, run):
+        raise Conflict(
+            "not_exported", "The export of this attempt is not committed yet. Send it, then report again."
+        )
+    close_seat(session, seat, Closed.ENDED, report.exit.code)
+    if run.state is RunState.STOPPING:
+        settle(session, run)
+    elif finished:
+        walk(session, run, RunState.COMPLETING)
+        steps = RunSpec.model_validate(run.spec).schedule.steps
+        move(session, run, RunState.SUCCEEDED, f"trained {steps:,} steps", reason=EndCode.FINISHED)
+    else:
+        end_attempt(session, run, report.exit, timers)
+    return Ended(state=run.state, code=report.exit.code)
+
+
+def close_seat(session: Write, seat: Placement, how: Closed, code: EndCode) -> None:
+    """The seat's processes are gone, or its lease is."""
+    seat.closed = how
+    seat.end_reason = code
+    session.flush()
+
+
+def lapse(session: Write, placement_id: UUID, seen_renewal: int, timers: Timers) -> bool:
+    """Close a placement whose lease ran out, unless it was renewed meanwhile.
+
+    Returns:
+        False when it was renewed or closed after ``seen_renewal`` was read.
+    """
+    seat = session.get(Placement, placement_id)
+    run = None if seat is None else lock_run(session, seat.run_id)
+    if seat is None or run is None:
+        return False
+    silent = (
+        Placement.id == placement_id,
+        Placement.fence == run.fence,
+        Placement.renewal == seen_renewal,
+        Placement.closed.is_(None),
+    )
+    closed = update(Placement).where(*silent)
+    if not session.change(closed.values(closed=Closed.LAPSED, end_reason=EndCode.LEASE_LAPSED)):
+        return False
+    if run.state is RunState.STOPPING:
+        settle(session, run)
+        return True
+    seconds = seat.lease_seconds or timers.lease_seconds
+    message = f"{seat.node_name} was silent for {seconds:g} s"
+    end_attempt(session, run, Outcome(code=EndCode.LEASE_LAPSED, message=message), timers)
+    return True
+
+
+def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
+    """Stop the run as the early end of its attempt asks: try again after a while, or fail."""
+    if exit.code is EndCode.CHECKPOINT_INVALID:
+        mark_invalid(session, run.id, exit.step)
+    fails_as = _fails_as(session, run, exit.code)
+    if fails_as is not None:
+        message = end_sentence(fails_as, exit.message)
+        return stop(session, run, Verdict.FAIL, fails_as, message, attempt_reason=exit.code)
+    return stop(
+        session,
+        run,
+        Verdict.RETRY,
+        exit.code,
+        exit.message or end_sentence(exit.code, ""),
+        retry_at=_retry_at(session, run, timers),
+    )
+
+
+def _check_shipped(session: Read, run: Run, offsets: dict[str, int]) -> None:
+    stored = stored_bytes(session, run.id, run.attempt)
+    for file, size in sorted(offsets.items()):
+        have = stored.get(file, 0)
+        if have < size:
+            detail = f"{file} has {size} bytes and is stored up to {have}: send the rest, then report again."
+            raise Conflict("file_short", detail, extensions={"file": file, "offset": have})
+
+
+def _fails_as(session: Read, run: Run, code: EndCode) -> EndCode | None:
+    """Reason for which the run fails by this end; None: it is tried again."""
+    kind = end_class(code)
+    if kind is EndClass.USER:
+        return code
+    if kind in RETRIES and _earlier_ends(session, run, kind) + 1 >= RETRIES[kind]:
+        return FAILS_AS.get(kind, code)
+    most = RunSpec.model_validate(run.spec).resources.max_attempts
+    if most is not None and run.attempt >= most:
+        return EndCode.TOO_MANY_ATTEMPTS
+    return None
+
+
+def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
+    """Earlier attempts, since the newest good checkpoint and its own included, that ended so (None: early at all)."""
+    newest = newest_state(session, run.id)
+    since = newest.attempt if newest is not None else 0
+    codes = [code for code in EndCode if kind is None or end_class(code) is kind]
+    ends = select(func.count()).where(
+        Attempt.run_id == run.id,
+        Attempt.number >= since,
+        Attempt.number < run.attempt,
+        Attempt.reason.in_(codes),
+    )
+    return session.scalar(ends) or 0
+
+
+def _retry_at(session: Read, run: Run, timers: Timers) -> datetime:
+    doublings = min(_earlier_ends(session, run, None), 30)
+    wait = min(timers.backoff_seconds * 2**doublings, timers.backoff_limit_seconds)
+    return now() + timedelta(seconds=wait)

@@ -1,0 +1,39 @@
+"""Who may call the agents' routes: the agent of a node, by its token."""
+
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+from sqlalchemy import select
+
+from trainwright_backend.core.errors import Unauthorized
+from trainwright_backend.core.policy import Policy
+from trainwright_backend.core.security import keyed_hash
+from trainwright_backend.nodes.tables import Node
+
+TOKEN_PURPOSE = "node"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The node whose agent or supervisor calls."""
+
+    node_id: UUID
+    name: str
+
+
+class IsNode(Policy):
+    """A node that joined and was not removed."""
+
+    def __call__(self, request: Request) -> Caller:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        hashed = keyed_hash(request.app.state.settings.secret_key, TOKEN_PURPOSE, token.strip())
+        with request.app.state.database.read() as session:
+            row = session.execute(select(Node.id, Node.name).where(Node.token_hash == hashed)).one_or_none()
+        if scheme.lower() != "bearer" or row is None:
+            raise Unauthorized("This node token is not valid. Let the node join again with a new join token.")
+        return Caller(row.id, row.name)
+
+
+AsNode = Annotated[Caller, Depends(IsNode())]

@@ -1,0 +1,160 @@
+"""Nodes: joining, heartbeats, the list. What is placed on them is the matter of `placement` and `claims`."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import delete, select, update
+
+from trainwright.contracts import api
+from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, PlacedRun, Timers
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.errors import Conflict, Forbidden
+from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.core.security import keyed_hash, new_token
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.nodes.policies import TOKEN_PURPOSE
+from trainwright_backend.nodes.tables import JoinToken, Node
+from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot
+from trainwright_backend.runs.wake import wake_control
+
+JOIN_SECONDS = 15 * 60.0
+JOIN_PURPOSE = "join"
+MISSED_HEARTBEATS = 3
+"""After so many a node counts as offline and gets nothing new."""
+
+
+def create_join_token(session: Write, settings: Settings, name: str) -> api.JoinToken:
+    """A token with which a machine may join as ``name``, once, within 15 minutes."""
+    token = new_token()
+    expires = now() + timedelta(seconds=JOIN_SECONDS)
+    session.execute(delete(JoinToken).where(JoinToken.expires < now()))
+    hashed = keyed_hash(settings.secret_key, JOIN_PURPOSE, token)
+    session.add(JoinToken(token_hash=hashed, name=name, expires=expires))
+    return api.JoinToken(token=token, name=name, expires=expires)
+
+
+def join(session: Write, settings: Settings, asked: Join) -> tuple[Node, str]:
+    """Admit a machine. One that joins again under its name gets a new token, and its old one ends.
+
+    Returns:
+        The node and its token, which is kept as a keyed hash only.
+
+    Raises:
+        Forbidden: the join token is unknown, used, expired, or made for another name.
+    """
+    good = (
+        JoinToken.token_hash == keyed_hash(settings.secret_key, JOIN_PURPOSE, asked.token),
+        JoinToken.name == asked.name,
+        JoinToken.expires > now(),
+    )
+    if not session.change(delete(JoinToken).where(*good)):
+        detail = (
+            f"This join token does not let {asked.name} join: it is unknown, used, or older than 15 minutes."
+        )
+        raise Forbidden("bad_join_token", f"{detail} Make a new one.")
+    token = new_token()
+    node = session.scalars(select(Node).where(Node.name == asked.name)).one_or_none()
+    if node is None:
+        node = Node(id=new_id(), name=asked.name, joined=now(), busy_slots={}, last_heartbeat=None)
+        session.add(node)
+    node.token_hash = keyed_hash(settings.secret_key, TOKEN_PURPOSE, token)
+    _take_inventory(session, node, asked.inventory)
+    session.flush()
+    return node, token
+
+
+def heartbeat(session: Write, node_id: UUID, said: Heartbeat) -> list[PlacedRun]:
+    """Note that the node lives, and tell it what is placed on it."""
+    node = session.get_one(Node, node_id, with_for_update=True)
+    node.last_heartbeat = now()
+    node.busy_slots = said.busy_slots
+    if said.inventory is not None:
+        _take_inventory(session, node, said.inventory)
+    session.flush()
+    placements = open_placements(session, node_id)
+    if any(len(indices) > len(placements) for indices in slots_of(node).values()):
+        wake_control(session)
+    return [
+        PlacedRun(
+            run_id=public_id("run", placement.run_id),
+            device=placement.device,
+            slots=placement.slots,
+            claimed=placement.claim_id is not None,
+            fence=placement.fence,
+        )
+        for placement in placements
+    ]
+
+
+def open_placements(session: Read, node_id: UUID) -> list[Placement]:
+    """What is placed on the node and has not ended, oldest first."""
+    rows = select(Placement).where(Placement.node_id == node_id, Placement.closed.is_(None))
+    return list(session.scalars(rows.order_by(Placement.id)))
+
+
+def list_nodes(session: Read, timers: Timers) -> list[api.Node]:
+    """All nodes by name."""
+    taken = taken_slots(session)
+    nodes = session.scalars(select(Node).order_by(Node.name))
+    return [_shown(node, taken.get(node.id, set()), timers) for node in nodes]
+
+
+def remove_node(session: Write, node_id: str) -> None:
+    """Remove a node; its token ends with it.
+
+    Raises:
+        Conflict: a run is placed on it.
+    """
+    node = session.get(Node, parse_id("node", node_id), with_for_update=True)
+    if node is None:
+        raise unknown("node", node_id)
+    if open_placements(session, node.id):
+        detail = f"Runs are placed on {node.name}. Cancel them or wait for their end, then remove it."
+        raise Conflict("node_in_use", detail)
+    session.execute(update(NodeSize).where(NodeSize.node_name == node.name).values(joined=False))
+    session.execute(delete(Node).where(Node.id == node.id))
+
+
+def slots_of(node: Node) -> dict[str, list[int]]:
+    """Indices of the node's slots by device."""
+    inventory = Inventory.model_validate(node.inventory)
+    return {"cuda": sorted(gpu.index for gpu in inventory.gpus), "cpu": list(range(inventory.cpu_slots))}
+
+
+def free_slots(node: Node, device: str, taken: set[tuple[str, int]]) -> list[int]:
+    """Indices of the slots that no placement has (``taken``) and no marked process is on."""
+    busy = set(node.busy_slots.get(device, []))
+    return [index for index in slots_of(node)[device] if (device, index) not in taken and index not in busy]
+
+
+def taken_slots(session: Read) -> dict[UUID, set[tuple[str, int]]]:
+    """Slots of all placements, by node."""
+    taken: dict[UUID, set[tuple[str, int]]] = {}
+    for slot in session.scalars(select(PlacementSlot)):
+        taken.setdefault(slot.node_id, set()).add((slot.device, slot.slot_index))
+    return taken
+
+
+def is_online(node: Node, at: datetime, timers: Timers) -> bool:
+    """Its heartbeats come."""
+    if node.last_heartbeat is None:
+        return False
+    return (at - node.last_heartbeat).total_seconds() <= MISSED_HEARTBEATS * timers.heartbeat_seconds
+
+
+def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
+    node.inventory = inventory.model_dump(mode="json")
+    for device, indices in slots_of(node).items():
+        session.merge(NodeSize(node_name=node.name, device=device, slots=len(indices), joined=True))
+
+
+def _shown(node: Node, taken: set[tuple[str, int]], timers: Timers) -> api.Node:
+    return api.Node(
+        id=public_id("node", node.id),
+        name=node.name,
+        online=is_online(node, now(), timers),
+        last_heartbeat=node.last_heartbeat,
+        inventory=Inventory.model_validate(node.inventory),
+        slots={device: len(indices) for device, indices in slots_of(node).items()},
+        slots_free={device: len(free_slots(node, device, taken)) for device in slots_of(node)},
+    )

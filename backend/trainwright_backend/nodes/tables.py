@@ -1,0 +1,35 @@
+"""Tables of nodes: the machines that joined, and the one-time tokens by which they may."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import JSON, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from trainwright_backend.core.db import Base, UtcDateTime
+
+
+class Node(Base):
+    """A machine with an agent."""
+
+    __tablename__ = "node"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(63), unique=True)
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    joined: Mapped[datetime] = mapped_column(UtcDateTime)
+    inventory: Mapped[dict[str, Any]] = mapped_column(JSON)
+    busy_slots: Mapped[dict[str, list[int]]] = mapped_column(JSON)
+    """Slots by device on which the agent saw a process that carries a run's marker."""
+    last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class JoinToken(Base):
+    """Lets one machine join, once, under one name."""
+
+    __tablename__ = "join_token"
+
+    token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(63))
+    expires: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -1,0 +1,153 @@
+"""HTTP of runs for people: submit, look, cancel, delete, follow."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
+
+from trainwright.contracts import api
+from trainwright.contracts.api import LogFile, LogText, Page, RunEvent, Verdicts
+from trainwright.contracts.base import problems
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import FINAL, RunState
+from trainwright_backend.auth.policies import Editor, Viewer
+from trainwright_backend.core.db import Read, ReadSession, WriteSession
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.stream import ServerEvent, follow
+from trainwright_backend.runs import files, service, submission
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.runs.wake import run_topic
+
+router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"])
+
+Limit = Annotated[int, Query(ge=1, le=200)]
+LastEventId = Annotated[str | None, Header()]
+LOG_BYTES = 256 * 1024
+
+
+@router.post("", status_code=201)
+def submit_run(
+    access: Editor,
+    session: WriteSession,
+    request: Request,
+    response: Response,
+    spec: RunSpec,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> api.Run:
+    """Start a run. With an Idempotency-Key the same body gives the same run, however often it is sent."""
+    submitter = submission.Submitter(access.user_id, access.user_name)
+    submitted = submission.submit_run(session, access.team_id, submitter, spec, idempotency_key)
+    response.status_code = 200 if submitted.replayed else 201
+    return service.show_run(session, submitted.run, _scale(request))
+
+
+@router.post("/validate")
+def validate_run(access: Viewer, session: ReadSession, spec: Annotated[Any, Body()]) -> Verdicts:
+    """Check a spec without submitting it."""
+    try:
+        parsed = RunSpec.model_validate(spec)
+    except ValidationError as error:
+        return Verdicts(valid=False, problems=problems(error, RunSpec))
+    try:
+        return submission.check_spec(session, access.team_id, parsed)
+    except Invalid as error:
+        return Verdicts(valid=False, problems=error.errors)
+
+
+@router.get("")
+def list_runs(
+    access: Viewer,
+    session: ReadSession,
+    request: Request,
+    state: RunState | None = None,
+    limit: Limit = 50,
+    cursor: str | None = None,
+) -> Page[api.Run]:
+    """The team's runs, newest first."""
+    return service.list_runs(session, access.team_id, state, limit, cursor, _scale(request))
+
+
+@router.get("/{run}")
+def show_run(access: Viewer, session: ReadSession, request: Request, run: str) -> api.Run:
+    """One run."""
+    return service.show_run(session, service.get_run(session, access.team_id, run), _scale(request))
+
+
+@router.delete("/{run}", status_code=204)
+def delete_run(access: Editor, session: WriteSession, run: str) -> None:
+    """Delete an ended run with everything it made."""
+    service.delete_run(session, access.team_id, run)
+
+
+@router.post("/{run}/cancel", status_code=202)
+def cancel_run(access: Editor, session: WriteSession, request: Request, run: str) -> api.Run:
+    """Stop a run for good. It is `stopping` until its node has let go of it."""
+    cancelled = service.cancel_run(session, access.team_id, run, access.user_name)
+    return service.show_run(session, cancelled, _scale(request))
+
+
+@router.get("/{run}/events")
+def list_run_events(
+    access: Viewer, session: ReadSession, run: str, after: Annotated[int, Query(ge=0)] = 0
+) -> list[RunEvent]:
+    """What happened to the run, oldest first, at most a thousand after number `after`."""
+    return service.list_events(session, service.get_run(session, access.team_id, run), after)
+
+
+@router.get("/{run}/events/stream", response_class=StreamingResponse)
+def stream_run_events(
+    access: Viewer, request: Request, run: str, last_event_id: LastEventId = None
+) -> StreamingResponse:
+    """What happens to the run, as it happens; ends after the run's last event."""
+    database = request.app.state.database
+    with database.read() as session:
+        run_id = service.get_run(session, access.team_id, run).id
+    seen = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
+
+    def read() -> tuple[list[ServerEvent], bool]:
+        nonlocal seen
+        with database.read() as session:
+            found, ended = _events_after(session, run_id, seen)
+        seen = found[-1].sequence if found else seen
+        return [ServerEvent(event.model_dump_json(), id=str(event.sequence)) for event in found], ended
+
+    return follow(request.app.state.topics, run_topic(run_id), read)
+
+
+@router.get("/{run}/logs")
+def list_logs(access: Viewer, session: ReadSession, run: str) -> list[LogFile]:
+    """The logs of all attempts, one file a rank."""
+    return files.list_logs(session, service.get_run(session, access.team_id, run))
+
+
+@router.get("/{run}/logs/{attempt}/{file}")
+def read_log(
+    access: Viewer,
+    session: ReadSession,
+    run: str,
+    attempt: int,
+    file: str,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=64, le=4 * LOG_BYTES)] = LOG_BYTES,
+) -> LogText:
+    """A stretch of a log. Go on from `next_offset`."""
+    return files.read_log(
+        session, service.get_run(session, access.team_id, run), attempt, file, offset, limit
+    )
+
+
+def _events_after(session: Read, run_id: UUID, seen: int) -> tuple[list[RunEvent], bool]:
+    run = session.get(Run, run_id)
+    if run is None:
+        return [], True
+    final = run.state in FINAL  # read before the events, so that the last event cannot slip in between
+    found = service.list_events(session, run, seen)
+    return found, final and len(found) < service.EVENTS_AT_ONCE
+
+
+def _scale(request: Request) -> float:
+    scale = request.app.state.settings.timers.scale
+    assert isinstance(scale, float)
+    return scale

@@ -1,0 +1,198 @@
+"""Rules and queries of runs for people: list, show, cancel, delete, events.
+
+Where a run stands is decided elsewhere: by `moves`, by the agents' messages and the control loop in `nodes`.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import delete, select
+
+from trainwright.contracts import api
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.errors import Conflict
+from trainwright_backend.core.ids import parse_id, public_id, unknown
+from trainwright_backend.datasets.service import PREPARATION_USERS
+from trainwright_backend.runs.moves import lock_run, move, stop
+from trainwright_backend.runs.sentences import run_sentence
+from trainwright_backend.runs.tables import DoomedBytes, Placement, Run, RunEvent, RunSummary
+
+LINK_SECONDS = 3_600.0
+"""How long a signed link to an object of a run is good."""
+SUSPECT_SECONDS = 30.0
+"""At the standard lease: silence of a run's node that is shown."""
+EVENTS_AT_ONCE = 1_000
+
+
+def get_run(session: Read, team_id: UUID, run_id: str) -> Run:
+    """The team's run.
+
+    Raises:
+        NotFound: there is none with this id in the team.
+    """
+    run = session.get(Run, parse_id("run", run_id))
+    if run is None or run.team_id != team_id:
+        raise unknown("run", run_id)
+    return run
+
+
+def locked_run(session: Write, team_id: UUID, run_id: str) -> Run:
+    """The team's run, held against other writers.
+
+    Raises:
+        NotFound: see `get_run`.
+    """
+    run = lock_run(session, parse_id("run", run_id))
+    if run is None or run.team_id != team_id:
+        raise unknown("run", run_id)
+    return run
+
+
+def list_runs(
+    session: Read, team_id: UUID, state: RunState | None, limit: int, cursor: str | None, scale: float
+) -> api.Page[api.Run]:
+    """A stretch of the team's runs, newest first; the cursor is the last run of the stretch before."""
+    query = select(Run).where(Run.team_id == team_id).order_by(Run.id.desc()).limit(limit + 1)
+    if state is not None:
+        query = query.where(Run.state == state)
+    if cursor is not None:
+        query = query.where(Run.id < parse_id("run", cursor))
+    found = session.scalars(query).all()
+    shown = found[:limit]
+    more = public_id("run", shown[-1].id) if len(found) > limit else None
+    return api.Page[api.Run](items=show_runs(session, shown, scale), next_cursor=more)
+
+
+def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
+    """Ask the run's nodes to stop it; a run that holds no node is cancelled at once.
+
+    Raises:
+        Conflict: the run has ended.
+    """
+    run = locked_run(session, team_id, run_id)
+    if run.state in FINAL:
+        raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+    message = f"cancelled by {by}"
+    if run.state in WITHOUT_TRAINER:
+        return move(session, run, RunState.CANCELLED, message, reason=EndCode.CANCELLED)
+    return stop(session, run, Verdict.CANCEL, EndCode.CANCELLED, message)
+
+
+def delete_run(session: Write, team_id: UUID, run_id: str) -> None:
+    """Delete an ended run with its metrics, logs and checkpoints; their bytes follow.
+
+    Raises:
+        Conflict: the run has not ended.
+    """
+    run = locked_run(session, team_id, run_id)
+    if run.state not in FINAL:
+        raise Conflict("run_not_final", f"This run is {run.state}: cancel it first, then delete it.")
+    doom(session, run_folder(run))
+    session.execute(delete(Run).where(Run.id == run.id))
+
+
+def run_folder(run: Run) -> str:
+    """Where the object store keeps what the run made."""
+    return f"{run.team_id}/runs/{run.id}"
+
+
+def doom(session: Write, prefix: str) -> None:
+    """Have the control loop delete a folder of the store, once more when no link to it is good any longer."""
+    last = now() + timedelta(seconds=LINK_SECONDS)
+    session.merge(DoomedBytes(prefix=prefix, next_sweep=now(), last_sweep=last))
+
+
+def list_events(session: Read, run: Run, after: int) -> list[api.RunEvent]:
+    """The run's events whose number is greater than ``after``, oldest first, at most a thousand."""
+    events = (
+        select(RunEvent)
+        .where(RunEvent.run_id == run.id, RunEvent.sequence > after)
+        .order_by(RunEvent.sequence)
+        .limit(EVENTS_AT_ONCE)
+    )
+    return [
+        api.RunEvent(
+            sequence=event.sequence,
+            time=event.time,
+            type=event.type,
+            state=event.state,
+            attempt=event.attempt or None,
+            step=event.step,
+            message=event.message,
+        )
+        for event in session.scalars(events)
+    ]
+
+
+def users_of_preparations(session: Read, team_id: UUID, preparation_ids: Sequence[UUID]) -> list[str]:
+    """Names of the team's runs that use one of the preparations, oldest first."""
+    users = select(Run.name).where(Run.team_id == team_id, Run.preparation_id.in_(preparation_ids))
+    return list(session.scalars(users.order_by(Run.id)))
+
+
+PREPARATION_USERS.append(users_of_preparations)
+
+
+def show_run(session: Read, run: Run, scale: float) -> api.Run:
+    """The run as people see it."""
+    return show_runs(session, [run], scale)[0]
+
+
+def show_runs(session: Read, runs: Sequence[Run], scale: float) -> list[api.Run]:
+    """Runs as people see them, with two queries for all. ``scale``: see `Timers.scale`."""
+    ids = [run.id for run in runs]
+    summaries = {
+        row.run_id: row for row in session.scalars(select(RunSummary).where(RunSummary.run_id.in_(ids)))
+    }
+    seats: dict[UUID, list[Placement]] = {run_id: [] for run_id in ids}
+    open_ones = select(Placement).where(Placement.run_id.in_(ids), Placement.closed.is_(None))
+    for placement in session.scalars(open_ones.order_by(Placement.node_name)):
+        seats[placement.run_id].append(placement)
+    return [_shown(run, summaries.get(run.id), seats[run.id], scale) for run in runs]
+
+
+def show_summary(row: RunSummary | None) -> api.RunSummary:
+    """The last numbers of a run."""
+    if row is None:
+        return api.RunSummary()
+    return api.RunSummary(
+        step=row.step,
+        attempt=row.attempt,
+        values=row.values,
+        spark=[loss for _, loss in row.spark],
+        peak_name=row.peak_name,
+    )
+
+
+def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], scale: float) -> api.Run:
+    spec = RunSpec.model_validate(run.spec)
+    summary = show_summary(summary_row)
+    return api.Run(
+        id=public_id("run", run.id),
+        name=run.name,
+        state=run.state,
+        verdict=run.verdict,
+        sentence=run_sentence(run, spec, summary),
+        reason=run.reason,
+        suspect_seconds=_silence(seats, scale),
+        spec=spec,
+        attempt=run.attempt,
+        summary=summary,
+        created=run.created,
+        created_by=run.created_by_name,
+        started=run.started,
+        ended=run.ended,
+        retry_at=run.retry_at,
+        nodes=[placement.node_name for placement in seats],
+    )
+
+
+def _silence(seats: list[Placement], scale: float) -> float | None:
+    """Seconds without a word from the most silent of the run's nodes, when they are worth showing."""
+    silent = [(now() - seat.renewed).total_seconds() for seat in seats if seat.renewed is not None]
+    longest = max(silent, default=0.0)
+    return longest if longest > SUSPECT_SECONDS * scale else None

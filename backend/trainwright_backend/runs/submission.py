@@ -1,0 +1,162 @@
+"""Submitting a run: resolve the spec, reserve the slots, store the row; all of it in one transaction or nothing.
+
+A submission over the team's quota, for a device nobody has, or for a dataset that is not the team's is refused at
+once. One that waits for data or for a free node is accepted. Before the first node has joined nothing is known about
+sizes, so then every size is accepted and waits.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from trainwright.contracts.api import Verdicts
+from trainwright.contracts.run_spec import DataSpec, Device, RunSpec
+from trainwright.contracts.run_state import RunState
+from trainwright.planner.flops import count_parameters
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.errors import AppError, Invalid
+from trainwright_backend.core.ids import new_id
+from trainwright_backend.datasets.preparations import check_data, resolve_data
+from trainwright_backend.runs.moves import begin
+from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
+from trainwright_backend.teams.service import reserve
+
+NO_NODE = "no node has joined yet"
+LONGEST_KEY = 200
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """The person behind a submission."""
+
+    user_id: UUID
+    name: str
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The run of a submission."""
+
+    run: Run
+    replayed: bool
+    """The same submission came before."""
+
+
+def submit_run(
+    session: Write, team_id: UUID, submitter: Submitter, spec: RunSpec, key: str | None
+) -> Submitted:
+    """Store a run for ``spec``, or find the one that the same ``key`` made.
+
+    Raises:
+        AppError: 422 ``idempotency_key_reused``: the key came with another body.
+        AppError: 403 ``quota_exceeded``.
+        Invalid: the spec does not fit the installation.
+    """
+    earlier = _use_key(session, team_id, key, spec) if key is not None else None
+    if earlier is not None:
+        return Submitted(earlier, replayed=True)
+    resolved = resolve_resources(session, spec)
+    data, preparation = resolve_data(session, team_id, resolved.data)
+    run = _new_run(team_id, submitter, with_data(resolved, data), preparation.id)
+    run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
+    begin(session, run)
+    session.add(
+        RunSummary(run_id=run.id, step=0, attempt=0, values={}, spark=[], spark_stride=1, peak_name=None)
+    )
+    reserve(session, team_id, run.device, run.slots, run.id)
+    if key is not None:
+        session.get_one(Submission, (team_id, key)).run_id = run.id
+    return Submitted(run, replayed=False)
+
+
+def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
+    """``spec`` with its device chosen.
+
+    Raises:
+        Invalid: more slots than the largest node that ever joined has.
+    """
+    asked = spec.resources
+    device = asked.device
+    if device is Device.AUTO:
+        has_cuda = select(NodeSize).where(NodeSize.device == Device.CUDA, NodeSize.slots > 0, NodeSize.joined)
+        device = Device.CUDA if session.scalars(has_cuda.limit(1)).first() else Device.CPU
+    largest = session.scalars(
+        select(NodeSize).where(NodeSize.device == device).order_by(NodeSize.slots.desc()).limit(1)
+    ).first()
+    if largest is not None and asked.slots_per_node > largest.slots:
+        raise Invalid.at(
+            "resources.slots_per_node",
+            f"{asked.slots_per_node} {device} slots are more than any node has: the largest that ever joined, "
+            f"{largest.node_name}, has {largest.slots}. Ask for fewer, or let a larger node join.",
+            asked.slots_per_node,
+        )
+    return spec.model_copy(update={"resources": asked.model_copy(update={"device": device})})
+
+
+def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> Verdicts:
+    """What `submit_run` would store, short of the quota.
+
+    Raises:
+        Invalid: it would be refused.
+    """
+    resolved = resolve_resources(session, spec)
+    stored = with_data(resolved, check_data(session, team_id, resolved.data))
+    parameters = count_parameters(stored.model, stored.data.tokenizer.size).total
+    return Verdicts(valid=True, spec=stored, parameters=parameters)
+
+
+def with_data(spec: RunSpec, data: DataSpec) -> RunSpec:
+    """``spec`` over ``data``, in which nothing is left open."""
+    return spec.model_copy(update={"data": data})
+
+
+def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id: UUID) -> Run:
+    return Run(
+        id=new_id(),
+        team_id=team_id,
+        preparation_id=preparation_id,
+        created=now(),
+        created_by=submitter.user_id,
+        created_by_name=submitter.name,
+        name=spec.name,
+        spec=spec.model_dump(mode="json"),
+        device=spec.resources.device.value,
+        slots=spec.resources.slots_per_node,
+        state=RunState.QUEUED,
+        verdict=None,
+        reason=None,
+        message=f"submitted by {submitter.name}",
+        fence=0,
+        attempt=0,
+        event_sequence=1,
+        waiting_reason="",
+        progress="",
+    )
+
+
+def _use_key(session: Write, team_id: UUID, key: str, spec: RunSpec) -> Run | None:
+    """Take ``key`` for this submission, or find the run it made. Two at once: the second waits for the first."""
+    if not 1 <= len(key) <= LONGEST_KEY:
+        raise Invalid.at("Idempotency-Key", f"The key has 1 to {LONGEST_KEY} characters.", len(key))
+    digest = hashlib.sha256(json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    row = {"team_id": team_id, "key": key, "body_digest": digest, "run_id": None, "created": now()}
+    taken = session.execute(
+        insert(Submission).values(**row).on_conflict_do_nothing().returning(Submission.key)
+    ).first()
+    if taken is not None:
+        return None
+    earlier = session.get_one(Submission, (team_id, key))
+    if earlier.body_digest != digest:
+        detail = "This Idempotency-Key came with another body before. Use a new key for a new run."
+        raise AppError("idempotency_key_reused", 422, detail)
+    assert earlier.run_id is not None, "set in the transaction that took the key"
+    return session.get_one(Run, earlier.run_id)
+
+
+def _any_node_joined(session: Read) -> bool:
+    return session.scalars(select(NodeSize).limit(1)).first() is not None

@@ -1,0 +1,223 @@
+"""Tables of runs: what was asked, how far it is, every attempt, every event, and every seat on a node.
+
+The row of a run is the truth about it, and equals the fold of its events (`moves.fold`). What is shown with a run and
+known by a higher feature is written down here by that feature: the summary by `metrics`, the waiting reason, placements
+and sizes of nodes by `nodes`. Rows that a run owns go with it; what it uses (preparation) cannot go before it.
+"""
+
+import enum
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.run_state import RunState, Verdict
+from trainwright_backend.core.db import Base, UtcDateTime
+
+
+def words(kind: type[enum.StrEnum]) -> Enum:
+    """Column type of a closed set of words, stored as the words themselves."""
+    return Enum(
+        kind, native_enum=False, length=32, values_callable=lambda members: [m.value for m in members]
+    )
+
+
+class Closed(enum.StrEnum):
+    """How a claimed placement ended."""
+
+    ENDED = "ended"
+    """Its end was accepted."""
+    LAPSED = "lapsed"
+    """Its lease ran out."""
+
+
+class Run(Base):
+    """One training that somebody asked for."""
+
+    __tablename__ = "run"
+    __table_args__ = (Index("ix_run_team_id_id", "team_id", "id"), Index("ix_run_state_id", "state", "id"))
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    preparation_id: Mapped[UUID] = mapped_column(
+        ForeignKey("preparation.id", ondelete="RESTRICT"), index=True
+    )
+    created: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="SET NULL"), index=True)
+    created_by_name: Mapped[str]
+    """Name of the person at submission, which outlives the account."""
+
+    name: Mapped[str]
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    device: Mapped[str]
+    """`cuda` or `cpu`."""
+    slots: Mapped[int]
+    """On one node."""
+
+    state: Mapped[RunState] = mapped_column(words(RunState))
+    verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
+    reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+    message: Mapped[str]
+    """What the newest move said."""
+    fence: Mapped[int]
+    attempt: Mapped[int]
+    event_sequence: Mapped[int]
+    """Number of the newest event; counted under this row's lock, so events become visible in their order."""
+
+    waiting_reason: Mapped[str]
+    progress: Mapped[str]
+    """What its supervisor says it is doing."""
+    started: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    hinted: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class Submission(Base):
+    """An Idempotency-Key that was used, and what for."""
+
+    __tablename__ = "submission"
+
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    body_digest: Mapped[str]
+    run_id: Mapped[UUID | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), index=True)
+    """Empty only within the submitting transaction."""
+    created: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class Attempt(Base):
+    """One execution of a run; it comes into being with the move to `starting`."""
+
+    __tablename__ = "attempt"
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    fence: Mapped[int]
+    resume_step: Mapped[int]
+    started: Mapped[datetime] = mapped_column(UtcDateTime)
+    ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+
+
+class AttemptFile(Base):
+    """How many bytes of a file of an attempt are stored: its events, or the log of a rank."""
+
+    __tablename__ = "attempt_file"
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    file: Mapped[str] = mapped_column(primary_key=True)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+
+
+class LogChunk(Base):
+    """A stretch of a log as it arrived."""
+
+    __tablename__ = "log_chunk"
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    file: Mapped[str] = mapped_column(primary_key=True)
+    offset: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class RunEvent(Base):
+    """Something that happened to a run. A move carries what the row became."""
+
+    __tablename__ = "run_event"
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    time: Mapped[datetime] = mapped_column(UtcDateTime)
+    type: Mapped[str]
+    state: Mapped[RunState | None] = mapped_column(words(RunState))
+    verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
+    reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+    fence: Mapped[int]
+    attempt: Mapped[int]
+    step: Mapped[int | None]
+    message: Mapped[str]
+
+
+class RunSummary(Base):
+    """Last known numbers of a run; written by `metrics`."""
+
+    __tablename__ = "run_summary"
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    step: Mapped[int]
+    attempt: Mapped[int]
+    values: Mapped[dict[str, float]] = mapped_column(JSON)
+    spark: Mapped[list[list[float]]] = mapped_column(JSON)
+    """At most 32 pairs of step and loss."""
+    spark_stride: Mapped[int]
+    """Only steps that are multiples of it are in `spark`; it doubles when `spark` is full."""
+    peak_name: Mapped[str | None]
+
+
+class Placement(Base):
+    """A run's seat on one node. A claimed one stays as the record of its attempt."""
+
+    __tablename__ = "placement"
+    __table_args__ = (UniqueConstraint("run_id", "claim_id"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), index=True)
+    node_id: Mapped[UUID | None] = mapped_column(ForeignKey("node.id", ondelete="SET NULL"), index=True)
+    node_name: Mapped[str]
+    device: Mapped[str]
+    slots: Mapped[list[int]] = mapped_column(JSON)
+    placed: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    claim_id: Mapped[str | None]
+    fence: Mapped[int | None]
+    job: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The granted JobSpec, so that a repeated claim gets the same answer."""
+    downloads: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    """Path, bytes, digest and object key of each file; links are signed anew at each answer."""
+    lease_seconds: Mapped[float | None]
+    """As granted: a changed setting is for later claims and renewals."""
+    renewal: Mapped[int]
+    renewed: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """For display (`suspect`) only: leases go by the renewal's number and the reaper's own clock."""
+    closed: Mapped[Closed | None] = mapped_column(words(Closed), index=True)
+    end_reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+
+
+class PlacementSlot(Base):
+    """A taken slot; the primary key lets no two runs have one."""
+
+    __tablename__ = "placement_slot"
+
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("node.id", ondelete="CASCADE"), primary_key=True)
+    device: Mapped[str] = mapped_column(primary_key=True)
+    slot_index: Mapped[int] = mapped_column(primary_key=True)
+    placement_id: Mapped[UUID] = mapped_column(ForeignKey("placement.id", ondelete="CASCADE"), index=True)
+
+
+class NodeSize(Base):
+    """Slots of every node that ever joined; written by `nodes`, read when a run is submitted."""
+
+    __tablename__ = "node_size"
+
+    node_name: Mapped[str] = mapped_column(primary_key=True)
+    device: Mapped[str] = mapped_column(primary_key=True)
+    slots: Mapped[int]
+    joined: Mapped[bool]
+    """False once the node was removed."""
+
+
+class DoomedBytes(Base):
+    """A folder of the object store whose rows are gone. Signed links to it may still be used for a while."""
+
+    __tablename__ = "doomed_bytes"
+
+    prefix: Mapped[str] = mapped_column(primary_key=True)
+    next_sweep: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    last_sweep: Mapped[datetime] = mapped_column(UtcDateTime)
+    """No link is good any more: after this sweep the row goes."""

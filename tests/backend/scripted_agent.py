@@ -1,0 +1,276 @@
+"""An agent, its supervisor and its trainer in one object that does what a test says, through the real HTTP routes."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from httpx import Response
+
+from trainwright.contracts.agent_protocol import Claim
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
+from trainwright_backend.control import ControlLoop
+
+TIME = "2026-01-01T00:00:00Z"
+
+
+class Clock:
+    """The reaper's clock, moved by the test."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Control:
+    """The control loop of an application, one round at a time."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.clock = Clock()
+        self._app = app
+        self.loop = ControlLoop(app.state.database, app.state.settings, app.state.store, self.clock)
+
+    def sweep(self) -> None:
+        self.loop.round(sweep=True)
+
+    def let_pass(self, seconds: float) -> None:
+        """Sweep on time while ``seconds`` go by."""
+        period = self._app.state.settings.timers.sweep_seconds
+        for _ in range(int(seconds / period) + 1):
+            self.clock.seconds += period
+            self.sweep()
+
+
+@dataclass
+class Agent:
+    """The agent of one node."""
+
+    client: TestClient
+    name: str
+
+    @classmethod
+    def join(cls, site: Any, name: str = "node-a", cpu_slots: int = 2, gpus: int = 0) -> "Agent":
+        made = site.admin.post("/api/v1/join-tokens", json={"name": name})
+        assert made.status_code == 201, made.text
+        client = site.anonymous()
+        body = {"token": made.json()["token"], "name": name, "inventory": inventory(cpu_slots, gpus)}
+        joined = client.post("/api/v1/agent/join", json=body)
+        assert joined.status_code == 200, joined.text
+        client.headers["Authorization"] = f"Bearer {joined.json()['node_token']}"
+        agent = cls(client, name)
+        agent.heartbeat()
+        return agent
+
+    def heartbeat(self, **said: Any) -> list[dict[str, Any]]:
+        answer = self.client.post("/api/v1/agent/heartbeat", json=said)
+        assert answer.status_code == 200, answer.text
+        placements: list[dict[str, Any]] = answer.json()["placements"]
+        return placements
+
+    def try_claim(self, run_id: str, claim_id: str | None = None) -> Response:
+        return self.post(run_id, "claim", {"claim_id": claim_id or uuid4().hex})
+
+    def claim(self, run_id: str, claim_id: str | None = None) -> "Work":
+        answer = self.try_claim(run_id, claim_id)
+        assert answer.status_code == 200, answer.text
+        return Work(self, run_id, Claim.model_validate(answer.json()))
+
+    def post(self, run_id: str, what: str, body: dict[str, Any]) -> Response:
+        return self.client.post(f"/api/v1/agent/runs/{run_id}/{what}", json=body)
+
+
+@dataclass
+class Work:
+    """One attempt on a node: what its supervisor and its trainer say."""
+
+    agent: Agent
+    run_id: str
+    claim: Claim
+    offset: int = 0
+    logs: dict[str, int] = field(default_factory=dict)
+
+    def renew(self, phase: str = "starting", **said: Any) -> Response:
+        body = {"claim_id": self.claim.claim_id, "fence": self.claim.fence, "phase": phase, **said}
+        return self.agent.post(self.run_id, "renew", body)
+
+    def order(self, phase: str = "starting", **said: Any) -> str:
+        answer = self.renew(phase, **said)
+        assert answer.status_code == 200, answer.text
+        order: str = answer.json()["order"]
+        return order
+
+    def batch(
+        self, events: Sequence[dict[str, Any]] = (), metrics: Sequence[dict[str, Any]] = ()
+    ) -> dict[str, Any]:
+        """The next batch; its length in bytes is what its content would take."""
+        size = 100 * len(events) + 50 * sum(len(block["steps"]) for block in metrics)
+        lines = [
+            {"time": TIME, "end_offset": self.offset + 100 * (n + 1), **event}
+            for n, event in enumerate(events)
+        ]
+        return {
+            "fence": self.claim.fence,
+            "attempt": self.claim.attempt,
+            "offset": self.offset,
+            "next_offset": self.offset + size,
+            "events": lines,
+            "metrics": list(metrics),
+        }
+
+    def send(self, batch: dict[str, Any]) -> Response:
+        answer = self.agent.post(self.run_id, "batches", batch)
+        if answer.status_code == 200:
+            self.offset = answer.json()["offset"]
+        return answer
+
+    def begin(self, resume_step: int = 0) -> None:
+        started = {"type": "attempt_started", "attempt": self.claim.attempt, "resume_step": resume_step}
+        started |= {"ranks": 2, "parameters": 1_234, "device": "a CPU"}
+        answer = self.send(self.batch([started]))
+        assert answer.status_code == 200, answer.text
+
+    def step(self, first: int, last: int, scale: float = 1.0) -> None:
+        """Numbers of the steps ``first`` to ``last``."""
+        answer = self.send(self.batch(metrics=[losses(first, last, scale)]))
+        assert answer.status_code == 200, answer.text
+
+    def log(self, content: bytes, file: str = "rank-0.log", offset: int | None = None) -> Response:
+        at = self.logs.get(file, 0) if offset is None else offset
+        query = f"attempt={self.claim.attempt}&fence={self.claim.fence}&offset={at}"
+        answer = self.agent.client.post(
+            f"/api/v1/agent/runs/{self.run_id}/logs/{file}?{query}",
+            content=content,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        if answer.status_code == 200:
+            self.logs[file] = answer.json()["offset"]
+        return answer
+
+    def announce(self, upload: "Upload") -> Response:
+        body = {
+            "fence": self.claim.fence,
+            "kind": upload.kind.value,
+            "step": upload.step,
+            "files": [entry.model_dump() for entry in upload.entries],
+        }
+        return self.agent.post(self.run_id, "uploads", body)
+
+    def put(self, upload: "Upload") -> None:
+        """Announce and send what is missing."""
+        answer = self.announce(upload)
+        assert answer.status_code == 200, answer.text
+        for link in answer.json()["links"]:
+            sent = self.agent.client.put(link["url"], content=upload.files[link["name"]])
+            assert sent.status_code == 204, sent.text
+
+    def commit(self, upload: "Upload", events_offset: int = 0) -> Response:
+        body = {
+            "fence": self.claim.fence,
+            "kind": upload.kind.value,
+            "step": upload.step,
+            "manifest_digest": upload.digest,
+            "events_offset": events_offset,
+        }
+        return self.agent.post(self.run_id, "checkpoints", body)
+
+    def save(self, step: int, kind: str = "state") -> "Upload":
+        """A whole checkpoint: made, announced, sent, committed."""
+        upload = Upload.make(step, kind)
+        self.put(upload)
+        answer = self.commit(upload)
+        assert answer.status_code == 200, answer.text
+        return upload
+
+    def end(self, code: str, message: str = "", **said: Any) -> Response:
+        offsets = {"events.jsonl": self.offset} | self.logs
+        exit = {"code": code, "message": message or code, "step": said.pop("step", None)}
+        body = {"claim_id": self.claim.claim_id, "fence": self.claim.fence, "exit": exit, "offsets": offsets}
+        return self.agent.post(self.run_id, "end", body | said)
+
+    def ended(self, code: str, message: str = "", **said: Any) -> str:
+        """Report the end; returns the state that the run is in then."""
+        answer = self.end(code, message, **said)
+        assert answer.status_code == 200, answer.text
+        state: str = answer.json()["state"]
+        return state
+
+    def finish(self, steps: int) -> str:
+        """All the rest of a run that goes well."""
+        assert self.order("starting") == "go"
+        resume_step = self.claim.job.resume.step if self.claim.job.resume else 0
+        self.begin(resume_step)
+        assert self.order("running") == "go"
+        if resume_step < steps:
+            self.step(resume_step + 1, steps)
+            self.save(steps)
+        assert self.order("completing") == "go"
+        self.save(steps, "export")
+        return self.ended("finished", step=steps)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A checkpoint's files."""
+
+    kind: CheckpointKind
+    step: int
+    files: dict[str, bytes]
+    digest: str
+
+    @classmethod
+    def make(cls, step: int, kind: str = "state", salt: str = "") -> "Upload":
+        shards = {f"part-{n}.safetensors": f"{kind} {step} {n} {salt}".encode() * 40 for n in range(2)}
+        manifest = CheckpointManifest(
+            kind=CheckpointKind(kind),
+            step=step,
+            files=[entry_of(name, content) for name, content in shards.items()],
+            config_digest="0" * 64,
+            code_version="test",
+        ).to_bytes()
+        return cls(CheckpointKind(kind), step, {**shards, "manifest.json": manifest}, digest_of(manifest))
+
+    @property
+    def entries(self) -> list[FileEntry]:
+        return [entry_of(name, content) for name, content in self.files.items()]
+
+
+def entry_of(name: str, content: bytes) -> FileEntry:
+    return FileEntry(name=name, bytes=len(content), digest=hashlib.sha256(content).hexdigest())
+
+
+def losses(first: int, last: int, scale: float = 1.0) -> dict[str, Any]:
+    """A block of metrics whose values tell their step."""
+    steps = list(range(first, last + 1))
+    return {
+        "steps": steps,
+        "series": {"loss": [scale / s for s in steps], "tokens": [10.0 * s for s in steps]},
+    }
+
+
+def inventory(cpu_slots: int = 2, gpus: int = 0) -> dict[str, Any]:
+    return {
+        "hostname": "machine",
+        "os": "Linux",
+        "cores": 8,
+        "memory_bytes": 1 << 34,
+        "gpus": [{"index": n, "name": "NVIDIA H200", "memory_bytes": 1 << 37} for n in range(gpus)],
+        "cpu_name": "a CPU",
+        "cpu_slots": cpu_slots,
+        "cpu_peak": {"fp32": 1e11, "bf16": 4e11},
+    }
+
+
+def stream_events(text: str) -> list[dict[str, Any]]:
+    """Server-sent events as dicts of id, event and parsed data."""
+    events = []
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if line and not line.startswith(":"))
+        if "data" in fields:
+            events.append({**fields, "data": json.loads(fields["data"])})
+    return events
