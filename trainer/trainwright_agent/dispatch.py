@@ -24,7 +24,7 @@ URL_VARIABLE = "TRAINWRIGHT_HINTS_URL"
 SOCKET_VARIABLE = "TRAINWRIGHT_HINTS_SOCKET"
 """Descriptor of the child's end of the socket."""
 
-_RESTART_SECONDS = 5.0
+_RESTART_SECONDS = 2.0
 
 
 class HintListener:

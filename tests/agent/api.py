@@ -1,0 +1,330 @@
+"""The API's half of the agent protocol, scripted: a real HTTP server on loopback that remembers what it was told.
+
+It answers as docs/lifecycle.md says and is told by a test what to do wrong: be away, lose replies, order a kill.
+"""
+
+import hashlib
+import json
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from trainwright.contracts.agent_protocol import Timers
+from trainwright.contracts.run_spec import RunSpec
+
+JOIN_TOKEN = "join-once"
+NODE_TOKEN = "canary-node-token-4711"
+
+TIMERS = Timers(
+    heartbeat_seconds=0.5,
+    renewal_seconds=0.5,
+    lease_seconds=6.0,
+    margin_seconds=1.5,
+    grace_seconds=0.5,
+    sweep_seconds=1.0,
+    backoff_seconds=0.5,
+    start_seconds=30.0,
+)
+
+
+class RefusalError(Exception):
+    """An answer that says no."""
+
+    def __init__(self, status: int, code: str, **extensions: object) -> None:
+        super().__init__(code)
+        self.status = status
+        self.body = {"title": code, "status": status, "code": code, "detail": code, **extensions}
+
+
+@dataclass
+class ScriptedRun:
+    """One run, and everything the API was told of it."""
+
+    run_id: str
+    job: dict[str, Any]
+    downloads: list[dict[str, Any]]
+    fence: int = 1
+    order: str = "go"
+    claim_id: str | None = None
+    deleted: bool = False
+    closed: bool = False
+    claims: list[str] = field(default_factory=list)
+    renewals: list[dict[str, Any]] = field(default_factory=list)
+    files: dict[str, int] = field(default_factory=dict)
+    logs: dict[str, bytes] = field(default_factory=dict)
+    steps: list[int] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    commits: list[dict[str, Any]] = field(default_factory=list)
+    ends: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def phases(self) -> list[str]:
+        """Phases in the order told, without repetitions."""
+        phases = [renewal["phase"] for renewal in self.renewals]
+        return [phase for place, phase in enumerate(phases) if phases[place - 1 : place] != [phase]]
+
+    @property
+    def end(self) -> dict[str, Any]:
+        return self.ends[-1]["exit"]
+
+
+class ScriptedApi:
+    """The server. Attributes may be changed while it serves."""
+
+    def __init__(self) -> None:
+        self.timers = TIMERS
+        self.runs: dict[str, ScriptedRun] = {}
+        self.objects: dict[str, bytes] = {}
+        self.heartbeats: list[dict[str, Any]] = []
+        self.hints_url: str | None = None
+        self.away = False
+        self.lose_replies: Counter[str] = Counter()
+        """How many requests by verb are obeyed without an answer."""
+        self.lock = threading.RLock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def place(
+        self, name: str = "plain", steps: int = 40, ranks: int = 2, kind: str = "train", **job: Any
+    ) -> ScriptedRun:
+        """Place a run whose name tells the stand-in how to behave."""
+        spec = RunSpec.model_validate(
+            {
+                "name": name,
+                "data": {"dataset": "ds_1"},
+                "schedule": {"steps": steps, "warmup_steps": 0},
+                "checkpoint": {"every_steps": 10},
+                "resources": {"device": "cpu", "slots_per_node": ranks},
+            }
+        )
+        run_id = f"run_{len(self.runs) + 1}"
+        job = {
+            "kind": kind,
+            "run_id": run_id,
+            "attempt": 1,
+            "fence": 1,
+            "spec": spec.model_dump(mode="json"),
+            "device": "cpu",
+            "slots": list(range(ranks)),
+            **job,
+        }
+        downloads = [
+            self.store("data/manifest.json", b"{}"),
+            self.store("data/train-0.bin", b"tokens" * 1000),
+        ]
+        run = ScriptedRun(run_id=run_id, job=job, downloads=downloads)
+        with self.lock:
+            self.runs[run_id] = run
+        return run
+
+    def store(self, path: str, content: bytes) -> dict[str, Any]:
+        """Keep an object; returns how a claim names it."""
+        key = f"store/{path}"
+        self.objects[key] = content
+        digest = hashlib.sha256(content).hexdigest()
+        return {
+            "path": path,
+            "bytes": len(content),
+            "digest": digest,
+            "url": f"/api/v1/blobs/{key}",
+            "object_key": key,
+        }
+
+    # What the handlers do
+
+    def answer(self, method: str, target: str, headers: Any, body: bytes) -> Any:
+        url = urlsplit(target)
+        parts = url.path.removeprefix("/api/v1/").split("/")
+        if parts[0] == "blobs":
+            return self._blob(method, target.removeprefix("/api/v1/blobs/"), headers, body)
+        if parts[1] == "join":
+            return self._join(json.loads(body))
+        if headers.get("Authorization") != f"Bearer {NODE_TOKEN}":
+            raise RefusalError(401, "not_signed_in")
+        if parts[1] == "heartbeat":
+            return self._heartbeat(json.loads(body))
+        run = self.runs[parts[2]]
+        if run.deleted:
+            raise RefusalError(404, "not_found")
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if parts[3] == "logs":
+            return self._log(run, parts[4], query, body)
+        if parts[3] == "offsets":
+            return {"files": run.files}
+        return getattr(self, f"_{parts[3]}")(run, json.loads(body))
+
+    def _join(self, said: dict[str, Any]) -> Any:
+        if said["token"] != JOIN_TOKEN:
+            raise RefusalError(403, "bad_join_token")
+        return {
+            "node_id": "node_1",
+            "node_token": NODE_TOKEN,
+            "hints_url": self.hints_url,
+            "timers": self.timers.model_dump(),
+        }
+
+    def _heartbeat(self, said: dict[str, Any]) -> Any:
+        self.heartbeats.append({**said, "at": time.monotonic()})
+        placements = [
+            {
+                "run_id": run.run_id,
+                "device": "cpu",
+                "slots": run.job["slots"],
+                "claimed": run.claim_id is not None,
+                "fence": run.fence if run.claim_id else None,
+            }
+            for run in self.runs.values()
+            if not run.closed and not run.deleted
+        ]
+        return {"placements": placements, "timers": self.timers.model_dump()}
+
+    def _claim(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
+        run.claims.append(said["claim_id"])
+        if run.claim_id not in (None, said["claim_id"]):
+            raise RefusalError(409, "claim_refused")
+        run.claim_id = said["claim_id"]
+        return {
+            "claim_id": run.claim_id,
+            "fence": run.fence,
+            "attempt": run.job["attempt"],
+            "timers": self.timers.model_dump(),
+            "job": run.job,
+            "downloads": run.downloads,
+        }
+
+    def _renew(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
+        self._check_fence(run, said)
+        if run.closed:
+            if said["phase"] == "ended":
+                return {"order": "leave", "timers": self.timers.model_dump()}
+            raise RefusalError(409, "stale_fence")
+        run.renewals.append({**said, "at": time.monotonic()})
+        return {"order": run.order, "timers": self.timers.model_dump()}
+
+    def _batches(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
+        self._check_fence(run, said)
+        self._extend(run, said["file"], said["offset"], said["next_offset"])
+        for block in said["metrics"]:
+            assert all(len(values) == len(block["steps"]) for values in block["series"].values())
+            run.steps += block["steps"]
+        run.events += said["events"]
+        return {"offset": said["next_offset"]}
+
+    def _log(self, run: ScriptedRun, file: str, query: dict[str, str], body: bytes) -> Any:
+        self._check_fence(run, {"fence": int(query["fence"])})
+        offset = int(query["offset"])
+        self._extend(run, file, offset, offset + len(body))
+        run.logs[file] = run.logs.get(file, b"") + body
+        return {"offset": offset + len(body)}
+
+    def _extend(self, run: ScriptedRun, file: str, offset: int, next_offset: int) -> None:
+        stored = run.files.get(file, 0)
+        if offset != stored:
+            raise RefusalError(409, "wrong_offset", offset=stored)
+        run.files[file] = next_offset
+
+    def _uploads(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
+        self._check_open(run, said)
+        links = []
+        for file in said["files"]:
+            key = f"{run.run_id}/f{run.fence}/{said['kind']}-{said['step']}/{file['name']}"
+            if key not in self.objects:
+                url = f"/api/v1/blobs/{key}?digest={file['digest']}"
+                links.append({"name": file["name"], "url": url, "object_key": key})
+        return {"links": links}
+
+    def _checkpoints(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
+        self._check_open(run, said)
+        if said["events_offset"] > run.files.get("events.jsonl", 0):
+            raise RefusalError(409, "events_behind")
+        run.commits.append(said)
+        return {"checkpoint_id": f"cp_{len(run.commits)}"}
+
+    def _end(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
+        self._check_fence(run, said)
+        for file, size in said["offsets"].items():
+            if run.files.get(file, 0) < size:
+                raise RefusalError(409, "file_short", file=file)
+        exported = any(commit["kind"] == "export" for commit in run.commits)
+        if said["exit"]["code"] == "finished" and not exported:
+            raise RefusalError(409, "not_exported")
+        run.ends.append(said)
+        run.closed = True
+        return {
+            "state": "succeeded" if said["exit"]["code"] == "finished" else "retry_wait",
+            "code": said["exit"]["code"],
+        }
+
+    def _blob(self, method: str, target: str, headers: Any, body: bytes) -> Any:
+        assert "Authorization" not in headers, "the node token went to a signed link"
+        key, _, digest = target.partition("?digest=")
+        if method == "GET":
+            if key not in self.objects:
+                raise RefusalError(404, "not_found")
+            return self.objects[key]
+        if hashlib.sha256(body).hexdigest() != digest:
+            raise RefusalError(422, "invalid")
+        self.objects[key] = body
+        return {}
+
+    def _check_fence(self, run: ScriptedRun, said: dict[str, Any]) -> None:
+        if said["fence"] != run.fence:
+            raise RefusalError(409, "stale_fence")
+
+    def _check_open(self, run: ScriptedRun, said: dict[str, Any]) -> None:
+        self._check_fence(run, said)
+        if run.closed:
+            raise RefusalError(409, "stale_fence")
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._serve("GET")
+
+            def do_POST(self) -> None:
+                self._serve("POST")
+
+            def do_PUT(self) -> None:
+                self._serve("PUT")
+
+            def _serve(self, method: str) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if api.away:
+                    self.close_connection = True
+                    return
+                status, content = 200, b""
+                with api.lock:
+                    try:
+                        answer = api.answer(method, self.path, self.headers, body)
+                        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                    except RefusalError as refusal:
+                        status, content = refusal.status, json.dumps(refusal.body).encode()
+                    verb = self.path.partition("?")[0].split("/")[-1]
+                    if api.lose_replies[verb] > 0:
+                        api.lose_replies[verb] -= 1
+                        self.close_connection = True
+                        return
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler

@@ -1,0 +1,140 @@
+"""A node for tests: a data folder, the agent's process on it, and what became of it. Every process is real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.agent.api import JOIN_TOKEN, ScriptedApi
+from trainwright_agent.workspace import AttemptFolder, Workspace
+
+PATIENCE_SECONDS = 20.0
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    """Poll until ``condition`` holds; fails the test when it does not in time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
+
+
+class Machine:
+    """One node, joined to ``api``."""
+
+    def __init__(self, api: ScriptedApi, folder: Path) -> None:
+        self.api = api
+        self.data = folder / "node"
+        self.workspace = Workspace(self.data)
+        self.log = folder / "agent.log"
+        self.token_file = folder / "join-token"
+        self.token_file.write_text(JOIN_TOKEN)
+        self.agents: list[subprocess.Popen[bytes]] = []
+        self.supervisors: set[int] = set()
+
+    def agent_command(self, *options: str) -> list[str]:
+        command = [sys.executable, "-m", "trainwright_agent.main", "run", "--data", str(self.data)]
+        joining = ["--api", self.api.url, "--name", "box", "--token-file", str(self.token_file)]
+        return [*command, *joining, "--trainer-module", "tests.agent.standin", *options]
+
+    def start_agent(self, *options: str) -> subprocess.Popen[bytes]:
+        root = str(Path(__file__).resolve().parents[2])
+        with self.log.open("ab") as log:
+            agent = subprocess.Popen(
+                self.agent_command(*options), env=os.environ | {"PYTHONPATH": root}, stdout=log, stderr=log
+            )
+        self.agents.append(agent)
+        return agent
+
+    def command(self, *words: str) -> None:
+        """Run another command of the agent on the folder; it must succeed."""
+        command = [
+            sys.executable,
+            "-m",
+            "trainwright_agent.main",
+            words[0],
+            "--data",
+            str(self.data),
+            *words[1:],
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        for agent in self.agents:
+            agent.wait(PATIENCE_SECONDS)
+        assert done.returncode == 0, done.stderr
+
+    def kill_agent(self, signum: signal.Signals = signal.SIGKILL) -> None:
+        self.agents[-1].send_signal(signum)
+        self.agents[-1].wait()
+
+    def attempt(self) -> AttemptFolder:
+        """The only attempt's folder."""
+        wait_for(lambda: self.workspace.runs.exists() and self.workspace.attempts(), "a folder")
+        (folder,) = self.workspace.attempts()
+        return folder
+
+    def supervisor_pid(self) -> int:
+        folder = self.attempt()
+        wait_for(lambda: folder.supervisor() and folder.is_locked(), "a supervisor")
+        record = folder.supervisor()
+        assert record is not None
+        self.supervisors.add(record.pid)
+        return record.pid
+
+    def processes(self) -> dict[int, str]:
+        """Live processes that carry the marker of one of this node's claims: pid → command line.
+
+        Looked up here by other means than the agent's: by the claim ids that the API saw.
+        """
+        claims = [claim.encode() for run in self.api.runs.values() for claim in run.claims]
+        found = {}
+        for path in Path("/proc").iterdir():
+            if path.name.isdigit() and any(claim in _read(path / "environ") for claim in claims):
+                found[int(path.name)] = _read(path / "cmdline").replace(b"\0", b" ").decode()
+        return found
+
+    def rank_pids(self, ranks: int = 2) -> list[int]:
+        """Pids of the ranks, once all are there."""
+
+        def pids() -> list[int]:
+            return [pid for pid, command in self.processes().items() if ".standin.rank" in command]
+
+        wait_for(lambda: len(pids()) == ranks, f"{ranks} ranks")
+        return pids()
+
+    def launcher_pid(self) -> int:
+        (pid,) = [pid for pid, command in self.processes().items() if ".standin.launch" in command]
+        return pid
+
+    def wait_until_idle(self) -> None:
+        """Until every attempt is shipped, reported and deleted, and no process is left."""
+        wait_for(lambda: not self.workspace.attempts(), f"no folder left\n{self.log.read_text()}")
+        wait_for(lambda: not self.processes(), "no process left")
+
+    def close(self) -> None:
+        """End what this machine started, by pid."""
+        for agent in self.agents:
+            agent.kill()
+            agent.wait()
+        for folder in self.workspace.attempts() if self.workspace.runs.exists() else []:
+            record = folder.supervisor()
+            if record is not None and folder.is_locked():
+                self.supervisors.add(record.pid)
+        for pid in [*self.supervisors, *self.processes()]:
+            if str(self.data).encode() in _read(Path(f"/proc/{pid}/cmdline")):
+                os.kill(pid, signal.SIGKILL)
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    """Complete lines of an events file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

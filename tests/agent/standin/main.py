@@ -1,0 +1,24 @@
+"""``export`` and ``selftest``, as the trainer's command line has them."""
+
+import json
+import sys
+
+from tests.agent.standin.behaviour import Job, obey
+from tests.agent.standin.rank import save
+
+
+def main() -> int:
+    if sys.argv[1] == "selftest":
+        print(json.dumps({"cpu": {"flops_per_second": {"fp32": 2e9, "bf16": 1e9}}, "cuda": []}))
+        return 0
+    job = Job(sys.argv[2])
+    obey(job)
+    print("exporting")
+    if "badexport" in job.words:
+        return 4
+    save(job.out / "export", "export", job.steps)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""How an attempt ended, from the files that were left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright_agent.endings import export_end, forget_failures, training_end
+
+FINISHED = {"code": "finished", "message": "Finished.", "step": 9}
+DIVERGED = {"code": "diverged", "message": "loss is nan", "step": 4, "rank": 1}
+RANK_1_CODE_3 = {"rank": 1, "exit_code": 3, "time": 1.0}
+RANK_1_KILLED = {"rank": 1, "signal": 9, "time": 1.0}
+RANK_0_LATER = {"rank": 0, "exit_code": 1, "time": 2.0}
+
+
+def leave(folder: Path, files: dict[str, Any]) -> None:
+    (folder / "out").mkdir()
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / "out" / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "launcher_code", "code", "rank", "words"),
+    [
+        ({"outcome.json": FINISHED}, 0, "finished", None, "Finished"),
+        ({"outcome.json": {"code": "saved", "message": "Saved."}}, 0, "saved", None, "Saved"),
+        ({"outcome.json": FINISHED}, -9, "finished", None, "Finished"),
+        ({"outcome.json": DIVERGED}, 0, "diverged", 1, "nan"),
+        (
+            {"ranks.json": {"exits": [RANK_1_CODE_3, RANK_0_LATER]}, "failure-1.json": DIVERGED},
+            1,
+            "diverged",
+            1,
+            "nan",
+        ),
+        ({"ranks.json": {"exits": [RANK_1_CODE_3]}}, 1, "crashed", 1, "Rank 1 left with exit code 3"),
+        (
+            {"ranks.json": {"exits": [RANK_1_KILLED, RANK_0_LATER]}, "failure-0.json": DIVERGED},
+            1,
+            "crashed",
+            1,
+            "Rank 1 was ended by SIGKILL",
+        ),
+        ({"failure-0.json": {"code": "bad_job", "message": "no"}}, 1, "bad_job", 0, "Rank 0: no"),
+        ({"failure-3.json": {"code": "out_of_memory", "message": "m"}}, -9, "out_of_memory", 3, "Rank 3"),
+        ({}, 0, "crashed", None, "exit code 0"),
+        ({}, -9, "crashed", None, "The launcher was ended by SIGKILL"),
+        ({}, -64, "crashed", None, "SIGRTMAX"),
+        ({"outcome.json": "{torn", "ranks.json": "[]"}, 1, "crashed", None, "exit code 1"),
+        ({"outcome.json": {"code": "cancelled", "message": "mine"}}, 0, "crashed", None, "mine"),
+        ({"outcome.json": {"code": "poison", "message": "mine"}}, 0, "crashed", None, "mine"),
+        (
+            {"ranks.json": {"exits": [RANK_1_CODE_3]}, "failure-1.json": FINISHED},
+            1,
+            "crashed",
+            1,
+            "exit code 3",
+        ),
+    ],
+)
+def test_training(
+    tmp_path: Path, files: dict[str, Any], launcher_code: int, code: str, rank: int | None, words: str
+) -> None:
+    leave(tmp_path, files)
+    end = training_end(tmp_path, launcher_code)
+    assert (end.code, end.rank) == (code, rank)
+    assert words in end.message
+
+
+@pytest.mark.parametrize(
+    ("files", "export_code", "code", "words"),
+    [
+        ({"manifest": "{}", "outcome.json": FINISHED}, 0, "finished", "exported"),
+        ({"outcome.json": FINISHED}, 0, "export_failed", "left no manifest"),
+        ({"manifest": "{}", "outcome.json": FINISHED}, 3, "export_failed", "exit code 3"),
+        ({"outcome.json": FINISHED}, -15, "export_failed", "SIGTERM"),
+        (
+            {"failure-0.json": {"code": "checkpoint_invalid", "message": "bad"}},
+            1,
+            "checkpoint_invalid",
+            "bad",
+        ),
+        ({"outcome.json": {"code": "disk_full", "message": "full"}}, 1, "disk_full", "full"),
+    ],
+)
+def test_export(tmp_path: Path, files: dict[str, Any], export_code: int, code: str, words: str) -> None:
+    manifest = files.pop("manifest", None)
+    leave(tmp_path, files)
+    if manifest is not None:
+        (tmp_path / "out" / "export").mkdir()
+        (tmp_path / "out" / "export" / "manifest.json").write_text(manifest)
+    end = export_end(tmp_path, export_code, step=None)
+    assert end.code == code
+    assert words in end.message
+
+
+def test_a_failure_before_the_export_is_not_the_exports(tmp_path: Path) -> None:
+    leave(tmp_path, {"outcome.json": FINISHED, "failure-0.json": DIVERGED})
+    forget_failures(tmp_path)
+    assert export_end(tmp_path, 1, step=9).code == "export_failed"
+
+
+def test_a_word_behind_a_symlink_is_not_heard(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text(json.dumps(FINISHED))
+    leave(tmp_path, {})
+    (tmp_path / "out" / "outcome.json").symlink_to(tmp_path / "elsewhere")
+    assert training_end(tmp_path, 0).code == "crashed"

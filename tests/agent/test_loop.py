@@ -1,0 +1,377 @@
+"""The agent and its supervisors as processes: claims, orders, kills, restarts, silence, and the end that was accepted."""
+
+import os
+import signal
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.agent.api import NODE_TOKEN, ScriptedApi
+from tests.agent.machine import Machine, wait_for
+from trainwright_agent import processes
+from trainwright_agent.loop import start_supervisor
+
+
+def test_a_placed_run_is_trained_exported_shipped_and_reported(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=25)
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    machine.wait_until_idle()
+    assert run.end["code"] == "finished"
+    assert run.phases == ["starting", "running", "completing", "ended"]
+    assert run.steps == list(range(1, 26))
+    assert [(commit["kind"], commit["step"]) for commit in run.commits] == [
+        ("state", 10),
+        ("state", 20),
+        ("state", 25),
+        ("export", 25),
+    ]
+    assert run.logs["rank-0.log"].endswith(b"step 25\n")
+    assert len(run.claims) == 1
+
+
+def test_an_export_attempt_trains_nothing(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(kind="export")
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+    assert run.phases == ["starting", "completing", "ended"]
+    assert run.steps == []
+
+
+def test_lost_replies_cost_nothing(api: ScriptedApi, machine: Machine) -> None:
+    api.lose_replies.update(
+        {"claim": 2, "batches": 2, "rank-0.log": 1, "uploads": 1, "checkpoints": 1, "end": 1}
+    )
+    run = api.place(steps=25)
+    machine.start_agent()
+    wait_for(lambda: len(run.ends) > 1, "the end repeated")
+    machine.wait_until_idle()
+    assert len(set(run.claims)) == 1
+    assert len(run.claims) == 3
+    assert run.steps == list(range(1, 26))
+    assert {commit["step"] for commit in run.commits} == {10, 20, 25}
+
+
+def test_nothing_starts_before_go(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=3)
+    run.order = "wait"
+    machine.start_agent()
+    wait_for(lambda: len(run.renewals) > 3, "renewals")
+    assert not machine.processes()
+    assert not (machine.attempt().path / "job.json").exists()
+    run.order = "go"
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+
+
+@pytest.mark.parametrize("name", ["plain", "stubborn"])
+def test_kill_is_obeyed_within_renewal_and_grace(api: ScriptedApi, machine: Machine, name: str) -> None:
+    run = api.place(name=name, steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    wait_for(lambda: run.steps, "steps")
+    run.order = "kill"
+    ordered = time.monotonic()
+    wait_for(lambda: not machine.processes(), "no process left")
+    allowance = 1.5  # start-up and scheduling on a busy machine; the protocol's own is 25 s
+    assert time.monotonic() - ordered < api.timers.renewal_seconds + api.timers.grace_seconds + allowance
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "stopped"
+    machine.wait_until_idle()
+
+
+def test_a_rank_that_fails_is_named(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(name="crash")
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert (run.end["code"], run.end["rank"]) == ("diverged", 1)
+    machine.wait_until_idle()
+
+
+def test_a_rank_that_is_killed_is_named_with_its_signal(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    os.kill(machine.rank_pids()[0], signal.SIGKILL)
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "crashed"
+    assert "SIGKILL" in run.end["message"]
+    machine.wait_until_idle()
+
+
+def test_killing_the_launcher_ends_its_ranks_and_the_attempt(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    os.kill(machine.launcher_pid(), signal.SIGKILL)
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "crashed"
+    assert "launcher was ended by SIGKILL" in run.end["message"]
+    machine.wait_until_idle()
+
+
+@pytest.mark.parametrize("name", ["plain", "orphan"])
+def test_killing_the_supervisor_ends_everything_and_is_reported(
+    api: ScriptedApi, machine: Machine, name: str
+) -> None:
+    """``orphan`` is the trainer that breaks the rule to die with its parent: the agent's sweep still finds it."""
+    run = api.place(name=name, steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    wait_for(lambda: run.steps, "steps")
+    os.kill(machine.supervisor_pid(), signal.SIGKILL)
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "supervisor_lost"
+    assert not machine.processes()
+    assert run.steps == list(range(1, len(run.steps) + 1))
+    machine.wait_until_idle()
+
+
+def test_without_the_kernel_and_the_sweep_a_trainer_outlives_its_supervisor(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    """The negative control of the two tests above: with both guards out, "no process left" is seen to fail."""
+    run = api.place(name="orphan", steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    supervisor = machine.supervisor_pid()
+    machine.kill_agent()  # nobody sweeps
+    os.kill(supervisor, signal.SIGKILL)
+    wait_for(lambda: not machine.attempt().is_locked(), "the supervisor gone")
+    with pytest.raises(AssertionError, match="no process left"):
+        wait_for(lambda: not machine.processes(), "no process left", seconds=2.0)
+    processes.sweep(machine.attempt().marker)
+    assert not machine.processes()
+    assert not run.ends
+
+
+def test_a_killed_agent_is_followed_by_one_that_re_attaches(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=120)
+    machine.start_agent()
+    ranks = machine.rank_pids()
+    for _ in range(2):
+        known = len(run.steps)
+        wait_for(lambda known=known: len(run.steps) > known, "steps")
+        machine.kill_agent()
+        machine.start_agent()
+    assert sorted(machine.rank_pids()) == sorted(ranks)
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+    assert run.steps == list(range(1, 121))
+    assert len(run.claims) == 1
+    assert {commit["step"] for commit in run.commits} == set(range(10, 121, 10))
+    machine.wait_until_idle()
+
+
+def test_an_agent_that_ends_by_sigterm_leaves_supervisors_alone(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=60)
+    agent = machine.start_agent()
+    machine.rank_pids()
+    machine.kill_agent(signal.SIGTERM)
+    assert agent.returncode == 0
+    folder = machine.attempt()
+    wait_for(lambda: folder.exit(), "the attempt ended without an agent")
+    assert not run.ends
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+    assert run.steps == list(range(1, 61))
+
+
+def test_an_api_that_is_away_gets_the_run_fenced_before_its_lease_lapses(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    run = api.place(name="stubborn", steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    wait_for(lambda: run.steps, "steps")
+    api.away = True
+    last = run.renewals[-1]["at"]
+    wait_for(lambda: not machine.processes(), "no process left")
+    assert time.monotonic() - last < api.timers.lease_seconds
+    assert time.monotonic() - last > api.timers.lease_seconds - api.timers.margin_seconds - 0.5
+    api.away = False
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "self_fenced"
+    assert run.steps == list(range(1, len(run.steps) + 1))
+    machine.wait_until_idle()
+
+
+def test_a_short_outage_stops_nothing(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=80)
+    machine.start_agent()
+    ranks = machine.rank_pids()
+    api.away = True
+    time.sleep(2.0)  # the length of the outage: less than lease - margin
+    api.away = False
+    assert sorted(machine.rank_pids()) == sorted(ranks)
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+    assert run.steps == list(range(1, 81))
+
+
+def test_a_stopped_supervisor_is_killed_by_the_agent(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    wait_for(lambda: run.steps, "steps")
+    os.kill(machine.supervisor_pid(), signal.SIGSTOP)
+    last = run.renewals[-1]["at"]
+    wait_for(lambda: not machine.processes(), "no process left")
+    assert time.monotonic() - last < api.timers.lease_seconds
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "supervisor_lost"
+    machine.wait_until_idle()
+
+
+def test_a_second_supervisor_leaves_at_once(api: ScriptedApi, machine: Machine) -> None:
+    api.place(steps=10_000)
+    machine.start_agent()
+    ranks = machine.rank_pids()
+    supervisor = machine.supervisor_pid()
+    second = start_supervisor(machine.attempt())
+    assert second.wait(10) == 0
+    assert machine.supervisor_pid() == supervisor
+    assert sorted(machine.rank_pids()) == sorted(ranks)
+
+
+def test_a_stale_fence_ends_the_trainer_and_the_folder(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    run.fence, run.closed = 2, True
+    machine.wait_until_idle()
+    assert not run.ends
+
+
+def test_a_deleted_run_leaves_nothing_on_the_node(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    run.deleted = True
+    machine.wait_until_idle()
+
+
+def test_starting_without_progress_ends_the_attempt(api: ScriptedApi, machine: Machine) -> None:
+    api.timers = api.timers.model_copy(update={"start_seconds": 1.0})
+    run = api.place(name="silent")
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "start_timeout"
+    machine.wait_until_idle()
+
+
+def test_a_failed_export_is_told(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(name="badexport", steps=3)
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "export_failed"
+    assert "exit code 4" in run.end["message"]
+    assert run.logs["export.log"] == b"exporting\n"
+
+
+def test_damaged_shards_and_checkpoints_are_told_apart(api: ScriptedApi, machine: Machine) -> None:
+    for path in ("data/train-1.bin", "resume/model.safetensors"):
+        run = api.place(ranks=1)
+        run.downloads.append({**api.store(path, b"right"), "url": "/api/v1/blobs/store/wrong"})
+        api.objects["store/wrong"] = b"wrong"
+    machine.start_agent()
+    runs = list(api.runs.values())
+    wait_for(lambda: all(run.ends for run in runs), "ends")
+    assert [run.end["code"] for run in runs] == ["fetch_failed", "checkpoint_invalid"]
+    assert not any(run.steps for run in runs)
+
+
+def test_busy_slots_are_those_of_marked_processes(api: ScriptedApi, machine: Machine) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    wait_for(lambda: api.heartbeats[-1]["busy_slots"] == {"cpu": [0, 1]}, "busy slots")
+    run.order = "kill"
+    wait_for(lambda: api.heartbeats[-1]["busy_slots"] == {}, "free slots")
+
+
+def test_the_node_token_stays_with_agent_and_supervisor(api: ScriptedApi, machine: Machine) -> None:
+    api.place(steps=10_000)
+    agent = machine.start_agent()
+    pids = [*machine.rank_pids(), machine.launcher_pid(), machine.supervisor_pid(), agent.pid]
+    for pid in pids:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert NODE_TOKEN.encode() not in environment + command
+    for pid in machine.rank_pids():
+        names = [
+            name for name in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"TRAINWRIGHT" in name
+        ]
+        assert sorted(name.partition(b"=")[0] for name in names) == [
+            b"TRAINWRIGHT_ATTEMPT",
+            b"TRAINWRIGHT_PARENT",
+        ]
+    assert stat.S_IMODE((machine.data / "agent.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(machine.data.stat().st_mode) == 0o700
+
+
+def test_a_supervisor_costs_little_memory(api: ScriptedApi, machine: Machine) -> None:
+    api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    status = Path(f"/proc/{machine.supervisor_pid()}/status").read_text()
+    (resident,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
+    assert int(resident.split()[1]) < 64 * 1024
+
+
+def test_stop_with_runs_ends_supervisors_and_the_next_agent_reports(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    machine.supervisor_pid()
+    machine.command("stop", "--with-runs")
+    assert not machine.processes()
+    assert not machine.attempt().is_locked()
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "stopped"
+    machine.wait_until_idle()
+
+
+def test_a_second_agent_on_the_folder_is_refused(api: ScriptedApi, machine: Machine) -> None:
+    machine.start_agent()
+    wait_for(lambda: api.heartbeats, "a heartbeat")
+    second = machine.start_agent()
+    assert second.wait(20) == 1
+    assert "Another agent works in" in machine.log.read_text()
+
+
+def test_an_agent_beside_the_store_links_instead_of_copying(
+    api: ScriptedApi, machine: Machine, tmp_path: Path
+) -> None:
+    store = tmp_path / "objects"
+    run = api.place(steps=10)
+    for key, content in api.objects.items():
+        (store / key).parent.mkdir(parents=True, exist_ok=True)
+        (store / key).write_bytes(content)
+    api.objects.clear()  # nothing can come by HTTP
+    machine.start_agent("--object-store", str(store))
+    shard = store / "store/data/train-0.bin"
+    wait_for(lambda: shard.stat().st_nlink == 2, "the shard linked into the attempt")
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+    assert not api.objects, "something was sent by HTTP"
+    weights = store / run.run_id / "f1/state-10/model.safetensors"
+    assert weights.read_bytes() == b"weights of step 10"
+    assert not list(store.rglob("*.tmp"))
+
+
+def test_shards_are_fetched_once_a_node(api: ScriptedApi, machine: Machine) -> None:
+    first = api.place(steps=2)
+    machine.start_agent()
+    wait_for(lambda: first.ends, "an end")
+    api.objects = {key: content for key, content in api.objects.items() if not key.startswith("store/")}
+    second = api.place(steps=2)
+    api.objects = {key: content for key, content in api.objects.items() if not key.startswith("store/")}
+    wait_for(lambda: second.ends, "the second end")
+    assert second.end["code"] == "finished"
