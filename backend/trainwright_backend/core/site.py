@@ -1,4 +1,4 @@
-"""Health, the OpenAPI document and the built frontend."""
+"""What is the same for everybody: health, the spec's schema and presets, the OpenAPI document, the built frontend."""
 
 import re
 from importlib.metadata import version
@@ -8,7 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.convertors import Convertor, register_url_convertor
 
-from trainwright.contracts.api import Health
+from trainwright.contracts.api import Health, SpecInfo
+from trainwright.contracts.presets import PRESETS
+from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import ReadSession
 from trainwright_backend.core.errors import NotFound
 from trainwright_backend.core.policy import public
@@ -53,6 +55,12 @@ def get_health(session: ReadSession) -> Health:
     """Whether the API and its database answer."""
     session.connection()
     return Health(status="ok", version=version("trainwright"))
+
+
+@api_router.get("/spec")
+def get_spec() -> SpecInfo:
+    """The JSON Schema of a run's spec, with the sentence of every field, and the named model sizes."""
+    return SpecInfo(run_spec=RunSpec.model_json_schema(), presets=PRESETS)
 
 
 @api_router.get("/openapi.json", include_in_schema=False)

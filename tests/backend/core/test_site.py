@@ -1,0 +1,101 @@
+"""What surrounds every request, and what everybody may see."""
+
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from trainwright_backend import openapi
+
+
+def test_health_answers_with_the_version(anonymous: TestClient) -> None:
+    assert anonymous.get("/api/v1/health").json()["status"] == "ok"
+
+
+def test_the_spec_s_schema_carries_its_sentences(anonymous: TestClient) -> None:
+    answer = anonymous.get("/api/v1/spec").json()
+    assert answer["run_spec"]["properties"]["seed"]["description"].startswith("Seed of the weights")
+    assert "nano" in answer["presets"]
+
+
+def test_every_answer_has_an_id_and_the_security_headers(anonymous: TestClient) -> None:
+    for path in ("/", "/api/v1/health", "/api/v1/nothing", "/api/v1/me"):
+        headers = anonymous.get(path).headers
+        assert len(headers["x-request-id"]) == 32
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_unknown_api_address_is_a_problem_and_not_a_page(anonymous: TestClient) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        answer = anonymous.request(method, "/api/v1/nothing")
+        assert answer.status_code == 404
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+def test_a_wrong_method_is_405(anonymous: TestClient) -> None:
+    assert anonymous.delete("/api/v1/health").status_code == 405
+
+
+def test_an_unknown_host_is_refused(anonymous: TestClient) -> None:
+    answer = anonymous.get("/api/v1/health", headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "unknown_host")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 204),
+        ({"Sec-Fetch-Site": "same-origin"}, 204),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:5173"}, 204),
+        ({"Origin": "http://localhost"}, 204),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_other_sites_cannot_act_with_a_cookie(
+    anonymous: TestClient, headers: dict[str, str], status: int
+) -> None:
+    assert anonymous.post("/api/v1/auth/sign-out", headers=headers).status_code == status
+
+
+def test_our_own_fault_is_500_with_the_request_s_id(app: FastAPI, anonymous: TestClient) -> None:
+    app.state.static_folder = None  # as if a programming error
+    answer = anonymous.get("/some-page")
+    assert answer.status_code == 500
+    assert answer.json()["code"] == "internal_error"
+    assert answer.json()["request_id"] in answer.json()["detail"]
+    assert "NoneType" not in answer.text
+
+
+def test_pages_and_files_of_the_frontend_are_served(
+    app: FastAPI, anonymous: TestClient, tmp_path: Path
+) -> None:
+    folder = tmp_path / "static"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "index.html").write_text("<title>The pages</title>")
+    (folder / "assets" / "index-B4k2mX9z.js").write_text("1")
+    (tmp_path / "secret.txt").write_text("secret")
+    app.state.static_folder = folder
+    for path in ("/", "/acme/runs", "/sign-in"):
+        assert "The pages" in anonymous.get(path).text
+    script = anonymous.get("/assets/index-B4k2mX9z.js")
+    assert "immutable" in script.headers["cache-control"]
+    assert anonymous.get("/assets/gone.js").status_code == 404
+    assert "secret" not in anonymous.get("/%2e%2e/secret.txt").text
+
+
+def test_without_a_built_frontend_the_page_says_how_to_build_it(
+    app: FastAPI, anonymous: TestClient, tmp_path: Path
+) -> None:
+    app.state.static_folder = tmp_path / "missing"
+    assert "make frontend" in anonymous.get("/").text
+
+
+def test_the_openapi_document_is_the_same_each_time() -> None:
+    assert openapi.document() == openapi.document()
+    assert '"operationId": "sign_in"' in openapi.document()

@@ -1,0 +1,221 @@
+"""Who may call what: every route of the application, six kinds of callers, default deny.
+
+`EXPECTED` is complete by test: a new route without a line here fails. Ids in the addresses are unknown ones, so a
+caller who is let in gets 404 or 422 for the id or the body, never 401 or 403.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from fastapi.testclient import TestClient
+from sqlalchemy import delete, select
+
+from tests.backend.conftest import Site
+from trainwright.contracts.api import Role
+from trainwright_backend.auth import policies
+from trainwright_backend.auth.tables import Account, Membership, Team
+from trainwright_backend.core.ids import new_id, public_id
+from trainwright_backend.core.policy import RouteWithoutPolicyError, assert_every_route_has_a_policy, public
+
+T = "/api/v1/teams/{team}"
+PEOPLE = ("anonymous", "stranger", "viewer", "editor", "owner", "site admin")
+MEMBERS = {"viewer": PEOPLE[2:5], "editor": PEOPLE[3:5], "owner": PEOPLE[4:5]}
+
+EXPECTED = {
+    "GET /{path:page}": "public",
+    "GET /api/v1/health": "public",
+    "GET /api/v1/openapi.json": "public",
+    "GET /api/v1/spec": "public",
+    "GET /api/v1/blobs/{signed}": "signed link",
+    "PUT /api/v1/blobs/{signed}": "signed link",
+    "POST /api/v1/auth/sign-in": "public",
+    "POST /api/v1/auth/sign-out": "public",
+    "POST /api/v1/auth/link": "public",
+    "GET /api/v1/auth/link/{token}": "public",
+    "GET /api/v1/me": "signed in",
+    "GET /api/v1/me/keys": "signed in",
+    "POST /api/v1/me/keys": "signed in",
+    "DELETE /api/v1/me/keys/{key}": "signed in",
+    "GET /api/v1/teams": "signed in",
+    "POST /api/v1/teams": "site admin",
+    f"GET {T}": "viewer",
+    f"GET {T}/members": "viewer",
+    f"POST {T}/invitations": "owner",
+    f"PUT {T}/quota/{{device}}": "site admin",
+    f"GET {T}/datasets": "viewer",
+    f"POST {T}/datasets": "editor",
+    f"GET {T}/datasets/{{dataset}}": "viewer",
+    f"DELETE {T}/datasets/{{dataset}}": "editor",
+    f"POST {T}/datasets/{{dataset}}/versions": "editor",
+    f"GET {T}/datasets/{{dataset}}/versions/{{number}}/rejected": "viewer",
+    f"GET {T}/runs": "viewer",
+    f"POST {T}/runs": "editor",
+    f"POST {T}/runs/validate": "viewer",
+    f"GET {T}/runs/{{run}}": "viewer",
+    f"DELETE {T}/runs/{{run}}": "editor",
+    f"POST {T}/runs/{{run}}/cancel": "editor",
+    f"GET {T}/runs/{{run}}/events": "viewer",
+    f"GET {T}/runs/{{run}}/events/stream": "viewer",
+    f"GET {T}/runs/{{run}}/metrics": "viewer",
+    f"GET {T}/runs/{{run}}/metrics/stream": "viewer",
+    f"GET {T}/runs/{{run}}/logs": "viewer",
+    f"GET {T}/runs/{{run}}/logs/{{attempt}}/{{file}}": "viewer",
+    f"GET {T}/runs/{{run}}/checkpoints": "viewer",
+    f"GET {T}/runs/{{run}}/checkpoints/{{checkpoint}}/files": "viewer",
+    f"GET {T}/runs/{{run}}/checkpoints/{{checkpoint}}/archive": "viewer",
+    "GET /api/v1/nodes": "site admin",
+    "DELETE /api/v1/nodes/{node}": "site admin",
+    "POST /api/v1/join-tokens": "site admin",
+    "POST /api/v1/agent/join": "public",
+    "POST /api/v1/agent/heartbeat": "node",
+    "POST /api/v1/agent/runs/{run}/claim": "node",
+    "POST /api/v1/agent/runs/{run}/renew": "node",
+    "POST /api/v1/agent/runs/{run}/batches": "node",
+    "POST /api/v1/agent/runs/{run}/logs/{file}": "node",
+    "POST /api/v1/agent/runs/{run}/uploads": "node",
+    "POST /api/v1/agent/runs/{run}/checkpoints": "node",
+    "POST /api/v1/agent/runs/{run}/end": "node",
+    "GET /api/v1/agent/runs/{run}/offsets": "node",
+}
+
+TEAM = "globex"
+UNKNOWN = {
+    "team": TEAM,
+    "dataset": public_id("ds", new_id()),
+    "run": public_id("run", new_id()),
+    "checkpoint": public_id("ckpt", new_id()),
+    "node": public_id("node", new_id()),
+    "key": public_id("key", new_id()),
+    "number": "1",
+    "attempt": "1",
+    "file": "rank-0.log",
+    "device": "cpu",
+    "token": "unknown",
+    "signed": "unknown",
+    "path": "runs",
+}
+
+
+@pytest.fixture
+def people(site: Site) -> dict[str, TestClient]:
+    """One client for each kind of caller; the site admin belongs to no team of the matrix."""
+    found = {"anonymous": site.anonymous(), "stranger": site.other_team("initech")}
+    found["owner"] = site.other_team(TEAM)
+    found |= {role: site.member(role, TEAM) for role in ("viewer", "editor")}
+    with site.app.state.database.write() as session:
+        admin = session.scalars(select(Account.id).where(Account.site_admin)).one()
+        team = session.scalars(select(Team.id).where(Team.slug == TEAM)).one()
+        session.execute(delete(Membership).where(Membership.user_id == admin, Membership.team_id == team))
+    return found | {"site admin": site.admin}
+
+
+def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
+    for route in iter_route_contexts(app.routes):
+        for method in sorted(route.methods or set()):
+            yield method, str(route.path)
+
+
+def test_every_route_is_expected_and_every_expected_one_exists(app: FastAPI) -> None:
+    assert {f"{method} {path}" for method, path in routes(app)} == set(EXPECTED)
+
+
+def test_every_kind_of_caller_gets_what_the_route_allows(people: dict[str, TestClient]) -> None:
+    assert surprises(people) == []
+
+
+def test_the_matrix_notices_a_guard_that_lets_too_many_in(
+    people: dict[str, TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(policies.MAY_DO, Role.EDITOR, policies.MAY_DO[Role.VIEWER])
+    found = surprises(people)
+    assert found and all(line.startswith("viewer") for line in found)
+
+
+def surprises(people: dict[str, TestClient]) -> list[str]:
+    """Answers that do not fit to `EXPECTED`."""
+    found = []
+    for route, rule in EXPECTED.items():
+        method, _, path = route.partition(" ")
+        address = path.replace("{path:page}", "runs").format_map(UNKNOWN)
+        for kind, client in people.items():
+            answer = client.request(method, address, **_body(method, path))
+            if not _fits(kind, rule, answer.status_code, answer.text):
+                found.append(f"{kind}: {method} {address} is for {rule}, but {answer.status_code} {answer.text}")
+    return found
+
+
+def _body(method: str, path: str) -> dict[str, object]:
+    return {"json": {}} if method in ("POST", "PUT") and "blobs" not in path else {}
+
+
+def _fits(kind: str, rule: str, status: int, text: str) -> bool:
+    if status >= 500:
+        return False
+    if rule == "signed link":
+        return status == 403
+    if rule == "public":
+        return status not in (401, 403)
+    if kind == "anonymous" or rule == "node":
+        return status == 401
+    if rule == "site admin" and kind != "site admin":
+        return status == 403
+    if rule in MEMBERS and kind not in MEMBERS[rule]:
+        inside = kind in MEMBERS["viewer"]
+        return status == 403 if inside else (status == 404 and "There is no team" in text)
+    return status not in (401, 403) and "There is no team" not in text
+
+
+def test_another_team_s_ids_are_unknown_under_ones_own_team(
+    site: Site, people: dict[str, TestClient], upload: object
+) -> None:
+    assert callable(upload)
+    dataset = upload()
+    spec = {"name": "theirs", "data": {"dataset": dataset["id"]}, "resources": {"device": "cpu"}}
+    run = site.admin.post(f"{site.path}/runs", json=spec)
+    foreign = UNKNOWN | {"team": "initech", "dataset": dataset["id"]}
+    if run.status_code == 201:
+        foreign["run"] = run.json()["id"]
+    for route, rule in EXPECTED.items():
+        method, _, path = route.partition(" ")
+        if rule not in MEMBERS or not ("{dataset}" in path or "{run}" in path):
+            continue
+        answer = people["stranger"].request(method, path.format_map(foreign), **_body(method, path))
+        unknown = people["stranger"].request(
+            method, path.format_map(UNKNOWN | {"team": "initech"}), **_body(method, path)
+        )
+        assert answer.status_code == unknown.status_code == 404, (route, answer.text)
+        assert answer.json()["code"] == unknown.json()["code"]
+
+
+def test_a_spec_that_names_another_team_s_dataset_is_refused(
+    people: dict[str, TestClient], upload: object
+) -> None:
+    assert callable(upload)
+    spec = {"name": "thief", "data": {"dataset": upload()["id"]}, "resources": {"device": "cpu"}}
+    answer = people["stranger"].post("/api/v1/teams/initech/runs", json=spec)
+    assert answer.status_code == 422
+    assert [problem["field"] for problem in answer.json()["errors"]] == ["data.dataset"]
+
+
+def test_a_route_without_policy_stops_the_start(app: FastAPI) -> None:
+    assert_every_route_has_a_policy(app)
+
+    @app.get("/api/v1/open-door")
+    def open_door() -> None: ...
+
+    with pytest.raises(RouteWithoutPolicyError, match="GET.*open-door"):
+        assert_every_route_has_a_policy(app)
+
+
+def test_a_mounted_application_counts_as_a_route_without_policy() -> None:
+    app = FastAPI(openapi_url=None)
+
+    @app.get("/guarded", dependencies=[public("a test")])
+    def guarded() -> None: ...
+
+    assert_every_route_has_a_policy(app)
+    app.mount("/side-door", FastAPI())
+    with pytest.raises(RouteWithoutPolicyError, match="side-door"):
+        assert_every_route_has_a_policy(app)
