@@ -1,7 +1,15 @@
 import type { components } from "@/api/schema";
 
-type ErrorBody = components["schemas"]["ErrorBody"];
 type Problem = components["schemas"]["Problem"];
+
+/** An RFC 9457 body, with this API's code, request id and problems by field. */
+interface ErrorBody {
+  title: string;
+  detail: string;
+  code: string;
+  request_id: string;
+  errors: Problem[];
+}
 
 /** The API refused: `detail` says what happened, why, and what to do. */
 export class ApiError extends Error {

@@ -4,6 +4,206 @@
  */
 
 export interface paths {
+    "/api/v1/agent/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send Heartbeat
+         * @description The node lives; the answer says what is placed on it.
+         */
+        post: operations["send_heartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/join": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Join Node
+         * @description A machine becomes a node.
+         */
+        post: operations["join_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/batches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Store Batch
+         * @description Store a stretch of events.jsonl.
+         */
+        post: operations["store_batch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Commit Checkpoint
+         * @description Make an uploaded checkpoint visible.
+         */
+        post: operations["commit_checkpoint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/claim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Claim Run
+         * @description Take a run that is placed on the node.
+         */
+        post: operations["claim_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Report End
+         * @description Hand a placement back.
+         */
+        post: operations["report_end"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/logs/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Store Log
+         * @description Store a stretch of a log.
+         */
+        post: operations["store_log"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/offsets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Offsets
+         * @description How far each file of an attempt is stored.
+         */
+        get: operations["show_offsets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/renew": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Renew Lease
+         * @description Keep a lease; the answer is an order.
+         */
+        post: operations["renew_lease"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/runs/{run}/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Request Upload
+         * @description Announce a checkpoint, and get links for what the store lacks.
+         */
+        post: operations["request_upload"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/link": {
         parameters: {
             query?: never;
@@ -13,7 +213,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Use Link */
+        /**
+         * Use Link
+         * @description Use a one-time link; sets the session cookie.
+         */
         post: operations["use_link"];
         delete?: never;
         options?: never;
@@ -28,7 +231,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get Link */
+        /**
+         * Get Link
+         * @description What a one-time link is for; looking does not use it up.
+         */
         get: operations["get_link"];
         put?: never;
         post?: never;
@@ -47,7 +253,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign In */
+        /**
+         * Sign In
+         * @description Sign in with e-mail and password; sets the session cookie.
+         */
         post: operations["sign_in"];
         delete?: never;
         options?: never;
@@ -64,8 +273,75 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign Out */
+        /**
+         * Sign Out
+         * @description End this browser's session.
+         */
         post: operations["sign_out"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/blobs/{signed}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Blob
+         * @description Download an object by a signed link. Ranges are served.
+         */
+        get: operations["get_blob"];
+        /**
+         * Put Blob
+         * @description Upload an object by a signed link; refused, and not kept, unless size and digest are the announced ones.
+         */
+        put: operations["put_blob"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Health
+         * @description Whether the API and its database answer.
+         */
+        get: operations["get_health"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/join-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Join Token
+         * @description A one-time token with which a machine may join, within 15 minutes.
+         */
+        post: operations["create_join_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -79,7 +355,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get Me */
+        /**
+         * Get Me
+         * @description Who you are, and your teams.
+         */
         get: operations["get_me"];
         put?: never;
         post?: never;
@@ -96,10 +375,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List Keys */
+        /**
+         * List Keys
+         * @description Your API keys, without their secrets.
+         */
         get: operations["list_keys"];
         put?: never;
-        /** Create Key */
+        /**
+         * Create Key
+         * @description Make an API key that acts as you. Its secret is in this answer only.
+         */
         post: operations["create_key"];
         delete?: never;
         options?: never;
@@ -117,353 +402,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Delete Key */
+        /**
+         * Delete Key
+         * @description Revoke an API key of yours.
+         */
         delete: operations["delete_key"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Teams */
-        get: operations["list_teams"];
-        put?: never;
-        /** Create Team */
-        post: operations["create_team"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get Team */
-        get: operations["get_team"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/members": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Members */
-        get: operations["list_members"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/invitations": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Create Invitation */
-        post: operations["create_invitation"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/quota/{device}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        /** Set Quota */
-        put: operations["set_quota"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/datasets": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Datasets */
-        get: operations["list_datasets"];
-        put?: never;
-        /** Create Dataset */
-        post: operations["create_dataset"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/datasets/{dataset}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get Dataset */
-        get: operations["get_dataset"];
-        put?: never;
-        post?: never;
-        /** Delete Dataset */
-        delete: operations["delete_dataset"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/datasets/{dataset}/versions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Create Dataset Version */
-        post: operations["create_dataset_version"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/datasets/{dataset}/versions/{n}/rejected": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Rejected Documents */
-        get: operations["list_rejected_documents"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Runs */
-        get: operations["list_runs"];
-        put?: never;
-        /** Create Run */
-        post: operations["create_run"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/validate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Validate Run */
-        post: operations["validate_run"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get Run */
-        get: operations["get_run"];
-        put?: never;
-        post?: never;
-        /** Delete Run */
-        delete: operations["delete_run"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}/cancel": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Cancel Run */
-        post: operations["cancel_run"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Run Events */
-        get: operations["list_run_events"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}/metrics": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get Run Metrics */
-        get: operations["get_run_metrics"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}/logs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Run Logs */
-        get: operations["list_run_logs"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}/logs/{attempt}/{file}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get Run Log */
-        get: operations["get_run_log"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}/checkpoints": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Checkpoints */
-        get: operations["list_checkpoints"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/teams/{team}/runs/{run}/checkpoints/{checkpoint}/files": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Checkpoint Files */
-        get: operations["list_checkpoint_files"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/spec": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get Spec */
-        get: operations["get_spec"];
-        put?: never;
-        post?: never;
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -476,7 +419,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List Nodes */
+        /**
+         * List Nodes
+         * @description All nodes with their slots.
+         */
         get: operations["list_nodes"];
         put?: never;
         post?: never;
@@ -496,14 +442,129 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Delete Node */
+        /**
+         * Delete Node
+         * @description Remove a node on which nothing runs; its token ends.
+         */
         delete: operations["delete_node"];
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/join-tokens": {
+    "/api/v1/spec": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Spec
+         * @description The JSON Schema of a run's spec, with the sentence of every field, and the named model sizes.
+         */
+        get: operations["get_spec"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Teams
+         * @description The teams you are in.
+         */
+        get: operations["list_teams"];
+        put?: never;
+        /**
+         * Create Team
+         * @description Make a team; you become its owner. For site admins.
+         */
+        post: operations["create_team"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Team
+         * @description A team with its quota.
+         */
+        get: operations["get_team"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Datasets
+         * @description The team's datasets, newest first, each with its newest version.
+         */
+        get: operations["list_datasets"];
+        put?: never;
+        /**
+         * Create Dataset
+         * @description Upload `.jsonl` or `.txt` files as a new dataset. Its tokens are prepared at once, in the background.
+         */
+        post: operations["create_dataset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets/{dataset}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Dataset
+         * @description A dataset with its versions and their preparations.
+         */
+        get: operations["get_dataset"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Dataset
+         * @description Delete a dataset with everything made of it; refused while runs use it.
+         */
+        delete: operations["delete_dataset"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets/{dataset}/versions": {
         parameters: {
             query?: never;
             header?: never;
@@ -512,23 +573,29 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create Join Token */
-        post: operations["create_join_token"];
+        /**
+         * Create Dataset Version
+         * @description Upload files as the dataset's next version. Versions never change.
+         */
+        post: operations["create_dataset_version"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/health": {
+    "/api/v1/teams/{team}/datasets/{dataset}/versions/{number}/rejected": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** Get Health */
-        get: operations["get_health"];
+        /**
+         * List Rejected
+         * @description Lines of a version that gave no document, with the reason; up to 1,000 of them.
+         */
+        get: operations["list_rejected"];
         put?: never;
         post?: never;
         delete?: never;
@@ -537,15 +604,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/teams/{team}/runs/{run}/events/stream": {
+    "/api/v1/teams/{team}/invitations": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** F */
-        get: operations["stream_run_events"];
+        get?: never;
+        put?: never;
+        /**
+         * Create Invitation
+         * @description Invite somebody into the team. The answer has the link to send to them.
+         */
+        post: operations["create_invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Members
+         * @description The people of a team.
+         */
+        get: operations["list_members"];
         put?: never;
         post?: never;
         delete?: never;
@@ -554,15 +644,126 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/teams/{team}/runs/{run}/metrics/stream": {
+    "/api/v1/teams/{team}/quota/{device}": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** F */
-        get: operations["stream_run_metrics"];
+        get?: never;
+        /**
+         * Set Quota
+         * @description Change how many slots of a device the team may occupy at once. For site admins.
+         */
+        put: operations["set_quota"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Runs
+         * @description The team's runs, newest first.
+         */
+        get: operations["list_runs"];
+        put?: never;
+        /**
+         * Submit Run
+         * @description Start a run. With an Idempotency-Key the same body gives the same run, however often it is sent.
+         */
+        post: operations["submit_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Validate Run
+         * @description Check a spec without submitting it.
+         */
+        post: operations["validate_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Run
+         * @description One run.
+         */
+        get: operations["show_run"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Run
+         * @description Delete an ended run with everything it made.
+         */
+        delete: operations["delete_run"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Run
+         * @description Stop a run for good. It is `stopping` until its node has let go of it.
+         */
+        post: operations["cancel_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Checkpoints
+         * @description The run's checkpoints and exports, newest first.
+         */
+        get: operations["list_checkpoints"];
         put?: never;
         post?: never;
         delete?: never;
@@ -578,8 +779,151 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Dl */
+        /**
+         * Download Checkpoint
+         * @description A checkpoint as one tar.
+         */
         get: operations["download_checkpoint"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/checkpoints/{checkpoint}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Checkpoint Files
+         * @description The files of a checkpoint, with links.
+         */
+        get: operations["list_checkpoint_files"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Run Events
+         * @description What happened to the run, oldest first, at most a thousand after number `after`.
+         */
+        get: operations["list_run_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/events/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream Run Events
+         * @description What happens to the run, as it happens; ends after the run's last event.
+         */
+        get: operations["stream_run_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Logs
+         * @description The logs of all attempts, one file a rank.
+         */
+        get: operations["list_logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/logs/{attempt}/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Log
+         * @description A stretch of a log. Go on from `next_offset`.
+         */
+        get: operations["read_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Metrics
+         * @description The run's curves. `points` thins each out to the extremes of equal stretches, so that every spike stays.
+         */
+        get: operations["show_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/metrics/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream Metrics
+         * @description The run's points as they come, from the beginning or from Last-Event-ID; ends with the run.
+         */
+        get: operations["stream_metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -594,19 +938,19 @@ export interface components {
     schemas: {
         /** ApiKey */
         ApiKey: {
-            /** Id */
-            id: string;
-            /** Name */
-            name: string;
-            /** Prefix */
-            prefix: string;
             /**
              * Created
              * Format: date-time
              */
             created: string;
+            /** Id */
+            id: string;
             /** Last Used */
             last_used: string | null;
+            /** Name */
+            name: string;
+            /** Prefix */
+            prefix: string;
         };
         /**
          * AttemptMark
@@ -615,13 +959,46 @@ export interface components {
         AttemptMark: {
             /** Attempt */
             attempt: number;
+            /** Ended */
+            ended: string | null;
+            reason: components["schemas"]["EndCode"] | null;
             /** Resume Step */
             resume_step: number;
             /** Started */
             started: string | null;
-            /** Ended */
-            ended: string | null;
-            reason: components["schemas"]["EndCode"] | null;
+        };
+        /**
+         * Batch
+         * @description One stretch of complete lines of ``events.jsonl``, in file order.
+         */
+        Batch: {
+            /** Attempt */
+            attempt: number;
+            /**
+             * Events
+             * @description Lines that are no numbers, each with its end offset as ``end_offset``.
+             * @default []
+             */
+            events: {
+                [key: string]: unknown;
+            }[];
+            /** Fence */
+            fence: number;
+            /**
+             * File
+             * @default events.jsonl
+             */
+            file: string;
+            /**
+             * Metrics
+             * @description Numbers of steps after the resume point.
+             * @default []
+             */
+            metrics: components["schemas"]["MetricBlock"][];
+            /** Next Offset */
+            next_offset: number;
+            /** Offset */
+            offset: number;
         };
         /**
          * BatchSpec
@@ -629,11 +1006,11 @@ export interface components {
          */
         BatchSpec: {
             /**
-             * Sequence Tokens
-             * @description Tokens in one sequence.
-             * @default 256
+             * Global Sequences
+             * @description Sequences in one optimizer step, over all ranks and accumulation rounds.
+             * @default 64
              */
-            sequence_tokens: number;
+            global_sequences: number;
             /**
              * Micro Sequences
              * @description Sequences one rank processes in one forward pass.
@@ -641,19 +1018,14 @@ export interface components {
              */
             micro_sequences: number;
             /**
-             * Global Sequences
-             * @description Sequences in one optimizer step, over all ranks and accumulation rounds.
-             * @default 64
+             * Sequence Tokens
+             * @description Tokens in one sequence.
+             * @default 256
              */
-            global_sequences: number;
+            sequence_tokens: number;
         };
         /** Checkpoint */
         Checkpoint: {
-            /** Id */
-            id: string;
-            kind: components["schemas"]["CheckpointKind"];
-            /** Step */
-            step: number;
             /** Attempt */
             attempt: number;
             /** Bytes */
@@ -663,17 +1035,41 @@ export interface components {
              * Format: date-time
              */
             created: string;
+            /** Id */
+            id: string;
+            kind: components["schemas"]["CheckpointKind"];
+            /** Step */
+            step: number;
             /** Valid */
             valid: boolean;
         };
+        /**
+         * CheckpointCommit
+         * @description Makes a checkpoint visible. All its files have been sent.
+         */
+        CheckpointCommit: {
+            /**
+             * Events Offset
+             * @description End of the `checkpoint_saved` line; the commit waits until events are stored up to it. 0 for an export.
+             * @default 0
+             */
+            events_offset: number;
+            /** Fence */
+            fence: number;
+            kind: components["schemas"]["CheckpointKind"];
+            /** Manifest Digest */
+            manifest_digest: string;
+            /** Step */
+            step: number;
+        };
         /** CheckpointFile */
         CheckpointFile: {
-            /** Name */
-            name: string;
             /** Bytes */
             bytes: number;
             /** Digest */
             digest: string;
+            /** Name */
+            name: string;
             /**
              * Url
              * @description Signed link, relative to the API's address when it begins with `/`; good for an hour.
@@ -704,30 +1100,59 @@ export interface components {
             keep: number;
         };
         /**
+         * Claim
+         * @description A granted lease. It starts nothing: the supervisor's first renewal does.
+         */
+        Claim: {
+            /** Attempt */
+            attempt: number;
+            /** Claim Id */
+            claim_id: string;
+            /** Downloads */
+            downloads: components["schemas"]["Download"][];
+            /** Fence */
+            fence: number;
+            job: components["schemas"]["JobSpec"];
+            timers: components["schemas"]["Timers"];
+        };
+        /** ClaimRequest */
+        ClaimRequest: {
+            /**
+             * Claim Id
+             * @description Made by the agent before it claims; names the attempt's folder. Repeating a claim gives the same answer.
+             */
+            claim_id: string;
+        };
+        /** Committed */
+        Committed: {
+            /** Checkpoint Id */
+            checkpoint_id: string;
+        };
+        /**
          * CpuPeak
          * @description FLOP/s of one CPU slot, measured with all slots busy.
          */
         CpuPeak: {
-            /** Fp32 */
-            fp32: number;
             /** Bf16 */
             bf16: number;
+            /** Fp32 */
+            fp32: number;
         };
         /** CreatedKey */
         CreatedKey: {
-            /** Id */
-            id: string;
-            /** Name */
-            name: string;
-            /** Prefix */
-            prefix: string;
             /**
              * Created
              * Format: date-time
              */
             created: string;
+            /** Id */
+            id: string;
             /** Last Used */
             last_used: string | null;
+            /** Name */
+            name: string;
+            /** Prefix */
+            prefix: string;
             /**
              * Secret
              * @description The key itself; it is never shown again.
@@ -745,11 +1170,7 @@ export interface components {
              */
             dataset: string;
             /**
-             * Version
-             * @description Version of the dataset; the newest at submission when left empty.
-             */
-            version?: number | null;
-            /**
+             * @description The tokenizer made for this data.
              * @default {
              *       "kind": "bpe"
              *     }
@@ -761,13 +1182,14 @@ export interface components {
              * @default 0.01
              */
             validation_fraction: number;
+            /**
+             * Version
+             * @description Version of the dataset; the newest at submission when left empty.
+             */
+            version?: number | null;
         };
         /** Dataset */
         Dataset: {
-            /** Id */
-            id: string;
-            /** Name */
-            name: string;
             /**
              * Created
              * Format: date-time
@@ -775,6 +1197,10 @@ export interface components {
             created: string;
             /** Created By */
             created_by: string | null;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
             /**
              * Versions
              * @description Newest first. In lists, only the newest.
@@ -783,26 +1209,26 @@ export interface components {
         };
         /** DatasetFile */
         DatasetFile: {
-            /** Name */
-            name: string;
             /** Bytes */
             bytes: number;
             /** Digest */
             digest: string;
+            /** Name */
+            name: string;
         };
         /** DatasetVersion */
         DatasetVersion: {
-            /** Number */
-            number: number;
+            /** Bytes */
+            bytes: number;
             /**
              * Created
              * Format: date-time
              */
             created: string;
-            /** Bytes */
-            bytes: number;
             /** Files */
             files: components["schemas"]["DatasetFile"][];
+            /** Number */
+            number: number;
             /** Preparations */
             preparations: components["schemas"]["Preparation"][];
         };
@@ -812,46 +1238,76 @@ export interface components {
          */
         Device: "auto" | "cuda" | "cpu";
         /**
+         * Download
+         * @description A file the supervisor fetches into the attempt's folder before it starts anything.
+         */
+        Download: {
+            /** Bytes */
+            bytes: number;
+            /**
+             * Digest
+             * @description SHA-256, in hex; checked before the file is used.
+             */
+            digest: string;
+            /**
+             * Object Key
+             * @description Name in the object store, for an agent that shares the store's disk.
+             */
+            object_key: string;
+            /**
+             * Path
+             * @description Relative to the folder of ``job.json``.
+             */
+            path: string;
+            /**
+             * Url
+             * @description Signed; relative to the API's address when it begins with `/`.
+             */
+            url: string;
+        };
+        /**
          * EndCode
          * @description Reason of an end. The first group ends attempts, the second only whole runs.
          * @enum {string}
          */
         EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_lapsed" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled";
         /**
-         * ErrorBody
-         * @description An error (RFC 9457, `application/problem+json`).
+         * EndReport
+         * @description The agent has shipped everything and hands the placement back.
          */
-        ErrorBody: {
+        EndReport: {
+            /** Claim Id */
+            claim_id: string;
+            exit: components["schemas"]["Outcome"];
+            /** Fence */
+            fence: number;
             /**
-             * Type
-             * @default about:blank
+             * Offsets
+             * @description Final size of every shipped file: ``events.jsonl`` and logs.
              */
-            type: string;
-            /** Title */
-            title: string;
-            /** Status */
-            status: number;
+            offsets: {
+                [key: string]: number;
+            };
+        };
+        /** Ended */
+        Ended: {
+            code: components["schemas"]["EndCode"];
+            state: components["schemas"]["RunState"];
+        };
+        /**
+         * FileEntry
+         * @description One file of a checkpoint.
+         */
+        FileEntry: {
+            /** Bytes */
+            bytes: number;
             /**
-             * Code
-             * @description Fixed word for programs, such as `quota_exceeded`.
+             * Digest
+             * @description SHA-256, in hex.
              */
-            code: string;
-            /**
-             * Detail
-             * @description What happened, why, and what to do.
-             */
-            detail: string;
-            /**
-             * Request Id
-             * @default
-             */
-            request_id: string;
-            /**
-             * Errors
-             * @description For refused input: one entry a field.
-             * @default []
-             */
-            errors: components["schemas"]["Problem"][];
+            digest: string;
+            /** Name */
+            name: string;
         };
         /**
          * Gpu
@@ -860,10 +1316,10 @@ export interface components {
         Gpu: {
             /** Index */
             index: number;
-            /** Name */
-            name: string;
             /** Memory Bytes */
             memory_bytes: number;
+            /** Name */
+            name: string;
         };
         /** HTTPValidationError */
         HTTPValidationError: {
@@ -878,83 +1334,175 @@ export interface components {
             version: string;
         };
         /**
+         * Heartbeat
+         * @description The node lives.
+         */
+        Heartbeat: {
+            /**
+             * Busy Slots
+             * @description Slots by device (`cuda`, `cpu`) on which a marked process lives; placement skips them.
+             * @default {}
+             */
+            busy_slots: {
+                [key: string]: number[];
+            };
+            /** @description Sent at the agent's start and when it changed. */
+            inventory?: components["schemas"]["Inventory"] | null;
+        };
+        /** HeartbeatReply */
+        HeartbeatReply: {
+            /** Placements */
+            placements: components["schemas"]["PlacedRun"][];
+            timers: components["schemas"]["Timers"];
+        };
+        /**
          * Inventory
          * @description What a node has.
          */
         Inventory: {
-            /** Hostname */
-            hostname: string;
-            /** Os */
-            os: string;
-            /** Cores */
-            cores: number;
-            /** Memory Bytes */
-            memory_bytes: number;
-            /**
-             * Gpus
-             * @default []
-             */
-            gpus: components["schemas"]["Gpu"][];
-            /**
-             * Cpu Name
-             * @default
-             */
-            cpu_name: string;
-            /**
-             * Cpu Slots
-             * @default 2
-             */
-            cpu_slots: number;
-            cpu_peak?: components["schemas"]["CpuPeak"] | null;
             /**
              * Agent Version
              * @default
              */
             agent_version: string;
+            /** Cores */
+            cores: number;
+            /**
+             * Cpu Name
+             * @default
+             */
+            cpu_name: string;
+            cpu_peak?: components["schemas"]["CpuPeak"] | null;
+            /**
+             * Cpu Slots
+             * @default 2
+             */
+            cpu_slots: number;
+            /**
+             * Gpus
+             * @default []
+             */
+            gpus: components["schemas"]["Gpu"][];
+            /** Hostname */
+            hostname: string;
+            /** Memory Bytes */
+            memory_bytes: number;
+            /** Os */
+            os: string;
         };
         /** Invitation */
         Invitation: {
             /** Email */
             email: string;
-            role: components["schemas"]["Role"];
+            /**
+             * Expires
+             * Format: date-time
+             */
+            expires: string;
             /**
              * Link
              * @description One-time address to send to the person; shown once.
              */
             link: string;
+            role: components["schemas"]["Role"];
+        };
+        /**
+         * JobKind
+         * @enum {string}
+         */
+        JobKind: "train" | "export";
+        /**
+         * JobSpec
+         * @description RunSpec, and where, with what and from which point to run it.
+         */
+        JobSpec: {
+            /** Attempt */
+            attempt: number;
             /**
-             * Expires
-             * Format: date-time
+             * Device
+             * @enum {string}
              */
-            expires: string;
+            device: "cuda" | "cpu";
+            /** Fence */
+            fence: number;
+            /** @default train */
+            kind: components["schemas"]["JobKind"];
+            peak?: components["schemas"]["Peak"] | null;
+            resume?: components["schemas"]["ResumePoint"] | null;
+            /** Run Id */
+            run_id: string;
+            /**
+             * Schema Version
+             * @default 1
+             * @constant
+             */
+            schema_version: 1;
+            /**
+             * Slots
+             * @description Indices of the node's GPUs or CPU shares; one rank runs on each.
+             */
+            slots: number[];
+            spec: components["schemas"]["RunSpec"];
+            /**
+             * Threads Per Rank
+             * @default 1
+             */
+            threads_per_rank: number;
+        };
+        /**
+         * Join
+         * @description A node introduces itself with a one-time token.
+         */
+        Join: {
+            inventory: components["schemas"]["Inventory"];
+            /** Name */
+            name: string;
+            /** Token */
+            token: string;
         };
         /** JoinToken */
         JoinToken: {
-            /** Token */
-            token: string;
-            /** Name */
-            name: string;
             /**
              * Expires
              * Format: date-time
              */
             expires: string;
+            /** Name */
+            name: string;
+            /** Token */
+            token: string;
+        };
+        /** Joined */
+        Joined: {
+            /**
+             * Hints Url
+             * @description Broker for dispatch hints; without it the node lives by heartbeats alone.
+             */
+            hints_url?: string | null;
+            /** Node Id */
+            node_id: string;
+            /**
+             * Node Token
+             * @description Shown once; the API keeps only its hash.
+             */
+            node_token: string;
+            timers: components["schemas"]["Timers"];
         };
         /**
          * LinkInfo
          * @description What a one-time link will do.
          */
         LinkInfo: {
-            purpose: components["schemas"]["LinkPurpose"];
             /** Email */
             email?: string | null;
-            /** Team */
-            team?: string | null;
             /**
              * Needs Account
              * @description The link asks for name, e-mail and a password.
              */
             needs_account: boolean;
+            purpose: components["schemas"]["LinkPurpose"];
+            /** Team */
+            team?: string | null;
         };
         /**
          * LinkPurpose
@@ -965,33 +1513,33 @@ export interface components {
         LogFile: {
             /** Attempt */
             attempt: number;
-            /** File */
-            file: string;
             /** Bytes */
             bytes: number;
+            /** File */
+            file: string;
         };
         /** LogText */
         LogText: {
-            /** Text */
-            text: string;
-            /** Offset */
-            offset: number;
-            /** Next Offset */
-            next_offset: number;
             /**
              * End
              * @description No more is stored beyond `next_offset` now.
              */
             end: boolean;
+            /** Next Offset */
+            next_offset: number;
+            /** Offset */
+            offset: number;
+            /** Text */
+            text: string;
         };
         /** Me */
         Me: {
+            /** Email */
+            email: string;
             /** Id */
             id: string;
             /** Name */
             name: string;
-            /** Email */
-            email: string;
             /** Site Admin */
             site_admin: boolean;
             /** Teams */
@@ -999,26 +1547,36 @@ export interface components {
         };
         /** Member */
         Member: {
+            /** Email */
+            email: string;
             /** Id */
             id: string;
             /** Name */
             name: string;
-            /** Email */
-            email: string;
             role: components["schemas"]["Role"];
         };
         /** Membership */
         Membership: {
-            /** Slug */
-            slug: string;
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+            /** Slug */
+            slug: string;
+        };
+        /**
+         * MetricBlock
+         * @description Numbers of consecutive lines with the same series, as columns.
+         */
+        MetricBlock: {
+            /** Series */
+            series: {
+                [key: string]: number[];
+            };
+            /** Steps */
+            steps: number[];
         };
         /** Metrics */
         Metrics: {
-            /** Series */
-            series: components["schemas"]["Series"][];
             /** Attempts */
             attempts: components["schemas"]["AttemptMark"][];
             /**
@@ -1026,6 +1584,8 @@ export interface components {
              * @description Pass as Last-Event-ID to the stream to go on from here.
              */
             cursor: string;
+            /** Series */
+            series: components["schemas"]["Series"][];
         };
         /**
          * ModelSpec
@@ -1033,17 +1593,15 @@ export interface components {
          */
         ModelSpec: {
             /**
-             * Layers
-             * @description Number of transformer blocks.
-             * @default 6
+             * Feed Forward
+             * @description Hidden size of the SwiGLU block; 8/3 · width, rounded up to a multiple of 32, when left empty.
              */
-            layers: number;
+            feed_forward?: number | null;
             /**
-             * Width
-             * @description Size of the residual stream, in features.
-             * @default 192
+             * Head Size
+             * @description Features of one head; width ÷ heads when left empty.
              */
-            width: number;
+            head_size?: number | null;
             /**
              * Heads
              * @description Number of query heads in each attention layer.
@@ -1051,26 +1609,22 @@ export interface components {
              */
             heads: number;
             /**
+             * Initializer Std
+             * @description Standard deviation of the initial weights; projections into the residual stream get it ÷ √(2 · layers).
+             * @default 0.02
+             */
+            initializer_std: number;
+            /**
              * Kv Heads
              * @description Number of key and value heads, shared by groups of query heads; as many as query heads when left empty.
              */
             kv_heads?: number | null;
             /**
-             * Head Size
-             * @description Features of one head; width ÷ heads when left empty.
+             * Layers
+             * @description Number of transformer blocks.
+             * @default 6
              */
-            head_size?: number | null;
-            /**
-             * Feed Forward
-             * @description Hidden size of the SwiGLU block; 8/3 · width, rounded up to a multiple of 32, when left empty.
-             */
-            feed_forward?: number | null;
-            /**
-             * Rope Theta
-             * @description Base of the rotary position frequencies.
-             * @default 10000
-             */
-            rope_theta: number;
+            layers: number;
             /**
              * Norm Epsilon
              * @description Small number that RMSNorm adds to the mean square.
@@ -1078,17 +1632,23 @@ export interface components {
              */
             norm_epsilon: number;
             /**
+             * Rope Theta
+             * @description Base of the rotary position frequencies.
+             * @default 10000
+             */
+            rope_theta: number;
+            /**
              * Tied Embeddings
              * @description Use the token embedding as the output projection too.
              * @default true
              */
             tied_embeddings: boolean;
             /**
-             * Initializer Std
-             * @description Standard deviation of the initial weights; projections into the residual stream get it ÷ √(2 · layers).
-             * @default 0.02
+             * Width
+             * @description Size of the residual stream, in features.
+             * @default 192
              */
-            initializer_std: number;
+            width: number;
         };
         /** NewInvitation */
         NewInvitation: {
@@ -1111,22 +1671,22 @@ export interface components {
         };
         /** NewTeam */
         NewTeam: {
-            /** Slug */
-            slug: string;
             /** Name */
             name: string;
+            /** Slug */
+            slug: string;
         };
         /** Node */
         Node: {
             /** Id */
             id: string;
+            inventory: components["schemas"]["Inventory"];
+            /** Last Heartbeat */
+            last_heartbeat: string | null;
             /** Name */
             name: string;
             /** Online */
             online: boolean;
-            /** Last Heartbeat */
-            last_heartbeat: string | null;
-            inventory: components["schemas"]["Inventory"];
             /**
              * Slots
              * @description Slots by device.
@@ -1140,16 +1700,24 @@ export interface components {
             };
         };
         /**
+         * Offsets
+         * @description Stored bytes of each file of an attempt.
+         */
+        Offsets: {
+            /** Files */
+            files: {
+                [key: string]: number;
+            };
+        };
+        /**
          * OneTimeLink
          * @description Uses a one-time link. The account's fields are needed where `LinkInfo.needs_account` says so.
          */
         OneTimeLink: {
-            /** Token */
-            token: string;
-            /** Name */
-            name?: string | null;
             /** Email */
             email?: string | null;
+            /** Name */
+            name?: string | null;
             /** Password */
             password?: string | null;
             /**
@@ -1157,12 +1725,38 @@ export interface components {
              * @description Slug of the first team, for the first owner.
              */
             team?: string | null;
+            /** Token */
+            token: string;
         };
         /**
          * OptimizerSpec
          * @description AdamW with decoupled weight decay.
          */
         OptimizerSpec: {
+            /**
+             * Beta1
+             * @description Decay of the first moment.
+             * @default 0.9
+             */
+            beta1: number;
+            /**
+             * Beta2
+             * @description Decay of the second moment.
+             * @default 0.95
+             */
+            beta2: number;
+            /**
+             * Clip Norm
+             * @description Gradients are scaled down to this global L2 norm; no clipping when empty.
+             * @default 1
+             */
+            clip_norm: number | null;
+            /**
+             * Epsilon
+             * @description Small number added to the root of the second moment.
+             * @default 1e-8
+             */
+            epsilon: number;
             /**
              * Kind
              * @description The update rule.
@@ -1177,35 +1771,38 @@ export interface components {
              */
             learning_rate: number;
             /**
-             * Beta1
-             * @description Decay of the first moment.
-             * @default 0.9
-             */
-            beta1: number;
-            /**
-             * Beta2
-             * @description Decay of the second moment.
-             * @default 0.95
-             */
-            beta2: number;
-            /**
-             * Epsilon
-             * @description Small number added to the root of the second moment.
-             * @default 1e-8
-             */
-            epsilon: number;
-            /**
              * Weight Decay
              * @description Decoupled weight decay of matrices; norms and other vectors have none.
              * @default 0.1
              */
             weight_decay: number;
+        };
+        /**
+         * Order
+         * @enum {string}
+         */
+        Order: "go" | "wait" | "save" | "kill" | "leave";
+        /**
+         * Outcome
+         * @description How an attempt ended, as its own processes tell it: ``outcome.json``, ``failure-<rank>.json``, ``exit.json``.
+         */
+        Outcome: {
+            code: components["schemas"]["EndCode"];
             /**
-             * Clip Norm
-             * @description Gradients are scaled down to this global L2 norm; no clipping when empty.
-             * @default 1
+             * Message
+             * @description What happened, for a person; the sentence of the code says what to do.
              */
-            clip_norm: number | null;
+            message: string;
+            /**
+             * Rank
+             * @description Rank that failed first.
+             */
+            rank?: number | null;
+            /**
+             * Step
+             * @description Last step made.
+             */
+            step?: number | null;
         };
         /** Page[Dataset] */
         Page_Dataset_: {
@@ -1233,16 +1830,16 @@ export interface components {
          */
         ParallelismSpec: {
             /**
+             * Context
+             * @description Degree of context parallelism.
+             * @default 1
+             */
+            context: number;
+            /**
              * Data
              * @description Degree of data parallelism; all ranks of the run when left empty.
              */
             data?: number | null;
-            /**
-             * Tensor
-             * @description Degree of tensor parallelism.
-             * @default 1
-             */
-            tensor: number;
             /**
              * Pipeline
              * @description Degree of pipeline parallelism.
@@ -1250,11 +1847,55 @@ export interface components {
              */
             pipeline: number;
             /**
-             * Context
-             * @description Degree of context parallelism.
+             * Tensor
+             * @description Degree of tensor parallelism.
              * @default 1
              */
-            context: number;
+            tensor: number;
+        };
+        /**
+         * Peak
+         * @description The arithmetic rate that MFU is a fraction of, for one rank's device.
+         */
+        Peak: {
+            /** Device */
+            device: string;
+            /**
+             * Dtype
+             * @description Dtype of the products, such as `bf16`.
+             */
+            dtype: string;
+            /** Flops Per Second */
+            flops_per_second: number;
+            /**
+             * Measured
+             * @description True when a self-test measured it here, false when it is the vendor's figure.
+             */
+            measured: boolean;
+        };
+        /**
+         * Phase
+         * @enum {string}
+         */
+        Phase: "starting" | "running" | "completing" | "ended";
+        /**
+         * PlacedRun
+         * @description A run that is placed on the node and whose end has not been accepted.
+         */
+        PlacedRun: {
+            /** Claimed */
+            claimed: boolean;
+            /** Device */
+            device: string;
+            /**
+             * Fence
+             * @description Of the claim, when claimed.
+             */
+            fence?: number | null;
+            /** Run Id */
+            run_id: string;
+            /** Slots */
+            slots: number[];
         };
         /**
          * PrecisionKind
@@ -1277,26 +1918,26 @@ export interface components {
          * @description The tokens of a version for one tokenizer and split.
          */
         Preparation: {
+            /** Documents */
+            documents?: number | null;
+            /** Error */
+            error?: string | null;
             /** Id */
             id: string;
-            state: components["schemas"]["PreparationState"];
-            tokenizer: components["schemas"]["TokenizerSpec"];
-            /** Validation Fraction */
-            validation_fraction: number;
+            /** Rejected */
+            rejected?: number | null;
             /** Shards Done */
             shards_done: number;
             /** Shards Total */
             shards_total: number | null;
-            /** Documents */
-            documents?: number | null;
-            /** Rejected */
-            rejected?: number | null;
+            state: components["schemas"]["PreparationState"];
+            tokenizer: components["schemas"]["TokenizerSpec"];
             /** Train Tokens */
             train_tokens?: number | null;
+            /** Validation Fraction */
+            validation_fraction: number;
             /** Validation Tokens */
             validation_tokens?: number | null;
-            /** Error */
-            error?: string | null;
         };
         /**
          * PreparationState
@@ -1354,6 +1995,30 @@ export interface components {
             reason: string;
         };
         /**
+         * Renewal
+         * @description The supervisor keeps its placement, and tells how far it is.
+         */
+        Renewal: {
+            /** Claim Id */
+            claim_id: string;
+            /** @description With phase `ended`: what stands in ``exit.json``. */
+            exit?: components["schemas"]["Outcome"] | null;
+            /** Fence */
+            fence: number;
+            phase: components["schemas"]["Phase"];
+            /**
+             * Progress
+             * @description What is being done now, for people: `fetching shards 3 of 8`.
+             * @default
+             */
+            progress: string;
+        };
+        /** RenewalReply */
+        RenewalReply: {
+            order: components["schemas"]["Order"];
+            timers: components["schemas"]["Timers"];
+        };
+        /**
          * ResourcesSpec
          * @description What the run occupies. One rank runs on each slot.
          */
@@ -1363,6 +2028,11 @@ export interface components {
              * @default auto
              */
             device: components["schemas"]["Device"];
+            /**
+             * Max Attempts
+             * @description End the run as failed after this many attempts, whatever ended them; no such limit when empty.
+             */
+            max_attempts?: number | null;
             /**
              * Nodes
              * @description Number of nodes.
@@ -1375,11 +2045,19 @@ export interface components {
              * @default 1
              */
             slots_per_node: number;
+        };
+        /**
+         * ResumePoint
+         * @description The checkpoint in ``resume/``.
+         */
+        ResumePoint: {
             /**
-             * Max Attempts
-             * @description End the run as failed after this many attempts, whatever ended them; no such limit when empty.
+             * Digest
+             * @description SHA-256 of its manifest.
              */
-            max_attempts?: number | null;
+            digest: string;
+            /** Step */
+            step: number;
         };
         /**
          * Role
@@ -1388,28 +2066,8 @@ export interface components {
         Role: "owner" | "editor" | "viewer";
         /** Run */
         Run: {
-            /** Id */
-            id: string;
-            /** Name */
-            name: string;
-            state: components["schemas"]["RunState"];
-            /** @description What a stopping run is to become. */
-            verdict?: components["schemas"]["Verdict"] | null;
-            /**
-             * Sentence
-             * @description The state's reason in words: why it waits, what it does, how it ended.
-             */
-            sentence: string;
-            reason?: components["schemas"]["EndCode"] | null;
-            /**
-             * Suspect Seconds
-             * @description Silence of the run's node, when it is longer than 30 s: shown, not acted upon.
-             */
-            suspect_seconds?: number | null;
-            spec: components["schemas"]["RunSpec"];
             /** Attempt */
             attempt: number;
-            summary: components["schemas"]["RunSummary"];
             /**
              * Created
              * Format: date-time
@@ -1417,25 +2075,52 @@ export interface components {
             created: string;
             /** Created By */
             created_by: string | null;
-            /** Started */
-            started?: string | null;
             /** Ended */
             ended?: string | null;
-            /** Retry At */
-            retry_at?: string | null;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
             /**
              * Nodes
              * @default []
              */
             nodes: string[];
+            reason?: components["schemas"]["EndCode"] | null;
+            /** Retry At */
+            retry_at?: string | null;
+            /**
+             * Sentence
+             * @description The state's reason in words: why it waits, what it does, how it ended.
+             */
+            sentence: string;
+            spec: components["schemas"]["RunSpec"];
+            /** Started */
+            started?: string | null;
+            state: components["schemas"]["RunState"];
+            summary: components["schemas"]["RunSummary"];
+            /**
+             * Suspect Seconds
+             * @description Silence of the run's node, when it is longer than 30 s: shown, not acted upon.
+             */
+            suspect_seconds?: number | null;
+            /** @description What a stopping run is to become. */
+            verdict?: components["schemas"]["Verdict"] | null;
         };
         /**
          * RunEvent
          * @description Something that happened to a run, in order.
          */
         RunEvent: {
+            /** Attempt */
+            attempt?: number | null;
+            /** Message */
+            message: string;
             /** Sequence */
             sequence: number;
+            state?: components["schemas"]["RunState"] | null;
+            /** Step */
+            step?: number | null;
             /**
              * Time
              * Format: date-time
@@ -1446,13 +2131,6 @@ export interface components {
              * @description `state` for a move, else the type of the trainer's event.
              */
             type: string;
-            state?: components["schemas"]["RunState"] | null;
-            /** Attempt */
-            attempt?: number | null;
-            /** Step */
-            step?: number | null;
-            /** Message */
-            message: string;
         };
         /**
          * RunSpec
@@ -1460,93 +2138,14 @@ export interface components {
          */
         RunSpec: {
             /**
-             * Schema Version
-             * @description Version of this format.
-             * @default 1
-             * @constant
-             */
-            schema_version: 1;
-            /**
-             * Name
-             * @description What people call the run.
-             */
-            name: string;
-            /**
-             * Seed
-             * @description Seed of the weights and of the order of the data.
-             * @default 0
-             */
-            seed: number;
-            data: components["schemas"]["DataSpec"];
-            /**
-             * @description Shape of the network.
-             * @default {
-             *       "layers": 6,
-             *       "width": 192,
-             *       "heads": 6,
-             *       "rope_theta": 10000,
-             *       "norm_epsilon": 0.00001,
-             *       "tied_embeddings": true,
-             *       "initializer_std": 0.02
-             *     }
-             */
-            model: components["schemas"]["ModelSpec"];
-            /**
              * @description How much text one step sees.
              * @default {
-             *       "sequence_tokens": 256,
+             *       "global_sequences": 64,
              *       "micro_sequences": 8,
-             *       "global_sequences": 64
+             *       "sequence_tokens": 256
              *     }
              */
             batch: components["schemas"]["BatchSpec"];
-            /**
-             * @description The update rule.
-             * @default {
-             *       "kind": "adamw",
-             *       "learning_rate": 0.001,
-             *       "beta1": 0.9,
-             *       "beta2": 0.95,
-             *       "epsilon": 1e-8,
-             *       "weight_decay": 0.1,
-             *       "clip_norm": 1
-             *     }
-             */
-            optimizer: components["schemas"]["OptimizerSpec"];
-            /**
-             * @description Length of the run and learning rate.
-             * @default {
-             *       "kind": "cosine",
-             *       "steps": 1000,
-             *       "warmup_steps": 50,
-             *       "final_fraction": 0.1
-             *     }
-             */
-            schedule: components["schemas"]["ScheduleSpec"];
-            /**
-             * @description Loss on held-out documents.
-             * @default {
-             *       "every_steps": 100,
-             *       "sequences": 64
-             *     }
-             */
-            validation: components["schemas"]["ValidationSpec"];
-            /**
-             * @description Number formats.
-             * @default {
-             *       "kind": "bf16"
-             *     }
-             */
-            precision: components["schemas"]["PrecisionSpec"];
-            /**
-             * @description How the work is cut over the ranks.
-             * @default {
-             *       "tensor": 1,
-             *       "pipeline": 1,
-             *       "context": 1
-             *     }
-             */
-            parallelism: components["schemas"]["ParallelismSpec"];
             /**
              * @description How often the state is saved.
              * @default {
@@ -1555,6 +2154,55 @@ export interface components {
              *     }
              */
             checkpoint: components["schemas"]["CheckpointSpec"];
+            /** @description What the model is trained on. */
+            data: components["schemas"]["DataSpec"];
+            /**
+             * @description Shape of the network.
+             * @default {
+             *       "heads": 6,
+             *       "initializer_std": 0.02,
+             *       "layers": 6,
+             *       "norm_epsilon": 0.00001,
+             *       "rope_theta": 10000,
+             *       "tied_embeddings": true,
+             *       "width": 192
+             *     }
+             */
+            model: components["schemas"]["ModelSpec"];
+            /**
+             * Name
+             * @description What people call the run.
+             */
+            name: string;
+            /**
+             * @description The update rule.
+             * @default {
+             *       "beta1": 0.9,
+             *       "beta2": 0.95,
+             *       "clip_norm": 1,
+             *       "epsilon": 1e-8,
+             *       "kind": "adamw",
+             *       "learning_rate": 0.001,
+             *       "weight_decay": 0.1
+             *     }
+             */
+            optimizer: components["schemas"]["OptimizerSpec"];
+            /**
+             * @description How the work is cut over the ranks.
+             * @default {
+             *       "context": 1,
+             *       "pipeline": 1,
+             *       "tensor": 1
+             *     }
+             */
+            parallelism: components["schemas"]["ParallelismSpec"];
+            /**
+             * @description Number formats.
+             * @default {
+             *       "kind": "bf16"
+             *     }
+             */
+            precision: components["schemas"]["PrecisionSpec"];
             /**
              * @description What the run occupies.
              * @default {
@@ -1564,6 +2212,37 @@ export interface components {
              *     }
              */
             resources: components["schemas"]["ResourcesSpec"];
+            /**
+             * @description Length of the run and learning rate.
+             * @default {
+             *       "final_fraction": 0.1,
+             *       "kind": "cosine",
+             *       "steps": 1000,
+             *       "warmup_steps": 50
+             *     }
+             */
+            schedule: components["schemas"]["ScheduleSpec"];
+            /**
+             * Schema Version
+             * @description Version of this format.
+             * @default 1
+             * @constant
+             */
+            schema_version: 1;
+            /**
+             * Seed
+             * @description Seed of the weights and of the order of the data.
+             * @default 0
+             */
+            seed: number;
+            /**
+             * @description Loss on held-out documents.
+             * @default {
+             *       "every_steps": 100,
+             *       "sequences": 64
+             *     }
+             */
+            validation: components["schemas"]["ValidationSpec"];
         };
         /**
          * RunState
@@ -1576,15 +2255,26 @@ export interface components {
          */
         RunSummary: {
             /**
-             * Step
-             * @default 0
-             */
-            step: number;
-            /**
              * Attempt
              * @default 0
              */
             attempt: number;
+            /**
+             * Peak Name
+             * @description What MFU is a fraction of.
+             */
+            peak_name?: string | null;
+            /**
+             * Spark
+             * @description Up to 32 values of the loss over the whole run, oldest first.
+             * @default []
+             */
+            spark: number[];
+            /**
+             * Step
+             * @default 0
+             */
+            step: number;
             /**
              * Values
              * @description Last value of each series, such as `loss` or `mfu`.
@@ -1593,23 +2283,18 @@ export interface components {
             values: {
                 [key: string]: number;
             };
-            /**
-             * Spark
-             * @description Up to 32 values of the loss over the whole run, oldest first.
-             * @default []
-             */
-            spark: number[];
-            /**
-             * Peak Name
-             * @description What MFU is a fraction of.
-             */
-            peak_name?: string | null;
         };
         /**
          * ScheduleSpec
          * @description How long training lasts, and the learning rate along the way.
          */
         ScheduleSpec: {
+            /**
+             * Final Fraction
+             * @description Learning rate at the last step, as a fraction of the peak.
+             * @default 0.1
+             */
+            final_fraction: number;
             /**
              * Kind
              * @description Shape of the learning rate after the warm-up.
@@ -1629,12 +2314,6 @@ export interface components {
              * @default 50
              */
             warmup_steps: number;
-            /**
-             * Final Fraction
-             * @description Learning rate at the last step, as a fraction of the peak.
-             * @default 0.1
-             */
-            final_fraction: number;
         };
         /**
          * Series
@@ -1643,10 +2322,10 @@ export interface components {
         Series: {
             /** Name */
             name: string;
-            /** Unit */
-            unit: string;
             /** Steps */
             steps: number[];
+            /** Unit */
+            unit: string;
             /** Values */
             values: number[];
         };
@@ -1659,6 +2338,10 @@ export interface components {
         };
         /** SpecInfo */
         SpecInfo: {
+            /** Presets */
+            presets: {
+                [key: string]: components["schemas"]["ModelSpec"];
+            };
             /**
              * Run Spec
              * @description JSON Schema of RunSpec.
@@ -1666,15 +2349,17 @@ export interface components {
             run_spec: {
                 [key: string]: unknown;
             };
-            /** Presets */
-            presets: {
-                [key: string]: components["schemas"]["ModelSpec"];
-            };
+        };
+        /** Stored */
+        Stored: {
+            /**
+             * Offset
+             * @description Bytes of the file that the API holds.
+             */
+            offset: number;
         };
         /** Team */
         Team: {
-            /** Slug */
-            slug: string;
             /** Name */
             name: string;
             /**
@@ -1682,6 +2367,70 @@ export interface components {
              * @default []
              */
             quota: components["schemas"]["Quota"][];
+            /** Slug */
+            slug: string;
+        };
+        /**
+         * Timers
+         * @description The protocol's clocks. The API owns them; claims and renewals carry what was granted.
+         */
+        Timers: {
+            /**
+             * Backoff Limit Seconds
+             * @default 600
+             */
+            backoff_limit_seconds: number;
+            /**
+             * Backoff Seconds
+             * @description First wait before a retry; it doubles with each.
+             * @default 10
+             */
+            backoff_seconds: number;
+            /**
+             * Claim Seconds
+             * @description A set of placements not fully claimed after this goes back to the queue.
+             * @default 15
+             */
+            claim_seconds: number;
+            /**
+             * Grace Seconds
+             * @description Between SIGTERM and SIGKILL.
+             * @default 10
+             */
+            grace_seconds: number;
+            /**
+             * Heartbeat Seconds
+             * @default 10
+             */
+            heartbeat_seconds: number;
+            /**
+             * Lease Seconds
+             * @default 120
+             */
+            lease_seconds: number;
+            /**
+             * Margin Seconds
+             * @description The supervisor begins to stop its children this long before the lease would lapse.
+             * @default 45
+             */
+            margin_seconds: number;
+            /**
+             * Renewal Seconds
+             * @default 10
+             */
+            renewal_seconds: number;
+            /**
+             * Start Seconds
+             * @description Longest time in `starting` without progress.
+             * @default 600
+             */
+            start_seconds: number;
+            /**
+             * Sweep Seconds
+             * @description Period of the control loop.
+             * @default 5
+             */
+            sweep_seconds: number;
         };
         /**
          * TokenizerKind
@@ -1704,18 +2453,54 @@ export interface components {
              */
             vocabulary?: number | null;
         };
+        /** UploadLink */
+        UploadLink: {
+            /** Name */
+            name: string;
+            /** Object Key */
+            object_key: string;
+            /**
+             * Url
+             * @description Signed for one PUT of exactly the announced bytes; the store refuses another digest.
+             */
+            url: string;
+        };
+        /** UploadLinks */
+        UploadLinks: {
+            /**
+             * Links
+             * @description Only for files that the store does not hold yet.
+             */
+            links: components["schemas"]["UploadLink"][];
+        };
+        /**
+         * UploadRequest
+         * @description Asks for links to send a checkpoint's files.
+         */
+        UploadRequest: {
+            /** Fence */
+            fence: number;
+            /**
+             * Files
+             * @description Including the manifest.
+             */
+            files: components["schemas"]["FileEntry"][];
+            kind: components["schemas"]["CheckpointKind"];
+            /** Step */
+            step: number;
+        };
         /** ValidationError */
         ValidationError: {
+            /** Context */
+            ctx?: Record<string, never>;
+            /** Input */
+            input?: unknown;
             /** Location */
             loc: (string | number)[];
             /** Message */
             msg: string;
             /** Error Type */
             type: string;
-            /** Input */
-            input?: unknown;
-            /** Context */
-            ctx?: Record<string, never>;
         };
         /**
          * ValidationSpec
@@ -1746,8 +2531,11 @@ export interface components {
          * @description Answer to a validation.
          */
         Verdicts: {
-            /** Valid */
-            valid: boolean;
+            /**
+             * Parameters
+             * @description Of the model, embeddings included.
+             */
+            parameters?: number | null;
             /**
              * Problems
              * @default []
@@ -1755,11 +2543,8 @@ export interface components {
             problems: components["schemas"]["Problem"][];
             /** @description The spec as it would be stored, with what is resolved at submission filled in. */
             spec?: components["schemas"]["RunSpec"] | null;
-            /**
-             * Parameters
-             * @description Of the model, embeddings included.
-             */
-            parameters?: number | null;
+            /** Valid */
+            valid: boolean;
         };
     };
     responses: never;
@@ -1770,6 +2555,355 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    send_heartbeat: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Heartbeat"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HeartbeatReply"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    join_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Join"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Joined"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    store_batch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Batch"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stored"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    commit_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CheckpointCommit"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Committed"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    claim_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ClaimRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Claim"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    report_end: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EndReport"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Ended"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    store_log: {
+        parameters: {
+            query: {
+                attempt: number;
+                fence: number;
+                offset: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stored"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    show_offsets: {
+        parameters: {
+            query: {
+                attempt: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Offsets"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    renew_lease: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Renewal"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RenewalReply"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    request_upload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UploadRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadLinks"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     use_link: {
         parameters: {
             query?: never;
@@ -1792,13 +2926,13 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -1823,13 +2957,13 @@ export interface operations {
                     "application/json": components["schemas"]["LinkInfo"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -1856,13 +2990,13 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -1883,13 +3017,115 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Client Error */
-            "4XX": {
+        };
+    };
+    get_blob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                signed: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    put_blob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                signed: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    get_health: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
+                };
+            };
+        };
+    };
+    create_join_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewJoinToken"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JoinToken"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -1912,15 +3148,6 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
         };
     };
     list_keys: {
@@ -1939,15 +3166,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApiKey"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -1974,13 +3192,13 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedKey"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -2003,13 +3221,82 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_nodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"][];
+                };
+            };
+        };
+    };
+    delete_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    get_spec: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SpecInfo"];
                 };
             };
         };
@@ -2030,15 +3317,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Team"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2065,13 +3343,13 @@ export interface operations {
                     "application/json": components["schemas"]["Team"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -2096,20 +3374,23 @@ export interface operations {
                     "application/json": components["schemas"]["Team"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
     };
-    list_members: {
+    list_datasets: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                cursor?: string | null;
+            };
             header?: never;
             path: {
                 team: string;
@@ -2124,16 +3405,188 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Member"][];
+                    "application/json": components["schemas"]["Page_Dataset_"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    create_dataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": {
+                    files: string[];
+                    /** @description What people call the dataset. */
+                    name: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dataset"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    get_dataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dataset"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    delete_dataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    create_dataset_version: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": {
+                    files: string[];
+                };
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dataset"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_rejected: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset: string;
+                number: number;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RejectedDocument"][];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -2162,13 +3615,44 @@ export interface operations {
                     "application/json": components["schemas"]["Invitation"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_members: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"][];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -2198,205 +3682,13 @@ export interface operations {
                     "application/json": components["schemas"]["Quota"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_datasets: {
-        parameters: {
-            query?: {
-                limit?: number;
-                cursor?: string | null;
-            };
-            header?: never;
-            path: {
-                team: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Page_Dataset_"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    create_dataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Dataset"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    get_dataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                dataset: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Dataset"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    delete_dataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                dataset: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    create_dataset_version: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                dataset: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Dataset"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_rejected_documents: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                dataset: string;
-                n: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RejectedDocument"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -2425,18 +3717,18 @@ export interface operations {
                     "application/json": components["schemas"]["Page_Run_"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
     };
-    create_run: {
+    submit_run: {
         parameters: {
             query?: never;
             header?: {
@@ -2462,13 +3754,13 @@ export interface operations {
                     "application/json": components["schemas"]["Run"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -2484,9 +3776,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": {
-                    [key: string]: unknown;
-                };
+                "application/json": unknown;
             };
         };
         responses: {
@@ -2499,24 +3789,24 @@ export interface operations {
                     "application/json": components["schemas"]["Verdicts"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
     };
-    get_run: {
+    show_run: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                team: string;
                 run: string;
+                team: string;
             };
             cookie?: never;
         };
@@ -2531,13 +3821,13 @@ export interface operations {
                     "application/json": components["schemas"]["Run"];
                 };
             };
-            /** @description Client Error */
-            "4XX": {
+            /** @description Validation Error */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorBody"];
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -2547,8 +3837,8 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                team: string;
                 run: string;
+                team: string;
             };
             cookie?: never;
         };
@@ -2556,421 +3846,6 @@ export interface operations {
         responses: {
             /** @description Successful Response */
             204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    cancel_run: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            202: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Run"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_run_events: {
-        parameters: {
-            query?: {
-                after?: number;
-            };
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RunEvent"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    get_run_metrics: {
-        parameters: {
-            query?: {
-                names?: string[] | null;
-                after_step?: number | null;
-                points?: number | null;
-            };
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Metrics"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_run_logs: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["LogFile"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    get_run_log: {
-        parameters: {
-            query?: {
-                offset?: number;
-                limit?: number;
-            };
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-                attempt: number;
-                file: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["LogText"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_checkpoints: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Checkpoint"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_checkpoint_files: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-                checkpoint: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CheckpointFile"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    get_spec: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SpecInfo"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_nodes: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Node"][];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    delete_node: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                node: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    create_join_token: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["NewJoinToken"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["JoinToken"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    get_health: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Health"];
-                };
-            };
-            /** @description Client Error */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    stream_run_events: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                team: string;
-                run: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2987,13 +3862,45 @@ export interface operations {
             };
         };
     };
-    stream_run_metrics: {
+    cancel_run: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                team: string;
                 run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_checkpoints: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                team: string;
             };
             cookie?: never;
         };
@@ -3004,7 +3911,9 @@ export interface operations {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"][];
+                };
             };
             /** @description Validation Error */
             422: {
@@ -3022,9 +3931,245 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                team: string;
                 run: string;
                 checkpoint: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_checkpoint_files: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                checkpoint: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointFile"][];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_run_events: {
+        parameters: {
+            query?: {
+                after?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunEvent"][];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    stream_run_events: {
+        parameters: {
+            query?: never;
+            header?: {
+                "last-event-id"?: string | null;
+            };
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_logs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogFile"][];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_log: {
+        parameters: {
+            query?: {
+                offset?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+                attempt: number;
+                file: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogText"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    show_metrics: {
+        parameters: {
+            query?: {
+                names?: string[] | null;
+                after_step?: number;
+                points?: number | null;
+            };
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Metrics"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    stream_metrics: {
+        parameters: {
+            query?: never;
+            header?: {
+                "last-event-id"?: string | null;
+            };
+            path: {
+                run: string;
+                team: string;
             };
             cookie?: never;
         };

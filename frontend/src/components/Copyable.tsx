@@ -1,5 +1,6 @@
 import { Check, Copy } from "lucide-react";
 import { useState } from "react";
+import { copyText } from "@/lib/copyText";
 
 /** A piece of text in mono that one click copies. */
 export function Copyable({ text, label }: { text: string; label?: string }) {
@@ -21,13 +22,4 @@ export function Copyable({ text, label }: { text: string; label?: string }) {
       <Icon aria-hidden size={13} className="shrink-0" />
     </button>
   );
-}
-
-/** The clipboard is closed to pages served by plain HTTP from another machine: there the text is selected instead. */
-async function copyText(text: string): Promise<void> {
-  if (window.isSecureContext) {
-    await navigator.clipboard.writeText(text);
-    return;
-  }
-  window.prompt("Copy this text:", text);
 }

@@ -14,7 +14,7 @@ export function StatePill({ state, suspectSeconds }: Props) {
   const suspect = suspectSeconds !== null && suspectSeconds !== undefined;
   return (
     <span
-      className={`inline-flex items-center gap-1.5 rounded-pill whitespace-nowrap ${color} ${suspect ? "outline-1 outline-offset-4 outline-warn outline-dotted" : ""}`}
+      className={`inline-flex items-center gap-1.5 rounded-pill align-middle whitespace-nowrap ${color} ${suspect ? "outline-1 outline-offset-4 outline-warn outline-dotted" : ""}`}
     >
       <StateIcon shape={shape} />
       {word}

@@ -49,7 +49,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
   return {
     width: Math.max(1, element.clientWidth),
     height,
-    padding: [8, 10, 0, 0],
+    padding: [8, 20, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: group, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: {
@@ -64,7 +64,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
         ticks: { show: false },
         gap: 4,
         size: 22,
-        space: 80,
+        space: 60,
         values: (_plot, ticks) => ticks.map(xText),
       },
       {
@@ -74,7 +74,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
         ticks: { show: false },
         gap: 6,
         size: 44,
-        space: 36,
+        space: 44,
         values: (_plot, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : axisText(tick))),
       },
     ],
@@ -143,7 +143,7 @@ function drawMarks(plot: uPlot, marks: readonly ChartMark[], colors: Record<Char
       ctx.textAlign = fits ? "left" : "right";
       ctx.fillText(label, left + (fits ? 4 : -4) * ratio, bbox.top);
     } else if (kind === "failure") {
-      cross(ctx, left, bottom - 4 * ratio, 3 * ratio);
+      cross(ctx, left, bottom - 14 * ratio, 3 * ratio);
     } else {
       triangle(ctx, left, bottom, 4 * ratio);
     }

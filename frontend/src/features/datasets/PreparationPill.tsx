@@ -11,7 +11,7 @@ const LOOKS: Record<Preparation["state"], { shape: Shape; word: string; color: s
 export function PreparationPill({ preparation }: { preparation: Preparation }) {
   const { shape, word, color } = LOOKS[preparation.state];
   return (
-    <span className={`inline-flex items-center gap-1.5 whitespace-nowrap ${color}`}>
+    <span className={`inline-flex items-center gap-1.5 align-middle whitespace-nowrap ${color}`}>
       <StateIcon shape={shape} />
       {word}
     </span>

@@ -32,8 +32,8 @@ export function rejectedQuery(team: string, dataset: string, version: number) {
     queryKey: ["dataset", team, dataset, "rejected", version],
     queryFn: async ({ signal }) =>
       body(
-        await api.GET("/api/v1/teams/{team}/datasets/{dataset}/versions/{n}/rejected", {
-          params: { path: { team, dataset, n: version } },
+        await api.GET("/api/v1/teams/{team}/datasets/{dataset}/versions/{number}/rejected", {
+          params: { path: { team, dataset, number: version } },
           signal,
         }),
       ),

@@ -32,7 +32,7 @@ export function ChartControls({ view, onChange }: Props) {
           min={0}
           max={0.99}
           step={0.01}
-          className="h-6 w-24"
+          className="slider h-6 w-20"
           value={view.smooth}
           onChange={(event) => {
             onChange({ ...view, smooth: Number(event.target.value) });

@@ -26,7 +26,7 @@ export function PhaseBar({ columns }: { columns: Columns }) {
           </div>
           <ul className="flex flex-wrap gap-x-4 gap-y-2 text-small text-soft">
             {phases.map(({ name, color, seconds }) => (
-              <li key={name} className="flex items-center gap-1.5">
+              <li key={name} className="flex items-center gap-1.5 tabular-nums">
                 <span aria-hidden className="size-2" style={{ background: color }} />
                 {name} {shortTime(seconds)}
               </li>

@@ -20,12 +20,13 @@ export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
         name="MFU"
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
-        note={peak ? `of ${peak}` : "this device's peak is unknown"}
+        note={mfuNote(peak, loss !== undefined)}
+        title={peak ? `of ${peak}` : undefined}
       />
       <Tile
         name="throughput"
         value={text(speed, rate)}
-        unit="tokens/s"
+        unit={speed === undefined ? "" : "tokens/s"}
         note={seconds === undefined ? "" : `step ${shortTime(seconds)}`}
       />
       <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
@@ -40,6 +41,12 @@ function text(value: number | undefined, format: (value: number) => string): str
 
 function memoryParts(value: number | undefined): [string, string] {
   return value === undefined ? ["–", ""] : bytesParts(value);
+}
+
+/** `of BF16 peak 989 TFLOP/s`; the device's name is on hover. */
+function mfuNote(peak: string | null | undefined, begun: boolean): string {
+  if (peak) return `of ${peak.split(" of ")[0] ?? peak}`;
+  return begun ? "this device's peak is unknown" : "";
 }
 
 function validationNote(columns: Columns): string {

@@ -1,5 +1,5 @@
 import type { Run } from "@/api/types";
-import { Copyable } from "@/components/Copyable";
+import { CopyButton } from "@/components/CopyButton";
 import { label, type Json } from "@/lib/specForm";
 
 /** Everything that was asked of a run, as it was stored. */
@@ -10,9 +10,9 @@ export function ConfigurationTab({ run }: { run: Run }) {
   return (
     <div className="flex flex-col gap-3">
       <div>
-        <Copyable label="Copy as JSON" text={JSON.stringify(spec, null, 2)} />
+        <CopyButton words="Copy as JSON" text={JSON.stringify(spec, null, 2)} />
       </div>
-      <div className="grid grid-cols-3 items-start gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
+      <div className="columns-3 gap-3 max-desk:columns-2 max-tablet:columns-1">
         <Section title="Run" entries={general} />
         {sections.map(([key, value]) => (
           <Section key={key} title={label(key)} entries={flat(value)} />
@@ -24,13 +24,17 @@ export function ConfigurationTab({ run }: { run: Run }) {
 
 function Section({ title, entries }: { title: string; entries: [string, Json][] }) {
   return (
-    <section className="panel min-w-0">
+    <section className="panel mb-3 min-w-0 break-inside-avoid">
       <h2 className="border-b px-4 py-2 font-medium">{title}</h2>
       <dl className="px-4 py-2">
         {entries.map(([key, value]) => (
           <div key={key} className="flex justify-between gap-4 py-0.5">
             <dt className="text-soft">{label(key).toLowerCase()}</dt>
-            <dd className="min-w-0 truncate text-right">{told(value)}</dd>
+            <dd
+              className={`min-w-0 text-right break-words ${typeof value === "string" ? "[font-variant-numeric:normal]" : ""} ${value === null ? "text-soft" : ""}`}
+            >
+              {told(value)}
+            </dd>
           </div>
         ))}
       </dl>
@@ -52,6 +56,6 @@ function flat(value: Json): [string, Json][] {
 function told(value: Json): string {
   if (value === null) return "automatic";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 10_000) return value.toLocaleString("en-US");
+  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return value.toLocaleString("en-US");
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -5,7 +5,7 @@ import { ErrorState } from "@/components/ErrorState";
 import { LogFold } from "@/features/runs/LogFold";
 import { logFilesQuery } from "@/features/runs/queries";
 import { isFinal } from "@/lib/runProgress";
-import type { Run } from "@/api/types";
+import type { LogFile, Run } from "@/api/types";
 
 /** The logs of a run, newest attempt first, one fold a rank. */
 export function LogTab({ team, run }: { team: string; run: Run }) {
@@ -17,7 +17,7 @@ export function LogTab({ team, run }: { team: string; run: Run }) {
   if (files.length === 0) {
     return <EmptyState title="No logs yet.">They begin when a node starts the run.</EmptyState>;
   }
-  const sorted = files.toSorted((a, b) => b.attempt - a.attempt || a.file.localeCompare(b.file, "en", { numeric: true }));
+  const sorted = files.toSorted(newestAndRanksFirst);
   return (
     <div className="flex flex-col gap-3">
       {sorted.map((file, index) => (
@@ -31,4 +31,9 @@ export function LogTab({ team, run }: { team: string; run: Run }) {
       ))}
     </div>
   );
+}
+
+function newestAndRanksFirst(a: LogFile, b: LogFile): number {
+  const ranks = Number(b.file.startsWith("rank")) - Number(a.file.startsWith("rank"));
+  return b.attempt - a.attempt || ranks || a.file.localeCompare(b.file, "en", { numeric: true });
 }

@@ -15,12 +15,11 @@ const OWN = "own";
 export function PresetSelect({ presets, values, onChange }: Props) {
   const current = Object.keys(presets).find((name) => same(valuesOfPreset(presets, name), values)) ?? OWN;
   return (
-    <div className="col-span-full">
+    <div className="col-span-full max-w-md">
       <Field label="Preset" help="A named size. It fills the fields below, and each of them stays open to change.">
         {(control) => (
           <Select
             {...control}
-            className="max-w-md"
             value={current}
             onChange={(event) => {
               onChange(valuesOfPreset(presets, event.target.value));

@@ -21,13 +21,14 @@ interface Props {
 }
 
 const VALIDATE_AFTER_MS = 300;
+const STAND_IN = "unnamed";
 
 /** The configuration of a new run, as a form or as JSON, checked by the API while it is written. */
 export function RunForm({ team, datasets, start, onCreated }: Props) {
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
-  const [values, setValues] = useState<SpecValues>(() => ({ ...storedDraft(team), ...start }));
+  const [values, setValues] = useState<SpecValues>(() => ({ "data.dataset": datasets[0]?.id ?? "", ...storedDraft(team), ...start }));
   const [json, setJson] = useState<string | null>(null);
   const [stay, setStay] = useState<string | null>(null);
   const [asked, setAsked] = useState(false);
@@ -36,7 +37,9 @@ export function RunForm({ team, datasets, start, onCreated }: Props) {
 
   const parsed = useMemo(() => (json === null ? specOf(values, fields) : parseSpec(json)), [json, values, fields]);
   const spec = useDeferredValue(useDebounced(parsed, VALIDATE_AFTER_MS));
-  const { data: verdicts } = useQuery({ ...verdictsQuery(team, spec ?? {}), enabled: spec !== null });
+  // A form without a name is checked under a stand-in, so that its size is known before it is named.
+  const probe = json === null ? { name: STAND_IN, ...spec } : (spec ?? {});
+  const { data: verdicts } = useQuery({ ...verdictsQuery(team, probe), enabled: spec !== null });
   const submission = useMutation({
     mutationFn: (asSent: SpecJson) => createRun(team, asSent, key),
     onSuccess: (run) => {
@@ -46,7 +49,8 @@ export function RunForm({ team, datasets, start, onCreated }: Props) {
   });
 
   const refused = submission.error instanceof ApiError ? submission.error.problems : [];
-  const problems = refused.length > 0 ? refused : (verdicts?.problems ?? []);
+  const unnamed = json === null && missing(values, "name") ? [{ field: "name", message: "This field is required." }] : [];
+  const problems = refused.length > 0 ? refused : [...unnamed, ...(verdicts?.problems ?? [])];
   const shown = asked || json !== null ? problems : problems.filter(({ field }) => touched.has(field) || !missing(values, field));
 
   function change(changed: SpecValues): void {
@@ -66,7 +70,7 @@ export function RunForm({ team, datasets, start, onCreated }: Props) {
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     setAsked(true);
-    if (parsed !== null) submission.mutate(parsed);
+    if (parsed !== null && unnamed.length === 0) submission.mutate(parsed);
   }
 
   function show(mode: "form" | "JSON"): void {

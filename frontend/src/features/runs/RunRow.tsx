@@ -44,7 +44,7 @@ function Numbers({ run }: { run: Run }) {
     <>
       <Td className="text-right whitespace-nowrap max-tablet:hidden">{mfu === undefined ? "–" : `${percent(mfu)} %`}</Td>
       <Td className="text-right">{loss === undefined ? "–" : decimal(loss)}</Td>
-      <Td className="w-24 max-tablet:hidden">
+      <Td className="max-tablet:hidden">
         <Sparkline values={run.summary.spark} label={`Loss of ${run.name} so far`} />
       </Td>
       <Td className="text-right max-tablet:hidden">{speed === undefined ? "–" : rate(speed)}</Td>
@@ -55,7 +55,7 @@ function Numbers({ run }: { run: Run }) {
 function Sentence({ text }: { text: string }) {
   return (
     <Td colSpan={4} className="max-w-0 text-soft">
-      <span className="block truncate" title={text}>
+      <span className="block truncate [font-variant-numeric:normal]" title={text}>
         {text}
       </span>
     </Td>

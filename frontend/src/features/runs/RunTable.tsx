@@ -41,15 +41,15 @@ export function RunTable({ team, empty }: Props) {
           head={
             <>
               <Th className="w-32">state</Th>
-              <Th>name</Th>
-              <Th className="text-right max-tablet:hidden">MFU</Th>
-              <Th className="text-right">loss</Th>
-              <Th className="max-tablet:hidden">
+              <Th className="w-72">name</Th>
+              <Th className="w-24 text-right max-tablet:hidden">MFU</Th>
+              <Th className="w-24 text-right">loss</Th>
+              <Th className="w-28 max-tablet:hidden">
                 <span className="sr-only">loss so far</span>
               </Th>
               <Th className="text-right max-tablet:hidden">tokens/s</Th>
-              <Th className="text-right">time</Th>
-              <Th className="max-tablet:hidden">by</Th>
+              <Th className="w-36 text-right">time</Th>
+              <Th className="w-28 max-tablet:hidden">by</Th>
             </>
           }
         >

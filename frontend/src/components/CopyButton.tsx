@@ -1,0 +1,22 @@
+import { Check, Copy } from "lucide-react";
+import { useState } from "react";
+import { Button } from "@/components/Button";
+import { copyText } from "@/lib/copyText";
+
+/** Copies a longer text that is not itself shown. */
+export function CopyButton({ words, text }: { words: string; text: string }) {
+  const [copied, setCopied] = useState(false);
+  const Icon = copied ? Check : Copy;
+  return (
+    <Button
+      onClick={() => {
+        void copyText(text).then(() => {
+          setCopied(true);
+        });
+      }}
+    >
+      <Icon aria-hidden size={14} />
+      {copied ? "Copied" : words}
+    </Button>
+  );
+}
