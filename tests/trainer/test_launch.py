@@ -100,7 +100,6 @@ def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) ->
             "learning_rate",
         ),
         ({"slots": [0, 1, 2]}, "slots"),
-        ({"spec": {"name": "x", "data": {"dataset": "d"}}}, "tokenizer"),
     ],
 )
 def test_a_bad_job_is_refused_with_the_field(

@@ -9,7 +9,7 @@ from torch.optim import AdamW
 
 from tests.trainer.jobs import build_here, events, losses, resume_from, train_here, write_job
 from trainwright.contracts.events import SERIES_UNITS
-from trainwright_trainer.ends import DivergedError, read_job
+from trainwright_trainer.ends import BadJobError, DivergedError, read_job
 from trainwright_trainer.loop import train
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
@@ -109,6 +109,20 @@ def test_divergence_is_found_before_the_optimizer_moves(tmp_path: Path, data: Pa
     assert training.step == 0
     assert not training.engine.optimizer.state
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("sections", "word"),
+    [
+        ({"data": {"tokenizer": {"kind": "bytes", "vocabulary": 300}}}, "spec.data.tokenizer"),
+        ({"batch": {"sequence_tokens": 1_000_000}}, "too few for one sequence"),
+    ],
+)
+def test_data_that_does_not_fit_the_spec_is_refused(
+    tmp_path: Path, data: Path, sections: dict[str, object], word: str
+) -> None:
+    with pytest.raises(BadJobError, match=word):
+        build_here(write_job(tmp_path, data, **sections))
 
 
 def test_step_lines_carry_every_series_and_phases_sum_to_the_step(tmp_path: Path, data: Path) -> None:

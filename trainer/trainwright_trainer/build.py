@@ -109,6 +109,10 @@ def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:
         _check_tokenizer(manifest, spec)
         length = spec.batch.sequence_tokens
         train = TokenStream(folder, manifest.train, manifest.token_type, length)
+        if not train.sequences:
+            raise ValueError(
+                f"the training split has {manifest.train.tokens} tokens, too few for one sequence"
+            )
         return train, TokenStream(folder, manifest.validation, manifest.token_type, length)
     except (ValueError, FileNotFoundError) as error:
         raise BadJobError(f"data: {error}") from error

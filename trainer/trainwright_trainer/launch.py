@@ -27,7 +27,7 @@ from trainwright.contracts.job_spec import (
     failure_name,
     output_folder,
 )
-from trainwright_trainer.ends import BadJobError, read_job, write_failure
+from trainwright_trainer.ends import read_job, write_failure
 from trainwright_trainer.rank import run_rank
 from trainwright_trainer.stop import become_parent, die_with_parent
 
@@ -38,18 +38,17 @@ def launch(job_file: Path) -> int:
     out.mkdir(parents=True, exist_ok=True)
     try:
         job = read_job(job_file)
-    except BadJobError as error:
-        write_failure(out, 0, error)
-        return 1
-    _begin_attempt(out, job)
-    become_parent()
-    try:
+        _begin_attempt(out, job)
+        become_parent()
         elastic_launch(_config(job), run_rank)(str(job_file))
     except ChildFailedError as error:
         _write_exits(out, error)
         return 1
     except SignalException as error:
         return 128 + error.sigval
+    except Exception as error:
+        write_failure(out, 0, error)
+        return 1
     return 0
 
 
