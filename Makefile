@@ -53,7 +53,7 @@ fix: setup ## let ruff repair and format the Python sources
 
 openapi: setup frontend ## regenerate the API description and the frontend's types from it
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
-	@$(NODE) npm run openapi --silent
+	@$(NODE) npm run openapi --silent >/dev/null
 
 setup: .venv/.dev ## create .venv with the locked dependencies, tools included
 	@:

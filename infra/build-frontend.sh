@@ -18,5 +18,5 @@ if newer_than "$installed" frontend/package.json frontend/package-lock.json; the
 fi
 if newer_than "$built" "$installed" frontend/src frontend/public frontend/index.html frontend/vite.config.ts; then
   echo "frontend: building"
-  infra/with-node.sh npm run build --silent -- --logLevel warn
+  infra/with-node.sh npm run build --silent -- --logLevel error
 fi

@@ -15,7 +15,7 @@ restore() {
 trap restore EXIT
 
 .venv/bin/python -m trainwright_backend.openapi > "$document"
-infra/with-node.sh npm run openapi --silent
+infra/with-node.sh npm run openapi --silent >/dev/null
 if ! diff -u "$committed/openapi.json" "$document" || ! diff -u "$committed/schema.d.ts" "$types"; then
   echo "The generated client is stale: make openapi" >&2
   exit 1
