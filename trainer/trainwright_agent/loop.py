@@ -21,6 +21,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Timers
 from trainwright.contracts.end_codes import EndCode, sentence
 from trainwright.contracts.job_spec import Outcome
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 
 _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
+
+_UNREADABLE = (FileNotFoundError, ValidationError)
+"""What reading ``claim.json`` gives when the settling loop has just deleted the folder, or a newer agent wrote it."""
 
 _LOST = {Condition.LOST: EndCode.SUPERVISOR_LOST, Condition.REBOOTED: EndCode.NODE_REBOOTED}
 
@@ -74,11 +79,7 @@ class Agent:
         talking.start()
         try:
             while not self._stopping.wait(self._tick_seconds()):
-                try:
-                    self._settle()
-                except Exception:
-                    # One folder that cannot be settled must not stop the settling of the others' ends.
-                    log.exception("settling failed")
+                self._settle()
         finally:
             if self._hints is not None:
                 self._hints.stop()
@@ -107,7 +108,7 @@ class Agent:
         reply = client.heartbeat(Heartbeat(inventory=news, busy_slots=self._busy_slots()))
         self._told_inventory = inventory
         self._timers = reply.timers
-        unstarted = {folder.record().run_id: folder for folder in self._unstarted()}
+        unstarted = self._unstarted()
         for placed in reply.placements:
             if not placed.claimed and placed.run_id not in unstarted:
                 unstarted[placed.run_id] = self._workspace.create_attempt(placed.run_id)
@@ -119,19 +120,20 @@ class Agent:
         alive = processes.marked()
         busy: dict[str, set[int]] = {}
         for folder in self._workspace.attempts():
-            with suppress(FileNotFoundError):
+            with suppress(*_UNREADABLE):
                 claim = folder.granted()
                 if claim is not None and folder.marker in alive:
                     busy.setdefault(claim.job.device, set()).update(claim.job.slots)
         return {device: sorted(slots) for device, slots in busy.items()}
 
-    def _unstarted(self) -> list[AttemptFolder]:
-        """Folders in which no supervisor ever started, those apart whose supervisor is just about to."""
-        return [
-            folder
-            for folder in self._workspace.attempts()
-            if not self._is_coming_up(folder) and folder.condition() is Condition.UNSTARTED
-        ]
+    def _unstarted(self) -> dict[str, AttemptFolder]:
+        """By run: folders in which no supervisor ever started, those apart whose supervisor is just about to."""
+        found = {}
+        for folder in self._workspace.attempts():
+            if not self._is_coming_up(folder) and folder.condition() is Condition.UNSTARTED:
+                with suppress(*_UNREADABLE):
+                    found[folder.record().run_id] = folder
+        return found
 
     def _is_coming_up(self, folder: AttemptFolder) -> bool:
         child = self._supervisors.get(folder.claim_id)
@@ -161,8 +163,9 @@ class Agent:
         for folder in self._workspace.attempts():
             try:
                 self._settle_folder(folder)
-            except FileNotFoundError:
-                log.debug("%s went away", folder.claim_id)
+            except Exception:
+                # One folder that cannot be settled must not keep the others from being settled.
+                log.exception("%s cannot be settled", folder.claim_id)
 
     def _settle_folder(self, folder: AttemptFolder) -> None:
         condition = folder.condition()

@@ -155,7 +155,9 @@ class Supervisor:
         finally:
             stopped.set()
         if failures:
-            raise EarlyEndError(Outcome(code=failures[0].code, message=str(failures[0])))
+            resume = self._claim.job.resume
+            step = resume.step if resume and failures[0].code is EndCode.CHECKPOINT_INVALID else None
+            raise EarlyEndError(Outcome(code=failures[0].code, message=str(failures[0]), step=step))
 
     def _train(self) -> Outcome:
         ranks = self._claim.job.ranks

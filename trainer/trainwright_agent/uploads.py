@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright.contracts.shards import MANIFEST_NAME
-from trainwright_agent.client import Client
+from trainwright_agent.client import Client, RefusedError
 from trainwright_agent.files import (
     is_plain_name,
     opened_file,
@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 _MANIFEST_LIMIT_BYTES = 256 * 2**20
 _PIECE_BYTES = 2**20
+_TRIES = 3
+_ASK_AGAIN = ("checkpoint_incomplete", "not_announced")
+"""Refusals of a commit after which the files are announced anew, a few times."""
 
 
 class DamagedCheckpointError(Exception):
@@ -90,9 +93,6 @@ class Uploader:
             if not is_plain_name(entry.name):
                 raise DamagedCheckpointError(f"its manifest names a file {entry.name!r}")
         request = UploadRequest(fence=self._fence, kind=kind, step=manifest.step, files=files)
-        by_name = {entry.name: entry for entry in files}
-        for link in self._client.request_uploads(self._run_id, request).links:
-            self._send(link, by_name[link.name], root, *names)
         commit = CheckpointCommit(
             fence=self._fence,
             kind=kind,
@@ -100,6 +100,20 @@ class Uploader:
             manifest_digest=found,
             events_offset=events_offset,
         )
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._send_and_commit(request, commit, root, *names)
+            except RefusedError as error:
+                if error.code not in _ASK_AGAIN or not tries_left:
+                    raise
+                log.warning("step %d: asking for links again: %s", commit.step, error)
+
+    def _send_and_commit(
+        self, request: UploadRequest, commit: CheckpointCommit, root: Path, *names: str
+    ) -> None:
+        entries = {entry.name: entry for entry in request.files}
+        for link in self._client.request_uploads(self._run_id, request).links:
+            self._send(link, entries[link.name], root, *names)
         self._client.commit_checkpoint(self._run_id, commit)
 
     def _send(self, link: UploadLink, entry: FileEntry, root: Path, *names: str) -> None:

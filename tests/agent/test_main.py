@@ -1,0 +1,58 @@
+"""The agent's command line."""
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
+from trainwright_agent.identity import load_identity, load_settings
+from trainwright_agent.main import app
+
+
+def join(api_url: str, data: Path, token: str = JOIN_TOKEN) -> list[str]:
+    options = ["--api", api_url, "--name", "box", "--token", token, "--data", str(data)]
+    return ["join", *options, "--cpu-slots", "0"]  # without CPU slots there is nothing to measure
+
+
+def test_joining_keeps_the_identity_to_its_owner(api: ScriptedApi, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, join(api.url, tmp_path / "node"))
+    assert done.exit_code == 0, done.output
+    identity = load_identity(tmp_path / "node")
+    assert identity is not None
+    assert (identity.node_token, identity.api_url, identity.name) == (NODE_TOKEN, api.url, "box")
+    assert load_settings(tmp_path / "node").cpu_slots == 0
+    assert stat.S_IMODE((tmp_path / "node" / "agent.json").stat().st_mode) == 0o600
+    assert NODE_TOKEN not in done.output
+
+
+def test_joining_twice_and_with_a_bad_token_is_refused_in_a_sentence(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    refused = CliRunner().invoke(app, join(api.url, tmp_path / "node", token="guessed"))
+    assert refused.exit_code == 1
+    assert "did not admit" in refused.output
+    assert load_identity(tmp_path / "node") is None
+    CliRunner().invoke(app, join(api.url, tmp_path / "node"))
+    again = CliRunner().invoke(app, join(api.url, tmp_path / "node"))
+    assert again.exit_code == 1
+    assert "joined already" in again.output
+
+
+def test_running_before_joining_says_what_is_missing(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["run", "--data", str(tmp_path / "node")])
+    assert done.exit_code == 1
+    assert "--token-file" in done.output
+
+
+def test_stopping_where_nothing_runs_is_harmless(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["stop", "--data", str(tmp_path / "node"), "--with-runs"]).exit_code == 0
+
+
+def test_agents_need_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    done = CliRunner().invoke(app, ["run", "--data", str(tmp_path / "node")])
+    assert done.exit_code == 1
+    assert "WSL2" in done.output

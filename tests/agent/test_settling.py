@@ -1,0 +1,166 @@
+"""An agent that starts finds folders in every state they can be left in, and does what is left to do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent.api import ScriptedApi, ScriptedRun
+from tests.agent.folders import make_attempt, step_line, write_events
+from tests.agent.machine import Machine, wait_for
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.job_spec import Outcome
+from trainwright_agent.processes import MARKER_VARIABLE, boot_id
+from trainwright_agent.workspace import AttemptFolder, ClaimRecord, SupervisorRecord, Workspace
+
+
+def forget_answer(folder: AttemptFolder) -> None:
+    """The agent died between writing the claim id and the answer."""
+    folder.write_record(ClaimRecord(run_id="run_1", claim_id=folder.claim_id))
+
+
+def name_supervisor(folder: AttemptFolder, boot: str) -> None:
+    (folder.path / "supervisor.lock").touch()
+    record = SupervisorRecord(boot_id=boot, pid=os.getpid())
+    (folder.path / "supervisor.json").write_text(record.model_dump_json())
+
+
+@pytest.fixture
+def left(api: ScriptedApi, machine: Machine) -> tuple[ScriptedRun, AttemptFolder]:
+    """A run that was claimed by an agent that is no more."""
+    run = api.place(steps=5, ranks=1)
+    folder = make_attempt(machine.data, run.run_id)
+    run.claim_id = folder.claim_id
+    run.claims.append(folder.claim_id)
+    return run, folder
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_never_supervised_is_claimed_again_and_started(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder], answered: bool
+) -> None:
+    run, folder = left
+    if not answered:
+        forget_answer(folder)
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+    assert run.claims == [folder.claim_id] * 2
+
+
+def test_never_supervised_and_refused_is_deleted(
+    api: ScriptedApi, machine: Machine, left: tuple[ScriptedRun, AttemptFolder]
+) -> None:
+    run, _ = left
+    run.claim_id, run.closed = "another", True
+    machine.start_agent()
+    machine.wait_until_idle()
+    assert not run.renewals
+
+
+@pytest.mark.parametrize(("boot", "code"), [("this", "supervisor_lost"), ("another", "node_rebooted")])
+def test_a_vanished_supervisor_is_reported_with_all_it_left(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder], boot: str, code: str
+) -> None:
+    run, folder = left
+    name_supervisor(folder, boot_id() if boot == "this" else boot)
+    write_events(folder.path, step_line(1), step_line(2), torn=b'{"type":')
+    survivor = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={MARKER_VARIABLE: folder.marker}
+    )
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == code
+    assert run.steps == [1, 2]
+    assert survivor.wait(5) == -signal.SIGKILL
+    survivor.communicate()
+    machine.wait_until_idle()
+
+
+def test_an_ended_attempt_is_shipped_and_reported_whatever_the_boot(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder]
+) -> None:
+    run, folder = left
+    name_supervisor(folder, "another")
+    write_events(folder.path, step_line(1))
+    folder.write_exit(Outcome(code=EndCode.DIVERGED, message="loss is nan", rank=1))
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert (run.end["code"], run.end["rank"]) == ("diverged", 1)
+    assert run.steps == [1]
+    machine.wait_until_idle()
+
+
+def test_an_end_that_was_accepted_before_is_repeated_and_the_folder_deleted(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder]
+) -> None:
+    run, folder = left
+    name_supervisor(folder, boot_id())
+    folder.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
+    run.closed = True
+    machine.start_agent()
+    machine.wait_until_idle()
+    assert len(run.ends) == 1
+
+
+def test_a_folder_that_cannot_be_read_does_not_hold_up_the_others(api: ScriptedApi, machine: Machine) -> None:
+    workspace = Workspace(machine.data)
+    workspace.prepare()
+    (workspace.runs / "0broken").mkdir()
+    (workspace.runs / "0broken" / "claim.json").write_text('{"from": "a newer agent"}')
+    run = api.place(steps=2, ranks=1)
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+
+
+def test_an_agent_told_to_dies_with_its_parent_and_supervisors_do_not(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    run = api.place(steps=60)
+    script = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); input()"
+    command = machine.agent_command("--die-with-parent")
+    with machine.log.open("ab") as log:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", script, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        )
+    assert parent.stdout is not None
+    agent_pid = int(parent.stdout.readline())
+    ranks = machine.rank_pids()
+    supervisor = machine.supervisor_pid()
+    parent.kill()
+    parent.communicate()
+    wait_for(lambda: not is_running(agent_pid), "the agent gone")
+    assert is_running(supervisor)
+    assert sorted(machine.rank_pids()) == sorted(ranks)
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process lives; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_answer_to_a_claim_is_kept_word_for_word(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder]
+) -> None:
+    run, folder = left
+    forget_answer(folder)
+    run.order = "wait"
+    machine.start_agent()
+    wait_for(lambda: run.renewals, "a renewal")
+    claim = json.loads((folder.path / "claim.json").read_text())["claim"]
+    assert (claim["fence"], claim["job"]["run_id"]) == (1, "run_1")
