@@ -31,12 +31,12 @@ TINY = {
 
 
 def write_job(
-    folder: Path, data: Path, ranks: int = 1, job: dict[str, Any] | None = None, **sections: Any
+    folder: Path, shards: Path, ranks: int = 1, job: dict[str, Any] | None = None, **sections: Any
 ) -> Path:
     """Make a job's folder; ``sections`` of the spec are laid over the tiny one. Returns its ``job.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "data").exists():
-        (folder / "data").symlink_to(data)
+        (folder / "data").symlink_to(shards)
     spec = {name: _over(TINY.get(name), section) for name, section in (TINY | sections).items()}
     spec["resources"] = {"device": "cpu", "slots_per_node": ranks}
     given = {

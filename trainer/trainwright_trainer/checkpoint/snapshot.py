@@ -44,7 +44,7 @@ class Snapshot:
 def take_snapshot(model: nn.Module, optimizer: AdamW, step: int, spec: RunSpec) -> Snapshot:
     """Copy weights and optimizer to host memory; returns when the copies are complete."""
     pieces = [_whole(name, tensor) for name, tensor in state_tensors(model, optimizer).items()]
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
     return Snapshot(step, pieces, position(step, spec))
 
