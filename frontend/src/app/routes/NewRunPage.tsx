@@ -6,7 +6,7 @@ import { TitleRow } from "@/components/TitleRow";
 import { datasetsQuery } from "@/features/datasets/queries";
 import { RunForm } from "@/features/runs/RunForm";
 import { runQuery, specQuery } from "@/features/runs/queries";
-import { sectionsOf, valuesOf, type Json, type JsonSchema, type SpecValues } from "@/lib/specForm";
+import { sectionsOf, valuesOf, type JsonSchema, type SpecValues } from "@/lib/specForm";
 
 export function NewRunPage() {
   const { team } = useParams({ from: "/$team" });
@@ -38,7 +38,7 @@ function Like({ runId }: { runId: string }) {
   const { data: run } = useSuspenseQuery(runQuery(team, runId));
   const { data: info } = useSuspenseQuery(specQuery);
   const fields = sectionsOf(info.run_spec as JsonSchema).flatMap((section) => section.fields);
-  const { values } = valuesOf(run.spec as unknown as Record<string, Json>, fields);
+  const { values } = valuesOf(run.spec, fields);
   return <Filled start={{ ...values, name: "" }} />;
 }
 

@@ -36,7 +36,7 @@ export function RunFormSummary({ verdicts, problems, linked, notJson, busy, erro
                 {linked && field !== "" ? (
                   <a
                     href={`#${fieldId(field)}`}
-                    className="text-accent hover:underline"
+                    className="text-accent underline underline-offset-2"
                     onClick={(event) => {
                       event.preventDefault();
                       document.getElementById(fieldId(field))?.focus();

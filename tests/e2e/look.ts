@@ -1,0 +1,21 @@
+import { join } from "node:path";
+import { AxeBuilder } from "@axe-core/playwright";
+import { expect, test, type Page } from "@playwright/test";
+
+/** Keeps a picture of the page and demands that axe finds nothing wrong with it. */
+export async function look(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: join(test.info().project.testDir, "screenshots", `${name}.png`) });
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const told = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+  expect(told, `axe on ${name}`).toEqual([]);
+}
+
+/** Collects what the browser complains about: errors of scripts and refusals by the content security policy. */
+export function complaints(page: Page): string[] {
+  const heard: string[] = [];
+  page.on("pageerror", (error) => heard.push(error.message));
+  page.on("console", (message) => {
+    if (message.type() === "error") heard.push(message.text());
+  });
+  return heard;
+}

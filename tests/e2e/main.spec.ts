@@ -1,0 +1,152 @@
+import { statSync } from "node:fs";
+import { expect, test, type Page } from "@playwright/test";
+import { complaints, look } from "./look";
+
+/** A person signs in, uploads, trains, watches, cancels another run and takes the checkpoint home. */
+test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
+  const heard = complaints(page);
+  await signIn(page);
+  await look(page, "runs-empty");
+
+  await test.step("a dataset is uploaded and prepared", async () => {
+    await page.getByRole("link", { name: "Datasets" }).click();
+    await expect(page.getByText("No datasets yet.")).toBeVisible();
+    await look(page, "datasets-empty");
+    await page.getByLabel("choose files").setInputFiles({ name: "letters.jsonl", mimeType: "application/jsonl", buffer: letters() });
+    await page.getByRole("dialog").getByLabel("Name").fill("letters");
+    await page.getByRole("button", { name: "Upload 1 file" }).click();
+    await expect(page.getByRole("heading", { name: "letters", level: 1 })).toBeVisible();
+    await expect(page.getByText("Ready")).toBeVisible({ timeout: 60_000 });
+    await page.getByRole("button", { name: "1 document could not be read" }).click();
+    await expect(page.getByText("letters.jsonl:3")).toBeVisible();
+    await look(page, "dataset");
+  });
+
+  await test.step("a run is described, refused at the field, mended and started", async () => {
+    await page.getByRole("link", { name: "New run with it" }).click();
+    await page.getByLabel("Preset").selectOption("nano");
+    await page.getByLabel("Width", { exact: true }).fill("63");
+    await expect(page.getByText("needs a change")).toBeVisible();
+    await expect(page.getByRole("link", { name: "model.width" })).toBeVisible();
+    await look(page, "new-run-refused");
+    await page.getByLabel("Width", { exact: true }).fill("64");
+    await expect(page.getByText("needs a change")).toBeHidden();
+    await describe(page, "first", 150);
+    await expect(page.getByRole("complementary")).toContainText(/parameters\s*[\d.]+ [kM]/);
+    await look(page, "new-run");
+    await page.getByRole("button", { name: "Start run" }).click();
+    await expect(page.getByRole("heading", { name: "first", level: 1 })).toBeVisible();
+  });
+  const firstRun = page.url();
+
+  await test.step("its curve moves", async () => {
+    await expect(page.getByText("Running").first()).toBeVisible({ timeout: 120_000 });
+    const caption = page.locator("figure", { hasText: "loss" }).first().locator("figcaption");
+    await expect(caption).toContainText(/last train [\d.]+/, { timeout: 60_000 });
+    const before = await caption.textContent();
+    await expect(caption).not.toHaveText(before ?? "", { timeout: 60_000 });
+    await expect(page.getByText("live", { exact: true })).toBeVisible();
+    await look(page, "run-live");
+  });
+
+  await test.step("another run is started by keyboard and cancelled", async () => {
+    await page.getByRole("link", { name: "Runs" }).first().click();
+    await expect(page.getByRole("link", { name: "first" })).toBeVisible();
+    await page.keyboard.press("n");
+    await describe(page, "second", 50_000);
+    await page.getByRole("button", { name: "Start run" }).press("Enter");
+    await expect(page.getByRole("heading", { name: "second", level: 1 })).toBeVisible();
+    await page.getByRole("button", { name: "Cancel" }).press("Enter");
+    await expect(page.getByRole("dialog")).toBeVisible();
+    await look(page, "cancel");
+    await page.getByRole("button", { name: "Cancel run" }).press("Enter");
+    await expect(page.getByText("Cancelled").first()).toBeVisible({ timeout: 60_000 });
+    await look(page, "run-cancelled");
+  });
+
+  await test.step("the table lists both and opens one by keyboard", async () => {
+    await page.getByRole("link", { name: "Runs" }).first().click();
+    await expect(page.getByRole("link", { name: "second" })).toBeVisible();
+    await look(page, "runs");
+    await page.keyboard.press("j");
+    await expect(page.getByRole("link", { name: "second" })).toBeFocused();
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("heading", { name: "first", level: 1 })).toBeVisible();
+  });
+
+  await test.step("the first run ends, and a reload loses nothing", async () => {
+    await page.goto(firstRun);
+    await expect(page.getByText("Done").first()).toBeVisible({ timeout: 180_000 });
+    await page.reload();
+    await expect(page.locator("figcaption").first()).toContainText(/last train [\d.]+, validation [\d.]+/);
+    await look(page, "run-done");
+    for (const tab of ["Logs", "Events", "Configuration", "Checkpoints"]) {
+      await page.getByRole("link", { name: tab }).click();
+      await expect(page.getByRole("link", { name: tab })).toHaveAttribute("aria-current", "page");
+      await look(page, `run-${tab.toLowerCase()}`);
+    }
+  });
+
+  await test.step("its weights come down as one file", async () => {
+    const coming = page.waitForEvent("download");
+    await page.getByRole("link", { name: /Download .tar of step 150, Weights/ }).click();
+    const download = await coming;
+    expect(download.suggestedFilename()).toBe("first-step-150.tar");
+    expect(statSync(await download.path()).size).toBeGreaterThan(100_000);
+  });
+
+  await test.step("nodes and settings", async () => {
+    await page.getByRole("link", { name: "Nodes" }).click();
+    await expect(page.getByText("Online")).toBeVisible();
+    await look(page, "nodes");
+    await page.getByRole("link", { name: "Settings" }).click();
+    await page.getByLabel("Name of the new key").fill("laptop");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await expect(page.getByText("Copy it now")).toBeVisible();
+    await look(page, "settings");
+  });
+
+  expect(heard).toEqual([]);
+});
+
+async function signIn(page: Page): Promise<void> {
+  await page.goto(process.env["TRAINWRIGHT_E2E_LINK"] ?? "");
+  const main = page.getByRole("main");
+  await expect(main.getByRole("button", { name: /Sign in|Create account/ })).toBeVisible();
+  await look(page, "link");
+  if (await main.getByRole("button", { name: "Create account" }).isVisible()) {
+    await page.getByLabel("Your name").fill("Ada");
+    await page.getByLabel("E-mail").fill("ada@example.org");
+    await page.getByLabel("Password").fill("a long enough password");
+    await page.getByLabel("Team").fill("crew");
+  }
+  await main.getByRole("button").click();
+  await expect(page.getByText("No runs yet.")).toBeVisible();
+}
+
+/** Fills the form for a model that trains in seconds on one CPU slot. */
+async function describe(page: Page, name: string, steps: number): Promise<void> {
+  await page.getByLabel("Preset").selectOption("nano");
+  await page.getByLabel("Name", { exact: true }).fill(name);
+  await page.getByLabel("Steps", { exact: true }).fill(String(steps));
+  await page.getByLabel("Warmup steps").fill("5");
+  await page.getByRole("button", { name: /^Batch/ }).click();
+  await page.getByLabel("Sequence tokens").fill("64");
+  await page.getByLabel("Micro sequences").fill("4");
+  await page.getByLabel("Global sequences").fill("8");
+  await page.getByRole("button", { name: /^Validation/ }).click();
+  await page.getByLabel("Every steps").fill("25");
+  await page.getByRole("button", { name: /^Resources/ }).click();
+  await page.getByLabel("Device").selectOption("cpu");
+}
+
+/** Enough text for a tiny model, with one line that is no document. */
+function letters(): Buffer {
+  const line = (n: number) => {
+    const words = Array.from({ length: 120 }, (_, k) => `sail ${(n * k) % 13} turns to port ${(n + k) % 7}`);
+    return JSON.stringify({ text: `Letter ${n}: ${words.join(", ")}.` });
+  };
+  const lines = Array.from({ length: 300 }, (_, n) => (n === 2 ? "not a document" : line(n)));
+  return Buffer.from(lines.join("\n"));
+}
