@@ -2,18 +2,29 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from httpx import Response
+from sqlalchemy import select
 
+from tests.backend.conftest import Site
 from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
+from trainwright.contracts.run_state import HOLDS_QUOTA, WITHOUT_TRAINER, RunState
 from trainwright_backend.control import ControlLoop
+from trainwright_backend.core.db import Database, now
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.datasets.tasks import make_step
+from trainwright_backend.runs.moves import Folded, fold
+from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunEvent
+from trainwright_backend.teams.tables import Quota
 
 TIME = "2026-01-01T00:00:00Z"
 
@@ -55,7 +66,7 @@ class Agent:
     name: str
 
     @classmethod
-    def join(cls, site: Any, name: str = "node-a", cpu_slots: int = 2, gpus: int = 0) -> "Agent":
+    def join(cls, site: Site, name: str = "node-a", cpu_slots: int = 2, gpus: int = 0) -> "Agent":
         made = site.admin.post("/api/v1/join-tokens", json={"name": name})
         assert made.status_code == 201, made.text
         client = site.anonymous()
@@ -274,3 +285,124 @@ def stream_events(text: str) -> list[dict[str, Any]]:
         if "data" in fields:
             events.append({**fields, "data": json.loads(fields["data"])})
     return events
+
+
+@dataclass
+class Scene:
+    """An installation with one node of two CPU slots and a prepared dataset."""
+
+    site: Site
+    control: Control
+    agent: Agent
+    dataset: str
+
+    @property
+    def runs(self) -> str:
+        return f"{self.site.path}/runs"
+
+    @property
+    def database(self) -> Database:
+        found: Database = self.site.app.state.database
+        return found
+
+    def spec(self, slots: int = 1, steps: int = 10, **sections: Any) -> dict[str, Any]:
+        return {
+            "name": "pilot",
+            "data": {"dataset": self.dataset, "tokenizer": {"kind": "bytes"}},
+            "schedule": {"steps": steps, "warmup_steps": 0},
+            "resources": {"device": "cpu", "slots_per_node": slots},
+        } | sections
+
+    def submit(self, slots: int = 1, **sections: Any) -> str:
+        answer = self.site.admin.post(self.runs, json=self.spec(slots, **sections))
+        assert answer.status_code == 201, answer.text
+        run_id: str = answer.json()["id"]
+        return run_id
+
+    def start(self, slots: int = 1, **sections: Any) -> Work:
+        """A run that is claimed."""
+        run_id = self.submit(slots, **sections)
+        self.control.sweep()
+        return self.agent.claim(run_id)
+
+    def running(self, slots: int = 1, last_step: int = 3, **sections: Any) -> Work:
+        """A run that has made some steps."""
+        work = self.start(slots, **sections)
+        assert work.order("starting") == "go"
+        work.begin(work.claim.job.resume.step if work.claim.job.resume else 0)
+        assert work.order("running") == "go"
+        work.step(1, last_step)
+        return work
+
+    def again(self, run_id: str) -> Work:
+        """The next attempt of a run that waits for its retry."""
+        self.end_backoff(run_id)
+        self.control.sweep()
+        return self.agent.claim(run_id)
+
+    def end_backoff(self, run_id: str) -> None:
+        """As if the back-off were over."""
+        with self.database.write() as session:
+            session.get_one(Run, parse_id("run", run_id)).retry_at = now()
+
+    def show(self, run_id: str) -> dict[str, Any]:
+        answer = self.site.admin.get(f"{self.runs}/{run_id}")
+        assert answer.status_code == 200, answer.text
+        shown: dict[str, Any] = answer.json()
+        return shown
+
+    def state(self, run_id: str) -> str:
+        state: str = self.show(run_id)["state"]
+        return state
+
+    def cancel(self, run_id: str) -> Response:
+        return self.site.admin.post(f"{self.runs}/{run_id}/cancel")
+
+    def used(self, device: str = "cpu") -> int:
+        quota = self.site.admin.get(self.site.path).json()["quota"]
+        return sum(entry["used"] for entry in quota if entry["device"] == device)
+
+    def check_invariants(self) -> None:
+        """What must hold between any two messages: the row is the fold of its events, the ledger is the quota."""
+        with self.database.read() as session:
+            held: dict[tuple[UUID, str], int] = {}
+            for run in session.scalars(select(Run)).all():
+                events = session.scalars(
+                    select(RunEvent).where(RunEvent.run_id == run.id).order_by(RunEvent.sequence)
+                ).all()
+                assert [event.sequence for event in events] == list(range(1, run.event_sequence + 1))
+                row = Folded(run.state, run.verdict, run.reason, run.fence, run.attempt, run.message)
+                assert fold(events) == row
+                if run.state in HOLDS_QUOTA:
+                    key = (run.team_id, run.device)
+                    held[key] = held.get(key, 0) + run.slots
+                if run.state in WITHOUT_TRAINER and run.state is not RunState.QUEUED:
+                    seats = select(PlacementSlot).join(Placement).where(Placement.run_id == run.id)
+                    assert session.scalars(seats).first() is None, "a run without a trainer has slots"
+            for quota in session.scalars(select(Quota)).all():
+                assert quota.used == held.get((quota.team_id, quota.device), 0) <= quota.slots_limit
+
+
+@pytest.fixture
+def patient_settings(settings: Settings) -> Settings:
+    """A slow test machine must not make nodes look offline."""
+    timers = settings.timers.model_copy(update={"heartbeat_seconds": 100.0})
+    return settings.model_copy(update={"timers": timers})
+
+
+@pytest.fixture
+def scene(site: Site, upload: Callable[..., dict[str, Any]]) -> Iterator[Scene]:
+    """A scene whose invariants are checked at the end of the test."""
+    dataset = upload(ready=False)
+    found = Scene(site, Control(site.app), Agent.join(site), str(dataset["id"]))
+    first = found.submit()  # so that the preparation of these settings exists
+    with found.database.read() as session:
+        preparation_id = session.scalars(
+            select(Run.preparation_id).where(Run.id == parse_id("run", first))
+        ).one()
+    while make_step(found.database, site.app.state.store, preparation_id):
+        pass
+    assert found.cancel(first).status_code == 202
+    assert site.admin.delete(f"{found.runs}/{first}").status_code == 204
+    yield found
+    found.check_invariants()

@@ -45,7 +45,7 @@ def claim(
     if earlier is not None and earlier.node_id == node_id:
         return _answer(store, earlier, timers)
     seat = _free_seat(session, run, node_id)
-    if seat is None or earlier is not None or run.state is not RunState.QUEUED:
+    if seat is None or earlier is not None:
         raise _refused()
     node = session.get_one(Node, node_id)
     resume = newest_state(session, run.id)
@@ -88,6 +88,9 @@ def _seat_of(session: Write, run: Run, claim_id: str) -> Placement | None:
 
 
 def _free_seat(session: Write, run: Run, node_id: UUID) -> Placement | None:
+    """The node's seat in a run that still waits for its claim."""
+    if run.state is not RunState.QUEUED:
+        return None
     mine = (Placement.run_id == run.id, Placement.node_id == node_id)
     return session.scalars(select(Placement).where(*mine, Placement.claim_id.is_(None))).one_or_none()
 

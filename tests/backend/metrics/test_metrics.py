@@ -1,0 +1,210 @@
+"""Batches, curves and live points: every step has its metrics once, whatever is lost, repeated or undone."""
+
+import math
+from typing import Any
+
+from sqlalchemy import func, select
+
+from tests.backend.scripted_agent import Scene, Work, losses, stream_events
+from trainwright_backend.metrics.tables import MetricChunk, MetricTail
+
+
+def curve(scene: Scene, run_id: str, name: str = "loss", **query: Any) -> dict[int, float]:
+    metrics = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics", params={"names": name} | query).json()
+    [series] = metrics["series"] or [{"steps": [], "values": []}]
+    assert len(set(series["steps"])) == len(series["steps"])
+    return dict(zip(series["steps"], series["values"], strict=True))
+
+
+def follow(scene: Scene, run_id: str, cursor: str = "") -> list[dict[str, Any]]:
+    """All of the stream of a run that has ended."""
+    headers = {"Last-Event-ID": cursor} if cursor else {}
+    answer = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics/stream", headers=headers)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return stream_events(answer.text)
+
+
+def points_of(events: list[dict[str, Any]], name: str = "loss") -> dict[int, float]:
+    """What a follower has at the end: it forgets what it is told to forget."""
+    kept: dict[int, float] = {}
+    for event in events:
+        if event["event"] == "rewind":
+            kept = {step: value for step, value in kept.items() if step <= event["data"]["step"]}
+        else:
+            pairs = zip(event["data"]["steps"], event["data"]["series"].get(name, []), strict=False)
+            assert not kept.keys() & set(event["data"]["steps"]) or name not in event["data"]["series"]
+            kept.update(pairs)
+    return kept
+
+
+def test_batches_count_once_and_in_order(scene: Scene) -> None:
+    work = scene.start()
+    work.order("starting")
+    work.begin()
+    first = work.batch(metrics=[losses(1, 3)])
+    assert work.send(first).status_code == 200
+    after_first = work.offset
+    second = work.batch(metrics=[losses(4, 6)])
+    later = {**second, "offset": second["next_offset"], "next_offset": second["next_offset"] + 50}
+    for wrong in (first, later, {**second, "offset": after_first - 1}):
+        refused = work.send(wrong)
+        assert (refused.status_code, refused.json()["code"]) == (409, "wrong_offset")
+        assert refused.json()["offset"] == after_first
+    assert work.send(second).status_code == 200
+    assert curve(scene, work.run_id) == {s: 1 / s for s in range(1, 7)}
+    offsets = scene.agent.client.get(f"/api/v1/agent/runs/{work.run_id}/offsets?attempt=1").json()["files"]
+    assert offsets == {"events.jsonl": work.offset}
+
+
+def test_a_rewind_leaves_no_gap_and_no_duplicate(scene: Scene) -> None:
+    work = scene.running(last_step=2_345, steps=5_000)
+    live = {step: 1 / step for step in range(1, 2_346)}
+    assert curve(scene, work.run_id) == live
+    with scene.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(MetricChunk)) == 4
+        assert session.scalar(select(func.count()).select_from(MetricTail)) == 2 * 345
+    before = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["cursor"]
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    work.begin(resume_step=1_500)
+    shown = scene.show(work.run_id)["summary"]
+    assert (shown["step"], shown["values"]["loss"], shown["attempt"]) == (1_500, 1 / 1_500, 2)
+    work.step(1_501, 1_600, scale=7.0)
+    kept = {step: 1 / step for step in range(1, 1_501)} | {step: 7 / step for step in range(1_501, 1_601)}
+    assert curve(scene, work.run_id) == kept
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    work.begin(resume_step=0)
+    assert curve(scene, work.run_id) == {}
+    work.step(1, 1_005, scale=2.0)
+    again = {step: 2 / step for step in range(1, 1_006)}
+    assert curve(scene, work.run_id) == again
+    assert curve(scene, work.run_id, after_step=1_000) == {s: 2 / s for s in range(1_001, 1_006)}
+    scene.cancel(work.run_id)
+    work.order("ended")
+    events = follow(scene, work.run_id, before)
+    assert events[0] == {"event": "rewind", "data": {"step": 0}}
+    assert points_of(events) == again
+    assert points_of(follow(scene, work.run_id)) == again
+    assert points_of(follow(scene, work.run_id, "1:7")) == again, "an unknown place begins anew"
+
+
+def test_a_follower_goes_on_where_it_stopped(scene: Scene) -> None:
+    work = scene.running(last_step=5)
+    cursor = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["cursor"]
+    work.send(work.batch(metrics=[{"steps": [5], "series": {"validation_loss": [3.5]}}, losses(6, 10)]))
+    scene.cancel(work.run_id)
+    work.order("ended")
+    events = follow(scene, work.run_id, cursor)
+    assert sorted(points_of(events)) == [6, 7, 8, 9, 10]
+    assert points_of(events, "validation_loss") == {5: 3.5}, (
+        "a series that came later, at a step already seen"
+    )
+    assert events[-1]["id"] == f"1:{work.offset}"
+    assert follow(scene, work.run_id, events[-1]["id"]) == []
+
+
+def test_late_batches_of_an_old_attempt_are_refused(scene: Scene) -> None:
+    old = scene.running(last_step=5)
+    assert old.ended("crashed") == "retry_wait"
+    assert old.send(old.batch(metrics=[losses(6, 6)])).status_code == 200, "its fence is still the newest"
+    new = scene.again(old.run_id)
+    refused = old.send(old.batch(metrics=[losses(7, 7)]))
+    assert (refused.status_code, refused.json()["code"]) == (409, "stale_fence")
+    new.begin(0)
+    mixed = {**new.batch(metrics=[losses(1, 1)]), "attempt": 1}
+    assert new.send(mixed).json()["code"] == "stale_fence"
+    assert curve(scene, new.run_id) == {}
+
+
+def test_thinning_keeps_spikes_and_the_last_point(scene: Scene) -> None:
+    work = scene.running(last_step=1)
+    steps = list(range(2, 10_001))
+    values = [math.sin(step / 500) for step in steps]
+    values[4_321] = 99.0
+    work.send(work.batch(metrics=[{"steps": steps, "series": {"grad_norm": values}}]))
+    thin = curve(scene, work.run_id, "grad_norm", points=100)
+    assert len(thin) <= 100
+    assert thin[steps[4_321]] == 99.0
+    assert thin[10_000] == values[-1]
+    assert set(thin.items()) <= set(zip(steps, values, strict=True))
+
+
+def test_what_is_no_number_or_no_progress_is_dropped(scene: Scene) -> None:
+    work = scene.running(last_step=3)
+    block = {"steps": [3, 4, 5, 5, 6], "series": {"loss": [9.0, 0.4, "NaN", 9.0, 0.6]}}
+    assert work.send(work.batch(metrics=[block])).status_code == 200
+    assert curve(scene, work.run_id) == {1: 1.0, 2: 0.5, 3: 1 / 3, 4: 0.4, 5: 9.0, 6: 0.6}
+
+
+def test_the_summary_has_last_values_and_a_short_curve(scene: Scene) -> None:
+    work = scene.running(last_step=1_000, steps=2_000)
+    work.send(work.batch(metrics=[{"steps": [1_000], "series": {"eta_seconds": [4_500.0]}}]))
+    shown = scene.show(work.run_id)
+    assert shown["sentence"] == "step 1,000 of 2,000, 1 h 15 min left"
+    assert shown["summary"]["values"]["tokens"] == 10_000
+    assert 16 <= len(shown["summary"]["spark"]) <= 32
+    assert shown["summary"]["spark"] == sorted(shown["summary"]["spark"], reverse=True)
+
+
+def test_events_tell_the_story_and_stream(scene: Scene) -> None:
+    work = scene.start()
+    work.order("starting")
+    work.begin()
+    note = {"type": "note", "message": "compiled in 3 s"}
+    saved = {
+        "type": "checkpoint_saved",
+        "step": 2,
+        "folder": "step-2",
+        "digest": "0",
+        "bytes": 5_000_000,
+        "seconds": 1,
+    }
+    newer = {"type": "of_a_newer_trainer", "message": "something"}
+    work.send(work.batch([note, saved, newer]))
+    scene.cancel(work.run_id)
+    work.order("ended")
+    told = scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json()
+    assert [event["sequence"] for event in told] == list(range(1, len(told) + 1))
+    assert [event["type"] for event in told if event["type"] != "state"] == [
+        "attempt_started",
+        "note",
+        "checkpoint_saved",
+        "of_a_newer_trainer",
+    ]
+    assert "saved step 2 (5.0 MB in 1.00 s)" in [event["message"] for event in told]
+    streamed = scene.site.admin.get(
+        f"{scene.runs}/{work.run_id}/events/stream", headers={"Last-Event-ID": "3"}
+    )
+    assert [event["data"] for event in stream_events(streamed.text)] == told[3:]
+    assert [event["id"] for event in stream_events(streamed.text)] == [
+        str(n) for n in range(4, len(told) + 1)
+    ]
+
+
+def test_logs_are_stored_once_and_read_as_text(scene: Scene) -> None:
+    work = scene.running()
+    whole = "grüße 😀 from rank 0\n".encode() * 50
+    for begin in range(0, len(whole), 7):  # cuts through characters
+        assert work.log(whole[begin : begin + 7]).status_code == 200
+    again = work.log(whole[:7], offset=0)
+    assert (again.status_code, again.json()["code"], again.json()["offset"]) == (
+        409,
+        "wrong_offset",
+        len(whole),
+    )
+    assert work.log(b"x", "../../etc/passwd").status_code in (404, 422)
+    assert work.log(b"x", "events.jsonl").status_code == 422
+    assert read_whole(scene, work) == whole.decode()
+    listed = scene.site.admin.get(f"{scene.runs}/{work.run_id}/logs").json()
+    assert listed == [{"attempt": 1, "file": "rank-0.log", "bytes": len(whole)}]
+    assert scene.site.admin.get(f"{scene.runs}/{work.run_id}/logs/1/rank-9.log").status_code == 404
+
+
+def read_whole(scene: Scene, work: Work) -> str:
+    text, offset, end = "", 0, False
+    while not end:
+        path = f"{scene.runs}/{work.run_id}/logs/1/rank-0.log"
+        part = scene.site.admin.get(path, params={"offset": offset, "limit": 64}).json()
+        text, offset, end = text + part["text"], part["next_offset"], part["end"]
+    return text

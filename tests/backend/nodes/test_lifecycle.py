@@ -1,0 +1,361 @@
+"""The protocol between API, agents and supervisors, as lifecycle.md tells it."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+
+from tests.backend.scripted_agent import Agent, Scene, Upload, Work, losses
+from trainwright.contracts.run_state import FINAL, RunState
+from trainwright_backend.core.db import now
+from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.runs.tables import Placement
+
+LEASE_SECONDS = 6
+
+
+def in_queued(scene: Scene) -> tuple[str, Work | None]:
+    return scene.submit(), None
+
+
+def in_placed(scene: Scene) -> tuple[str, Work | None]:
+    run_id = scene.submit()
+    scene.control.sweep()
+    return run_id, None
+
+
+def in_starting(scene: Scene) -> tuple[str, Work | None]:
+    work = scene.start()
+    return work.run_id, work
+
+
+def in_running(scene: Scene) -> tuple[str, Work | None]:
+    work = scene.running()
+    return work.run_id, work
+
+
+def in_completing(scene: Scene) -> tuple[str, Work | None]:
+    work = scene.running(last_step=10)
+    work.order("completing")
+    return work.run_id, work
+
+
+def in_retry_wait(scene: Scene) -> tuple[str, Work | None]:
+    work = scene.running()
+    assert work.ended("crashed") == "retry_wait"
+    return work.run_id, None
+
+
+STATES: list[Callable[[Scene], tuple[str, Work | None]]] = [
+    in_queued,
+    in_placed,
+    in_starting,
+    in_running,
+    in_completing,
+    in_retry_wait,
+]
+
+
+def test_cancel_moves_the_run_or_refuses_in_every_state(scene: Scene) -> None:
+    for arrange in STATES:
+        run_id, work = arrange(scene)
+        answer = scene.cancel(run_id)
+        assert answer.status_code == 202, arrange.__name__
+        if work is None:
+            assert answer.json()["state"] == "cancelled", arrange.__name__
+        else:
+            assert (answer.json()["state"], answer.json()["verdict"]) == ("stopping", "cancel")
+            assert answer.json()["sentence"] == "cancelled by Ada"
+            assert work.order("running") == "kill"
+            assert work.order("ended", exit={"code": "stopped", "message": "as asked"}) == "leave"
+            assert work.order("ended") == "leave"
+            assert work.ended("stopped") == "cancelled", "the agent may report what the supervisor has said"
+        shown = scene.show(run_id)
+        assert (shown["state"], shown["reason"], shown["nodes"]) == ("cancelled", "cancelled", [])
+        assert scene.used() == 0
+        again = scene.cancel(run_id)
+        assert (again.status_code, again.json()["code"]) == (409, "run_is_final")
+        scene.check_invariants()
+    assert scene.agent.heartbeat() == []
+
+
+def test_a_final_run_does_not_change(scene: Scene) -> None:
+    work = scene.start()
+    assert work.finish(10) == "succeeded"
+    late = Upload.make(11)
+    assert work.order("running") == "leave"
+    assert work.ended("crashed") == "succeeded", "a repeated end says what was accepted"
+    assert work.end("crashed").json()["code"] == "finished"
+    assert work.announce(late).json()["code"] == "stale_fence"
+    assert work.commit(late).json()["code"] == "stale_fence"
+    assert scene.agent.try_claim(work.run_id).json()["code"] == "claim_refused"
+    assert work.log(b"late words").status_code == 200, "events and logs pass while the fence is the newest"
+    scene.control.let_pass(2 * LEASE_SECONDS)
+    assert scene.state(work.run_id) == "succeeded"
+    assert RunState(scene.state(work.run_id)) in FINAL
+
+
+def test_a_repeated_claim_gets_the_same_answer_and_another_is_refused(scene: Scene) -> None:
+    run_id = scene.submit()
+    scene.control.sweep()
+    first = scene.agent.claim(run_id, "c" * 32)
+    again = scene.agent.claim(run_id, "c" * 32)
+    assert again.claim.model_copy(update={"downloads": []}) == first.claim.model_copy(
+        update={"downloads": []}
+    )
+    assert [f.object_key for f in again.claim.downloads] == [f.object_key for f in first.claim.downloads]
+    assert scene.agent.try_claim(run_id, "d" * 32).json()["code"] == "claim_refused"
+    scene.cancel(run_id)
+    assert scene.agent.claim(run_id, "c" * 32).claim.fence == first.claim.fence, "in stopping too"
+    other = Agent.join(scene.site, "node-b")
+    assert other.try_claim(run_id, "c" * 32).json()["code"] == "claim_refused"
+    assert other.try_claim("run_" + "a" * 26).status_code == 404
+
+
+def test_a_run_is_unknown_to_nodes_that_never_claimed_it(scene: Scene) -> None:
+    work = scene.running()
+    stranger = Work(Agent.join(scene.site, "node-b"), work.run_id, work.claim, offset=work.offset)
+    for answer in (
+        stranger.renew("running"),
+        stranger.send(stranger.batch(metrics=[losses(4, 4)])),
+        stranger.log(b"not mine"),
+        stranger.announce(Upload.make(3)),
+        stranger.end("finished"),
+        stranger.agent.client.get(f"/api/v1/agent/runs/{work.run_id}/offsets?attempt=1"),
+    ):
+        assert answer.status_code == 404, answer.text
+    assert scene.site.admin.get("/api/v1/agent/runs/x/offsets?attempt=1").status_code == 401
+
+
+def test_the_first_go_comes_with_a_renewal_and_phases_walk_the_states(scene: Scene) -> None:
+    work = scene.start()
+    assert scene.state(work.run_id) == "starting"
+    assert work.order("starting", progress="fetching shards 3 of 8") == "go"
+    assert scene.show(work.run_id)["sentence"] == "fetching shards 3 of 8"
+    work.begin()
+    assert work.order("completing") == "go"
+    assert work.order("starting") == "go", "a renewal that is behind changes nothing"
+    moves = [
+        e["state"] for e in scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json() if e["state"]
+    ]
+    assert moves == ["queued", "leased", "starting", "running", "completing"]
+
+
+def test_a_lapsed_lease_requeues_and_the_zombie_is_refused_everywhere(scene: Scene) -> None:
+    zombie = scene.running()
+    saved = zombie.save(3)
+    scene.control.sweep()
+    scene.control.let_pass(LEASE_SECONDS)
+    shown = scene.show(zombie.run_id)
+    assert (shown["state"], shown["reason"]) == ("retry_wait", "lease_lapsed")
+    work = scene.again(zombie.run_id)
+    assert (work.claim.fence, work.claim.attempt) == (2, 2)
+    assert work.claim.job.resume is not None
+    assert (work.claim.job.resume.step, work.claim.job.resume.digest) == (3, saved.digest)
+    next_one = Upload.make(4)
+    for answer in (
+        zombie.renew("running"),
+        zombie.send(zombie.batch(metrics=[losses(4, 4)])),
+        zombie.log(b"I am alive"),
+        zombie.announce(next_one),
+        zombie.commit(next_one),
+        zombie.end("finished"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (409, "stale_fence"), answer.text
+    assert scene.state(work.run_id) == "starting"
+    assert work.finish(10) == "succeeded"
+
+
+def test_renewals_keep_a_lease_and_a_late_loop_blames_nobody(scene: Scene) -> None:
+    work = scene.running()
+    for _ in range(3 * LEASE_SECONDS):
+        scene.control.let_pass(0)
+        assert work.order("running") == "go"
+    scene.control.clock.seconds += 100 * LEASE_SECONDS  # the loop itself was away
+    scene.control.sweep()
+    assert scene.state(work.run_id) == "running"
+    scene.control.let_pass(LEASE_SECONDS)
+    assert scene.state(work.run_id) == "retry_wait"
+
+
+def test_a_run_is_suspect_before_its_lease_lapses(scene: Scene) -> None:
+    work = scene.running()
+    assert scene.show(work.run_id)["suspect_seconds"] is None
+    with scene.database.write() as session:
+        session.execute(update(Placement).values(renewed=now() - timedelta(seconds=4)))
+    shown = scene.show(work.run_id)
+    assert shown["state"] == "running"
+    assert 4 <= shown["suspect_seconds"] < LEASE_SECONDS
+
+
+def test_an_end_waits_for_what_was_shipped_and_counts_once(scene: Scene) -> None:
+    work = scene.running(last_step=10)
+    short = work.end("crashed", offsets={"events.jsonl": work.offset + 1})
+    assert (short.status_code, short.json()["code"], short.json()["file"]) == (
+        409,
+        "file_short",
+        "events.jsonl",
+    )
+    assert short.json()["offset"] == work.offset
+    work.order("completing")
+    assert work.end("finished").json()["code"] == "not_exported"
+    work.save(10)
+    work.save(10, "export")
+    assert work.order("ended") == "wait", "the supervisor goes on until the end was accepted"
+    first, again = work.end("finished"), work.end("finished")
+    assert first.json() == again.json() == {"state": "succeeded", "code": "finished"}
+    assert scene.used() == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "tries", "reason"),
+    [
+        ("diverged", 1, "diverged"),
+        ("supervisor_lost", 2, "poison"),
+        ("crashed", 3, "crashed"),
+        ("self_fenced", 10, "unreachable"),
+    ],
+)
+def test_ends_without_progress_are_bounded(scene: Scene, code: str, tries: int, reason: str) -> None:
+    work = scene.start()
+    for _ in range(tries - 1):
+        assert work.ended(code) == "retry_wait"
+        work = scene.again(work.run_id)
+    assert work.ended(code, "rank 1 went away") == "failed"
+    shown = scene.show(work.run_id)
+    assert (shown["reason"], shown["attempt"]) == (reason, tries)
+    assert shown["sentence"].startswith("rank 1 went away. ")
+    marks = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["attempts"]
+    assert [mark["reason"] for mark in marks] == [code] * tries
+
+
+def test_progress_forgives_and_the_wait_doubles_without_it(scene: Scene) -> None:
+    work = scene.running(last_step=2)
+    assert wait_after_crash(scene, work) == pytest.approx(0.5, abs=0.4)
+    work = scene.again(work.run_id)
+    work.begin()
+    work.step(1, 3)
+    work.save(3)
+    assert wait_after_crash(scene, work) == pytest.approx(0.5, abs=0.4), (
+        "attempts before the checkpoint's are forgiven"
+    )
+    work = scene.again(work.run_id)
+    assert wait_after_crash(scene, work) == pytest.approx(1.0, abs=0.4), "the checkpoint's own attempt counts"
+    work = scene.again(work.run_id)
+    assert work.ended("crashed") == "failed"
+
+
+def wait_after_crash(scene: Scene, work: Work) -> float:
+    """Seconds from the attempt's end to the next try."""
+    assert work.ended("crashed") == "retry_wait"
+    shown = scene.show(work.run_id)
+    marks = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["attempts"]
+    waited = datetime.fromisoformat(shown["retry_at"]) - datetime.fromisoformat(marks[-1]["ended"])
+    return waited.total_seconds()
+
+
+def test_a_total_cap_ends_the_run(scene: Scene) -> None:
+    work = scene.start(resources={"device": "cpu", "max_attempts": 1})
+    assert work.ended("lease_lapsed") == "failed"
+    assert scene.show(work.run_id)["reason"] == "too_many_attempts"
+
+
+def test_a_trained_run_is_only_exported_again(scene: Scene) -> None:
+    work = scene.running(last_step=10)
+    work.save(5)
+    work.save(10)
+    work.order("completing")
+    assert work.ended("export_failed") == "retry_wait"
+    work = scene.again(work.run_id)
+    assert work.claim.job.kind == "export"
+    assert {f.path.split("/")[0] for f in work.claim.downloads} == {"data", "resume"}
+    assert {f.path for f in work.claim.downloads if f.path.startswith("data/")} == {
+        "data/manifest.json",
+        "data/tokenizer.json",
+    }
+    assert work.order("completing") == "go"
+    assert work.ended("checkpoint_invalid", step=10) == "retry_wait"
+    work = scene.again(work.run_id)
+    assert work.claim.job.resume is not None
+    assert (work.claim.job.kind, work.claim.job.resume.step) == ("train", 5), "the one before is used"
+    assert work.finish(10) == "succeeded"
+
+
+def test_unclaimed_placements_expire_and_are_placed_anew(scene: Scene) -> None:
+    run_id = scene.submit()
+    scene.control.sweep()
+    assert scene.agent.heartbeat()[0]["claimed"] is False
+    with scene.database.write() as session:
+        session.execute(update(Placement).values(placed=now() - timedelta(seconds=60)))
+    other = Agent.join(scene.site, "node-b", cpu_slots=1)
+    assert scene.agent.heartbeat(busy_slots={"cpu": [0, 1]}) != []
+    scene.control.sweep()
+    assert scene.agent.heartbeat(busy_slots={"cpu": [0, 1]}) == []
+    assert [placed["run_id"] for placed in other.heartbeat()] == [run_id]
+    assert scene.show(run_id)["attempt"] == 0, "no attempt is counted"
+    assert scene.agent.try_claim(run_id).json()["code"] == "claim_refused"
+
+
+def test_a_run_is_placed_whole_in_order_and_told_why_it_waits(scene: Scene) -> None:
+    running = scene.running(slots=1)
+    large, small = scene.submit(slots=2), scene.submit(slots=1)
+    scene.control.sweep()
+    assert scene.show(large)["sentence"] == "needs 2 slots, 1 free on 1 node"
+    assert scene.show(small)["sentence"] == "needs 1 slot, 1 free on 1 node; 2nd in line", "none overtakes"
+    tiny = Agent.join(scene.site, "node-b", cpu_slots=1)
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in tiny.heartbeat()] == [small], (
+        "a node too small for the first is open"
+    )
+    assert running.ended("diverged") == "failed"
+    scene.agent.heartbeat(busy_slots={"cpu": [1]})
+    scene.control.sweep()
+    assert scene.state(large) == "queued"
+    assert scene.show(large)["nodes"] == [], "a slot with a marked process is not free"
+    scene.agent.heartbeat(busy_slots={})
+    scene.control.sweep()
+    assert [(placed["run_id"], placed["slots"]) for placed in scene.agent.heartbeat()] == [(large, [0, 1])]
+
+
+def test_a_failed_preparation_fails_the_run(scene: Scene) -> None:
+    spec = scene.spec(
+        data={"dataset": scene.dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.2}
+    )
+    run_id = scene.site.admin.post(scene.runs, json=spec).json()["id"]
+    scene.control.sweep()
+    assert scene.show(run_id)["sentence"] == "preparing its data"
+    with scene.database.write() as session:
+        unready = update(Preparation).where(Preparation.validation_fraction == 0.2)
+        session.execute(unready.values(state="failed", error="Line 3 is no JSON."))
+    scene.control.sweep()
+    shown = scene.show(run_id)
+    assert (shown["state"], shown["reason"]) == ("failed", "data")
+    assert shown["sentence"].startswith("Line 3 is no JSON. The dataset could not be prepared.")
+    assert scene.used() == 0
+
+
+def test_only_ended_runs_are_deleted_with_all_they_own(scene: Scene) -> None:
+    work = scene.running()
+    work.save(3)
+    store = scene.site.app.state.store
+    assert scene.site.admin.delete(f"{scene.runs}/{work.run_id}").json()["code"] == "run_not_final"
+    dataset = scene.site.admin.delete(f"{scene.site.path}/datasets/{scene.dataset}")
+    assert (dataset.status_code, dataset.json()["runs"]) == (409, ["pilot"])
+    assert scene.site.admin.delete(f"/api/v1/nodes/{node_id(scene)}").json()["code"] == "node_in_use"
+    assert work.finish(10) == "succeeded"
+    team = next(path.name for path in store.root.iterdir() if (path / "runs").is_dir())
+    assert store.list_prefix(f"{team}/runs")
+    assert scene.site.admin.delete(f"{scene.runs}/{work.run_id}").status_code == 204
+    assert scene.site.admin.get(f"{scene.runs}/{work.run_id}").status_code == 404
+    scene.control.sweep()
+    assert store.list_prefix(f"{team}/runs") == []
+    for answer in (work.renew("running"), work.end("finished"), work.log(b"late")):
+        assert answer.status_code == 404
+    assert scene.site.admin.delete(f"/api/v1/nodes/{node_id(scene)}").status_code == 204
+    assert scene.agent.client.post("/api/v1/agent/heartbeat", json={}).status_code == 401
+
+
+def node_id(scene: Scene) -> str:
+    nodes = scene.site.admin.get("/api/v1/nodes").json()
+    return str(nodes[0]["id"])

@@ -1,0 +1,92 @@
+"""Joining, the list, and who may do it."""
+
+from datetime import timedelta
+
+from sqlalchemy import select, update
+
+from tests.backend.scripted_agent import Agent, Scene, inventory
+from trainwright_backend.core.db import now
+from trainwright_backend.nodes.tables import JoinToken, Node
+
+
+def test_a_join_token_works_once_for_its_name_and_for_15_minutes(scene: Scene) -> None:
+    client = scene.site.anonymous()
+
+    def try_join(token: str, name: str) -> int:
+        body = {"token": token, "name": name, "inventory": inventory()}
+        return client.post("/api/v1/agent/join", json=body).status_code
+
+    made = scene.site.admin.post("/api/v1/join-tokens", json={"name": "node-b"}).json()
+    assert try_join(made["token"], "node-c") == 403
+    assert try_join("made up", "node-b") == 403
+    assert try_join(made["token"], "node-b") == 200
+    assert try_join(made["token"], "node-b") == 403
+    old = scene.site.admin.post("/api/v1/join-tokens", json={"name": "node-d"}).json()
+    with scene.database.write() as session:
+        session.execute(update(JoinToken).values(expires=now() - timedelta(seconds=1)))
+    assert try_join(old["token"], "node-d") == 403
+
+
+def test_secrets_of_nodes_are_stored_hashed(scene: Scene) -> None:
+    token = scene.agent.client.headers["Authorization"].removeprefix("Bearer ")
+    made = scene.site.admin.post("/api/v1/join-tokens", json={"name": "node-b"}).json()
+    with scene.database.read() as session:
+        stored = [*session.scalars(select(Node.token_hash)), *session.scalars(select(JoinToken.token_hash))]
+    assert token not in stored
+    assert made["token"] not in stored
+    assert all(len(value) == 64 for value in stored)
+
+
+def test_joining_again_ends_the_old_token(scene: Scene) -> None:
+    old = scene.agent.client
+    new = Agent.join(scene.site, "node-a", cpu_slots=4)
+    assert old.post("/api/v1/agent/heartbeat", json={}).status_code == 401
+    assert new.heartbeat() == []
+    [shown] = scene.site.admin.get("/api/v1/nodes").json()
+    assert (shown["name"], shown["slots"], shown["online"]) == ("node-a", {"cuda": 0, "cpu": 4}, True)
+
+
+def test_only_the_site_admin_sees_nodes_and_agents_are_no_people(scene: Scene) -> None:
+    stranger = scene.site.other_team("globex")
+    for call in (
+        lambda client: client.get("/api/v1/nodes"),
+        lambda client: client.post("/api/v1/join-tokens", json={"name": "x"}),
+        lambda client: client.delete(f"/api/v1/nodes/node_{'a' * 26}"),
+    ):
+        assert call(stranger).status_code == 403
+        assert call(scene.agent.client).status_code == 401
+        assert call(scene.site.anonymous()).status_code == 401
+    assert scene.site.admin.post("/api/v1/agent/heartbeat", json={}).status_code == 401
+    assert scene.site.anonymous().post("/api/v1/agent/heartbeat", json={}).status_code == 401
+
+
+def test_a_silent_node_is_offline_and_gets_nothing(scene: Scene) -> None:
+    with scene.database.write() as session:
+        session.execute(update(Node).values(last_heartbeat=now() - timedelta(hours=1)))
+    run_id = scene.submit()
+    scene.control.sweep()
+    [shown] = scene.site.admin.get("/api/v1/nodes").json()
+    assert (shown["online"], shown["slots_free"]["cpu"]) == (False, 2)
+    assert (
+        scene.show(run_id)["sentence"]
+        == "needs 1 slot on one node; no node that is online has so many cpu slots"
+    )
+    assert scene.agent.heartbeat() == []
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [run_id]
+    [shown] = scene.site.admin.get("/api/v1/nodes").json()
+    assert (shown["online"], shown["slots_free"]["cpu"]) == (True, 1)
+
+
+def test_the_job_knows_the_node(scene: Scene) -> None:
+    job = scene.start(slots=2, batch={"micro_sequences": 1, "global_sequences": 2}).claim.job
+    assert (job.device, job.slots, job.threads_per_rank, job.resume) == ("cpu", (0, 1), 4, None)
+    assert job.peak is not None
+    assert (job.peak.flops_per_second, job.peak.dtype, job.peak.measured) == (4e11, "bf16", True)
+    gpu_node = Agent.join(scene.site, "node-g", gpus=2)
+    run_id = scene.site.admin.post(scene.runs, json=scene.spec(resources={"device": "cuda"})).json()["id"]
+    scene.control.sweep()
+    job = gpu_node.claim(run_id).claim.job
+    assert (job.device, job.slots, job.threads_per_rank) == ("cuda", (0,), 4)
+    assert job.peak is not None
+    assert job.peak.name == "BF16 peak 989 TFLOP/s of NVIDIA H200"

@@ -1,0 +1,170 @@
+"""What is refused at submission, what is stored once, and what waits."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import event, func, select
+
+from tests.backend.conftest import Site
+from tests.backend.scripted_agent import Agent, Scene
+from trainwright_backend.core.db import Write
+from trainwright_backend.runs.tables import Run
+
+
+def count_runs(app: FastAPI) -> int:
+    with app.state.database.read() as session:
+        return session.scalar(select(func.count()).select_from(Run)) or 0
+
+
+def test_the_same_key_and_body_give_the_same_run(scene: Scene) -> None:
+    headers = {"Idempotency-Key": "a key"}
+    first = scene.site.admin.post(scene.runs, json=scene.spec(), headers=headers)
+    again = scene.site.admin.post(scene.runs, json=scene.spec(), headers=headers)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert scene.used() == 1
+
+
+def test_the_same_key_with_another_body_is_refused(scene: Scene) -> None:
+    headers = {"Idempotency-Key": "a key"}
+    assert scene.site.admin.post(scene.runs, json=scene.spec(), headers=headers).status_code == 201
+    other = scene.site.admin.post(scene.runs, json=scene.spec(steps=11), headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    assert count_runs(scene.site.app) == 1
+
+
+def test_a_key_belongs_to_its_team(scene: Scene) -> None:
+    headers = {"Idempotency-Key": "a key"}
+    assert scene.site.admin.post(scene.runs, json=scene.spec(), headers=headers).status_code == 201
+    stranger = scene.site.other_team("globex")
+    answer = stranger.post("/api/v1/teams/globex/runs", json=scene.spec(), headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "data.dataset"
+
+
+def test_equal_keys_at_once_make_one_run(scene: Scene) -> None:
+    def submit(_: int) -> str:
+        answer = scene.site.admin.post(scene.runs, json=scene.spec(), headers={"Idempotency-Key": "a key"})
+        assert answer.status_code in (200, 201), answer.text
+        return str(answer.json()["id"])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(submit, range(8)))) == 1
+    assert count_runs(scene.site.app) == 1
+
+
+def test_parallel_submissions_never_pass_the_quota(scene: Scene) -> None:
+    assert scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 3}).status_code == 200
+
+    def submit(_: int) -> int:
+        return scene.site.admin.post(scene.runs, json=scene.spec()).status_code
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(submit, range(20)))
+    assert sorted(answers) == [201] * 3 + [403] * 17
+    assert scene.used() == 3
+    refusal = scene.site.admin.post(scene.runs, json=scene.spec())
+    assert refusal.json()["code"] == "quota_exceeded"
+    assert {key: refusal.json()[key] for key in ("limit", "used", "asked")} == {
+        "limit": 3,
+        "used": 3,
+        "asked": 1,
+    }
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"optimiser": {}}, "optimiser", "Did you mean 'optimizer'?"),
+    ({"batch": {"global_sequences": 7}}, "batch.global_sequences", "multiple"),
+    ({"data": {"dataset": "ds_unknown"}}, "data.dataset", "no dataset"),
+    (
+        {"resources": {"device": "cpu", "slots_per_node": 3}, "batch": {"global_sequences": 24}},
+        "resources.slots_per_node",
+        "the largest that ever joined, node-a, has 2",
+    ),
+    ({"resources": {"device": "cuda"}}, "resources.slots_per_node", "node-a, has 0"),
+]
+
+
+def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
+    for sections, field, hint in WRONG:
+        spec = scene.spec() | sections
+        answer = scene.site.admin.post(scene.runs, json=spec)
+        assert answer.status_code == 422
+        [problem] = answer.json()["errors"]
+        assert problem["field"] == field
+        assert hint in problem["message"]
+        verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+        assert verdicts["valid"] is False
+        assert [found["field"] for found in verdicts["problems"]] == [field]
+
+
+def test_validation_shows_the_resolved_spec_and_stores_nothing(scene: Scene) -> None:
+    spec = scene.spec(resources={"device": "auto"})
+    verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert verdicts["valid"] is True
+    assert (verdicts["spec"]["resources"]["device"], verdicts["spec"]["data"]["version"]) == ("cpu", 1)
+    assert verdicts["parameters"] > 100_000
+    assert count_runs(scene.site.app) == 0
+
+
+def test_auto_takes_cuda_when_a_joined_node_has_it(scene: Scene) -> None:
+    spec = scene.spec(resources={"device": "auto"})
+    assert scene.site.admin.post(scene.runs, json=spec).json()["spec"]["resources"]["device"] == "cpu"
+    Agent.join(scene.site, "node-g", gpus=1)
+    assert scene.site.admin.post(scene.runs, json=spec).json()["spec"]["resources"]["device"] == "cuda"
+
+
+def test_before_any_node_has_joined_every_size_waits(site: Site, upload: Any) -> None:
+    spec = {
+        "name": "early",
+        "data": {"dataset": upload(ready=False)["id"]},
+        "batch": {"micro_sequences": 1, "global_sequences": 64},
+        "resources": {"device": "cuda", "slots_per_node": 8},
+    }
+    answer = site.admin.post(f"{site.path}/runs", json=spec)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["sentence"] == "no node has joined yet"
+
+
+def test_a_commit_that_fails_is_a_server_error_and_leaves_no_run(scene: Scene) -> None:
+    def fail(session: object) -> None:
+        raise RuntimeError("the disk said no")
+
+    patient = TestClient(scene.site.app, base_url="http://localhost", raise_server_exceptions=False)
+    patient.headers.update(scene.site.admin.headers)
+    event.listen(Write, "before_commit", fail)
+    try:
+        answer = patient.post(scene.runs, json=scene.spec())
+    finally:
+        event.remove(Write, "before_commit", fail)
+    assert answer.status_code >= 500
+    assert count_runs(scene.site.app) == 0
+    assert scene.used() == 0
+
+
+def test_viewers_look_and_strangers_see_nothing(scene: Scene) -> None:
+    run_id = scene.submit()
+    viewer, stranger = scene.site.member("viewer"), scene.site.other_team("globex")
+    assert viewer.get(f"{scene.runs}/{run_id}").status_code == 200
+    assert viewer.post(scene.runs, json=scene.spec()).status_code == 403
+    assert viewer.post(f"{scene.runs}/{run_id}/cancel").status_code == 403
+    assert viewer.delete(f"{scene.runs}/{run_id}").status_code == 403
+    places = ("", "/events", "/logs", "/metrics", "/checkpoints", "/events/stream", "/metrics/stream")
+    for path in (f"{scene.runs}/{run_id}", f"/api/v1/teams/globex/runs/{run_id}"):
+        for place in places:
+            assert stranger.get(path + place).status_code == 404, place
+    assert stranger.post(f"/api/v1/teams/globex/runs/{run_id}/cancel").status_code == 404
+    assert stranger.delete(f"/api/v1/teams/globex/runs/{run_id}").status_code == 404
+
+
+def test_the_list_is_paged_and_filtered(scene: Scene) -> None:
+    ids = [scene.submit(), scene.submit(), scene.submit()]
+    scene.cancel(ids[1])
+    first = scene.site.admin.get(scene.runs, params={"limit": 2}).json()
+    rest = scene.site.admin.get(scene.runs, params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    assert [run["id"] for run in first["items"] + rest["items"]] == ids[::-1]
+    assert rest["next_cursor"] is None
+    cancelled = scene.site.admin.get(scene.runs, params={"state": "cancelled"}).json()
+    assert [run["id"] for run in cancelled["items"]] == [ids[1]]
