@@ -20,12 +20,14 @@ from sqlalchemy import select
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.site import STATIC_FOLDER
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.datasets.tasks import make_step
 from trainwright_backend.main import create_app
 from trainwright_backend.migrations.run import migrate
 from trainwright_backend.teams import links
 
+SECRET = SecretStr("the secret of these tests, long enough")
 PASSWORD = "a long enough password"
 TIMERS = Timers(
     heartbeat_seconds=0.5,
@@ -56,13 +58,22 @@ def postgres_template(postgres_url: str) -> str:
     return name
 
 
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """SQLAlchemy URL of a migrated SQLite database without rows."""
+    path = tmp_path / "trainwright.sqlite3"
+    shutil.copy(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """SQLAlchemy URL of a migrated database without rows."""
+def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """SQLAlchemy URL of a migrated database without rows.
+
+    A file whose tests say nothing about the database overrides this by `sqlite_url`.
+    """
     if request.param == "sqlite":
-        path = tmp_path / "trainwright.sqlite3"
-        shutil.copy(request.getfixturevalue("sqlite_template"), path)
-        yield f"sqlite:///{path}"
+        yield request.getfixturevalue("sqlite_url")
         return
     server: str = request.getfixturevalue("postgres_url")
     template: str = request.getfixturevalue("postgres_template")
@@ -76,7 +87,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
     return Settings(
-        secret_key=SecretStr("the secret of this test, long enough"),
+        secret_key=SECRET,
         data_dir=tmp_path,
         database_url=database_url,
         public_url="http://localhost",
@@ -86,12 +97,19 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
     )
 
 
+@pytest.fixture(scope="session")
+def built_app() -> FastAPI:
+    """The application, built once: what differs from test to test is in its state."""
+    return create_app(Settings(secret_key=SECRET, public_url="http://localhost", control_loop=False))
+
+
 @pytest.fixture
-def app(settings: Settings) -> Iterator[FastAPI]:
+def app(built_app: FastAPI, settings: Settings) -> Iterator[FastAPI]:
     """A running application."""
-    application = create_app(settings)
-    with TestClient(application, base_url="http://localhost"):
-        yield application
+    built_app.state.settings = settings
+    built_app.state.static_folder = STATIC_FOLDER
+    with TestClient(built_app, base_url="http://localhost"):
+        yield built_app
 
 
 @pytest.fixture

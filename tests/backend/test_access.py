@@ -18,6 +18,8 @@ from trainwright_backend.auth import policies
 from trainwright_backend.auth.tables import Account, Membership, Team
 from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.policy import RouteWithoutPolicyError, assert_every_route_has_a_policy, public
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.main import create_app
 
 T = "/api/v1/teams/{team}"
 PEOPLE = ("anonymous", "stranger", "viewer", "editor", "owner", "site admin")
@@ -142,7 +144,9 @@ def surprises(people: dict[str, TestClient]) -> list[str]:
         for kind, client in people.items():
             answer = client.request(method, address, **_body(method, path))
             if not _fits(kind, rule, answer.status_code, answer.text):
-                found.append(f"{kind}: {method} {address} is for {rule}, but {answer.status_code} {answer.text}")
+                found.append(
+                    f"{kind}: {method} {address} is for {rule}, but {answer.status_code} {answer.text}"
+                )
     return found
 
 
@@ -199,13 +203,13 @@ def test_a_spec_that_names_another_team_s_dataset_is_refused(
     assert [problem["field"] for problem in answer.json()["errors"]] == ["data.dataset"]
 
 
-def test_a_route_without_policy_stops_the_start(app: FastAPI) -> None:
-    assert_every_route_has_a_policy(app)
+def test_a_route_without_policy_stops_the_start(settings: Settings) -> None:
+    app = create_app(settings)
 
     @app.get("/api/v1/open-door")
     def open_door() -> None: ...
 
-    with pytest.raises(RouteWithoutPolicyError, match="GET.*open-door"):
+    with pytest.raises(RouteWithoutPolicyError, match="open-door"):
         assert_every_route_has_a_policy(app)
 
 

@@ -139,7 +139,7 @@ def check_password(database: Database, settings: Settings, email: str, password:
         AppError: 429 ``too_many_guesses`` with Retry-After.
         Unauthorized: they do not belong together, or nobody has this address.
     """
-    guess = _count_guess(database, keyed_hash(settings.secret_key, "guess", normal_email(email)))
+    guess = _count_guess(database, _subject(settings, email))
     with database.read() as session:
         account = account_by_email(session, email)
     with _turn():
@@ -172,6 +172,10 @@ def _count_guess(database: Database, subject: str) -> UUID:
         session.add(guess)
         session.flush()
         return guess.id
+
+
+def _subject(settings: Settings, email: str) -> str:
+    return keyed_hash(settings.secret_key, "guess", normal_email(email))
 
 
 def _lock(session: Write, subject: str) -> None:

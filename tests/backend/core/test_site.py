@@ -9,6 +9,11 @@ from fastapi.testclient import TestClient
 from trainwright_backend import openapi
 
 
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
+
+
 def test_health_answers_with_the_version(anonymous: TestClient) -> None:
     assert anonymous.get("/api/v1/health").json()["status"] == "ok"
 

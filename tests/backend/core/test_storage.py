@@ -1,6 +1,7 @@
 """Objects appear whole or not at all, and bytes move by links that permit one thing."""
 
 import hashlib
+import os
 import time
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from trainwright_backend.core.storage import INCOMING, LocalStore
 
 CONTENT = b"0123456789" * 300_000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
 
 
 @pytest.fixture
@@ -60,8 +66,6 @@ def test_what_killed_writers_left_is_swept_when_it_is_old(store: LocalStore) -> 
     for path in (old, new):
         path.write_bytes(b"x")
     past = time.time() - 90_000
-    import os
-
     os.utime(old, (past, past))
     store.sweep_incoming()
     assert leftovers(store) == [new]
@@ -95,7 +99,9 @@ def test_a_link_permits_its_method_until_it_expires_and_cannot_be_changed(
     store: LocalStore = app.state.store
     store.write("t/x.bin", b"x")
     get = store.sign("GET", "t/x.bin", 60)
-    foreign = LocalStore(tmp_path / "other", SecretStr("somebody else's secret, as long")).sign("GET", "t/x.bin", 60)
+    foreign = LocalStore(tmp_path / "other", SecretStr("somebody else's secret, as long")).sign(
+        "GET", "t/x.bin", 60
+    )
     wrong = [
         ("PUT", get, "bad_link"),
         ("GET", get[:-2] + "xx", "bad_link"),

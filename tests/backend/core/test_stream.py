@@ -3,8 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import pytest
 from starlette.responses import StreamingResponse
 
 from trainwright_backend.core import stream
@@ -34,7 +35,7 @@ def test_without_a_wake_up_the_wait_ends_by_itself_and_leaves_nothing() -> None:
     assert topics._waiting == {}
 
 
-def test_a_stream_sends_what_is_read_and_ends(monkeypatch: object) -> None:
+def test_a_stream_sends_what_is_read_and_ends() -> None:
     found = [([ServerEvent("1")], False), ([], False), ([ServerEvent("2"), ServerEvent("3")], True)]
 
     def read() -> tuple[Sequence[ServerEvent], bool]:
@@ -49,16 +50,12 @@ def test_a_stream_sends_what_is_read_and_ends(monkeypatch: object) -> None:
     assert sent == b": open\n\ndata: 1\n\ndata: 2\n\ndata: 3\n\n"
 
 
-def test_a_quiet_stream_shows_that_it_lives(monkeypatch: object) -> None:
-    import pytest
+def test_a_quiet_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.0)
+    reads: Iterator[tuple[list[ServerEvent], bool]] = iter([([], False), ([], True)])
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "HEARTBEAT_SECONDS", 0.0)
-        patch.setattr(stream, "POLL_SECONDS", 0.01)
-        reads = iter([([], False), ([], True)])
+    async def gather() -> bytes:
+        response = follow(Topics(), "runs", lambda: next(reads))
+        return b"".join([part async for part in response.body_iterator])  # type: ignore[misc]
 
-        async def gather() -> bytes:
-            response = follow(Topics(), "runs", lambda: next(reads))
-            return b"".join([part async for part in response.body_iterator])  # type: ignore[misc]
-
-        assert asyncio.run(gather()) == b": open\n\n: heartbeat\n\n"
+    assert asyncio.run(gather()) == b": open\n\n: heartbeat\n\n"

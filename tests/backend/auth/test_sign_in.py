@@ -1,0 +1,131 @@
+"""Passwords and sessions."""
+
+from datetime import timedelta
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+from sqlalchemy import select, update
+
+from tests.backend.conftest import PASSWORD, Site
+from trainwright_backend.auth import passwords
+from trainwright_backend.auth.tables import Account, BrowserSession, SignInGuess
+from trainwright_backend.core.db import now
+from trainwright_backend.core.settings import Settings
+
+EMAIL = "ada@acme.example"
+
+
+def sign_in(client: TestClient, password: str = PASSWORD, email: str = EMAIL) -> int:
+    return client.post("/api/v1/auth/sign-in", json={"email": email, "password": password}).status_code
+
+
+def test_a_password_signs_in_and_out_again(site: Site) -> None:
+    browser = site.anonymous()
+    assert browser.get("/api/v1/me").status_code == 401
+    answer = browser.post("/api/v1/auth/sign-in", json={"email": " ADA@acme.example", "password": PASSWORD})
+    assert answer.json()["email"] == EMAIL and answer.json()["teams"][0]["role"] == "owner"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=lax" in cookie and "secure" not in cookie
+    assert browser.get("/api/v1/me").json() == answer.json()
+    token = browser.cookies["trainwright"]
+    assert browser.post("/api/v1/auth/sign-out").status_code == 204
+    assert browser.get("/api/v1/me").status_code == 401
+    browser.cookies.set("trainwright", token)
+    assert browser.get("/api/v1/me").status_code == 401, "the session itself has ended, not only the cookie"
+
+
+def test_over_https_the_cookie_is_bound_to_the_host(site: Site, settings: Settings) -> None:
+    site.app.state.settings = settings.model_copy(update={"public_url": "https://localhost"})
+    answer = site.anonymous().post("/api/v1/auth/sign-in", json={"email": EMAIL, "password": PASSWORD})
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("__Host-trainwright=") and "Secure" in cookie and "Path=/" in cookie
+
+
+def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(site: Site) -> None:
+    answers = [
+        site.anonymous().post("/api/v1/auth/sign-in", json={"email": email, "password": "not the password"})
+        for email in (EMAIL, "nobody@acme.example")
+    ]
+    assert [answer.status_code for answer in answers] == [401, 401]
+    bodies = [answer.json() | {"request_id": ""} for answer in answers]
+    assert bodies[0] == bodies[1]
+
+
+def test_an_unknown_address_costs_a_hash_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[str] = []
+    verify = passwords._hasher.verify
+    monkeypatch.setattr(passwords._hasher, "verify", lambda p, h: bool(verified.append(h)) or verify(p, h))
+    for email in (EMAIL, "nobody@acme.example"):
+        sign_in(site.anonymous(), "not the password", email)
+    assert len(verified) == 2 and verified[0] != verified[1]
+    settings = {hashed.rsplit("$", 2)[0] for hashed in verified}
+    assert settings == {"$argon2id$v=19$m=19456,t=2,p=1"}
+
+
+@pytest.mark.parametrize("email", [EMAIL, "nobody@acme.example"])
+def test_the_21st_guess_is_not_evaluated_and_the_wait_ends(site: Site, email: str) -> None:
+    _have_guessed(site.app, email, passwords.GUESSES - 1)
+    browser = site.anonymous()
+    assert sign_in(browser, "wrong", email) == 401
+    answer = browser.post("/api/v1/auth/sign-in", json={"email": email, "password": PASSWORD})
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_guesses")
+    assert 0 < int(answer.headers["retry-after"]) <= 600
+    assert sign_in(browser, "wrong", "somebody@else.example") == 401, "others are not affected"
+    with site.app.state.database.write() as session:
+        session.execute(update(SignInGuess).values(time=now() - passwords.WINDOW))
+    assert sign_in(browser, PASSWORD, email) == (200 if email == EMAIL else 401)
+
+
+def test_signing_in_rightly_is_no_guess_and_forgives_none(site: Site) -> None:
+    _have_guessed(site.app, EMAIL, passwords.GUESSES - 1)
+    assert [sign_in(site.anonymous()) for _ in range(3)] == [200, 200, 200]
+    assert [sign_in(site.anonymous(), "wrong"), sign_in(site.anonymous())] == [401, 429]
+
+
+def test_forwarded_addresses_do_not_help_a_guesser(site: Site) -> None:
+    _have_guessed(site.app, EMAIL, passwords.GUESSES)
+    browser = site.anonymous()
+    browser.headers["X-Forwarded-For"] = "203.0.113.9"
+    assert sign_in(browser) == 429
+
+
+def test_a_session_ends_by_itself(site: Site) -> None:
+    browser = site.anonymous()
+    sign_in(browser)
+    with site.app.state.database.write() as session:
+        session.execute(update(BrowserSession).values(expires=now() - timedelta(seconds=1)))
+    assert browser.get("/api/v1/me").status_code == 401
+
+
+def test_the_database_holds_nothing_that_signs_in(site: Site) -> None:
+    browser = site.anonymous()
+    sign_in(browser)
+    with site.app.state.database.read() as session:
+        stored = session.scalars(select(BrowserSession.hash)).all()
+        account = session.scalars(select(Account)).one()
+    assert browser.cookies["trainwright"] not in stored
+    assert PASSWORD not in account.password_hash
+
+
+@pytest.mark.parametrize("password", ["password123", "Qwertyuiop", "aaaaaaaaaaaa", "1234567890"])
+def test_the_first_passwords_that_are_tried_are_refused(app: FastAPI, password: str) -> None:
+    with pytest.raises(Exception, match="first passwords"):
+        passwords.hash_password(password)
+
+
+def test_a_refused_password_is_not_repeated_in_the_answer(anonymous: TestClient) -> None:
+    body = {"token": "t", "password": "short-pw"}
+    answer = anonymous.post("/api/v1/auth/link", json=body)
+    assert answer.status_code == 422 and "short-pw" not in answer.text
+
+
+def test_a_secret_key_is_required() -> None:
+    with pytest.raises(ValueError, match="secret_key"):
+        Settings(secret_key=SecretStr("too short"))
+
+
+def _have_guessed(app: FastAPI, email: str, times: int) -> None:
+    for _ in range(times):
+        passwords._count_guess(app.state.database, passwords._subject(app.state.settings, email))
