@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.agent.api import JOIN_TOKEN, ScriptedApi
+from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
 from trainwright_agent.workspace import AttemptFolder, Workspace
 
 PATIENCE_SECONDS = 20.0
@@ -43,10 +43,9 @@ class Machine:
 
     def start_agent(self, *options: str) -> subprocess.Popen[bytes]:
         root = str(Path(__file__).resolve().parents[2])
+        environment = os.environ | {"PYTHONPATH": root, "TRAINWRIGHT_CANARY": NODE_TOKEN}
         with self.log.open("ab") as log:
-            agent = subprocess.Popen(
-                self.agent_command(*options), env=os.environ | {"PYTHONPATH": root}, stdout=log, stderr=log
-            )
+            agent = subprocess.Popen(self.agent_command(*options), env=environment, stdout=log, stderr=log)
         self.agents.append(agent)
         return agent
 
