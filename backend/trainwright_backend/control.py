@@ -185,8 +185,7 @@ class Leader:
     def resign(self) -> None:
         """Let another one lead."""
         if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+            self._drop(self._connection)
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -219,10 +218,14 @@ class Leader:
         except DBAPIError as error:
             log.warning("the control loop cannot reach the database", error=str(error))
             if self._connection is not None:
-                self._connection.invalidate()
-                self._connection.close()
-                self._connection = None
+                self._drop(self._connection)
         return False
+
+    def _drop(self, connection: Connection) -> None:
+        """Really close it: back in the pool it would keep the lock."""
+        connection.invalidate()
+        connection.close()
+        self._connection = None
 
 
 def requeue_due(session: Write) -> None:
