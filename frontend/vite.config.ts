@@ -10,5 +10,5 @@ export default defineConfig({
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
   build: { outDir: "../backend/trainwright_backend/static", emptyOutDir: true, assetsInlineLimit: 0 },
   server: { proxy: { "/api": { target: api } } },
-  test: { environment: "jsdom", setupFiles: ["tests/setup.ts"], include: ["tests/**/*.test.{ts,tsx}"] },
+  test: { environment: "jsdom", setupFiles: ["tests/setup.ts"], include: ["tests/**/*.test.{ts,tsx}"], testTimeout: 30_000 },
 });

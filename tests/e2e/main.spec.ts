@@ -81,8 +81,9 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await page.reload();
     await expect(page.locator("figcaption").first()).toContainText(/last train [\d.]+, validation [\d.]+/);
     await look(page, "run-done");
-    for (const tab of ["Logs", "Events", "Configuration", "Checkpoints"]) {
+    for (const [tab, sign] of Object.entries(TABS)) {
       await page.getByRole("link", { name: tab }).click();
+      await expect(page.getByText(sign).first()).toBeVisible();
       await expect(page.getByRole("link", { name: tab })).toHaveAttribute("aria-current", "page");
       await look(page, `run-${tab.toLowerCase()}`);
     }
@@ -109,6 +110,9 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
 
   expect(heard).toEqual([]);
 });
+
+/** Each tab of a run, and what stands there once it has loaded. */
+const TABS = { Logs: "rank 0", Events: "submitted by", Configuration: "learning rate", Checkpoints: "Weights" };
 
 async function signIn(page: Page): Promise<void> {
   await page.goto(process.env["TRAINWRIGHT_E2E_LINK"] ?? "");

@@ -1,0 +1,47 @@
+import { http, HttpResponse } from "msw";
+import { afterEach, expect, it } from "vitest";
+import { followEvents, type StreamEvent } from "@/api/events";
+import { server } from "../server";
+
+const URL = "http://localhost:3000/stream";
+const stop = new AbortController();
+
+afterEach(() => {
+  stop.abort();
+});
+
+it("reads events across chunks and, after a break, goes on from the last id", async () => {
+  const asked: (string | null)[] = [];
+  server.use(
+    http.get(URL, ({ request }) => {
+      asked.push(request.headers.get("Last-Event-ID"));
+      if (asked.length === 1) return streamOf(": hello\n\nid: 1:10\nevent: po", "ints\ndata: {\"a\":1}\n\n");
+      if (asked.length === 2) return streamOf("id: 1:20\nevent: rewind\ndata: {}\n\n");
+      return new HttpResponse(null, { status: 404 });
+    }),
+  );
+  const events: StreamEvent[] = [];
+  await followEvents({
+    url: URL,
+    lastEventId: "1:0",
+    signal: stop.signal,
+    onOpen: () => undefined,
+    onEvent: (event) => events.push(event),
+  });
+  expect(events).toEqual([
+    { id: "1:10", name: "points", data: '{"a":1}' },
+    { id: "1:20", name: "rewind", data: "{}" },
+  ]);
+  expect(asked).toEqual(["1:0", "1:10", "1:20"]);
+});
+
+function streamOf(...chunks: string[]): Response {
+  const encoder = new TextEncoder();
+  const body = new ReadableStream({
+    start(controller) {
+      for (const chunk of chunks) controller.enqueue(encoder.encode(chunk));
+      controller.close();
+    },
+  });
+  return new HttpResponse(body, { headers: { "Content-Type": "text/event-stream" } });
+}

@@ -1,0 +1,86 @@
+import { screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { beforeEach, expect, it, vi } from "vitest";
+import type { Dataset, Run } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { RunForm } from "@/features/runs/RunForm";
+import { renderRoute } from "../renderRoute";
+import { aRun } from "../runs";
+import { server } from "../server";
+
+const DATASETS: Dataset[] = [{ id: "ds_1", name: "letters", created: "2026-11-21T13:00:00Z", created_by: null, versions: [] }];
+const SCHEMA = {
+  required: ["name", "data"],
+  properties: {
+    name: { type: "string", description: "What people call the run." },
+    data: { $ref: "#/$defs/Data" },
+    model: { $ref: "#/$defs/Model" },
+  },
+  $defs: {
+    Data: { required: ["dataset"], properties: { dataset: { type: "string" } } },
+    Model: { properties: { width: { type: "integer", default: 192, description: "Size of the residual stream." } } },
+  },
+};
+
+let sent: { body: unknown; key: string | null }[] = [];
+
+beforeEach(() => {
+  sent = [];
+  server.use(
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { width: 64 } } })),
+    http.post("*/runs/validate", async ({ request }) => {
+      const spec = (await request.json()) as { model?: { width?: number } };
+      const odd = (spec.model?.width ?? 0) % 2 === 1;
+      const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
+      return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : aRun().spec, parameters: odd ? null : 360_768 });
+    }),
+    http.post("*/api/v1/teams/lab/runs", async ({ request }) => {
+      sent.push({ body: await request.json(), key: request.headers.get("Idempotency-Key") });
+      return HttpResponse.json(aRun(), { status: 201 });
+    }),
+  );
+});
+
+function show(onCreated: (run: Run) => void = () => undefined) {
+  renderRoute(
+    <Boundary>
+      <RunForm team="lab" datasets={DATASETS} start={{}} onCreated={onCreated} />
+    </Boundary>,
+  );
+}
+
+it("shows what the API refuses at the field and at the top, and the size of what it accepts", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "63");
+  expect(await screen.findByRole("link", { name: "model.width" })).toBeDefined();
+  expect(screen.getByLabelText("Width").getAttribute("aria-invalid")).toBe("true");
+  await userEvent.selectOptions(screen.getByLabelText("Preset"), "nano");
+  expect(await screen.findByText("361 k")).toBeDefined();
+  expect(screen.queryByRole("link", { name: "model.width" })).toBeNull();
+});
+
+it("does not submit without a name, then sends what was filled in under one key", async () => {
+  const created = vi.fn();
+  show(created);
+  await userEvent.click(await screen.findByRole("button", { name: "Start run" }));
+  expect(screen.getByRole("link", { name: "name" })).toBeDefined();
+  expect(sent).toEqual([]);
+  await userEvent.type(screen.getByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(created).toHaveBeenCalledOnce();
+  });
+  expect(sent).toEqual([{ body: { name: "pilot", data: { dataset: "ds_1" } }, key: expect.stringMatching(/^[0-9a-f]{32}$/) as string }]);
+});
+
+it("keeps the draft over a reload, and shows it as JSON and back", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByLabelText("JSON"));
+  const text = screen.getByLabelText<HTMLTextAreaElement>("Configuration as JSON");
+  expect(JSON.parse(text.value)).toEqual({ name: "pilot", data: { dataset: "ds_1" } });
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
+  expect(sessionStorage.getItem("trainwright.draft.lab")).toContain("pilot");
+});

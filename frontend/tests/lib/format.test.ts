@@ -1,0 +1,84 @@
+import { describe, expect, it } from "vitest";
+import { bytes, decimal, duration, moment, plural, rate, short, shortTime } from "@/lib/format";
+
+describe("duration", () => {
+  it.each([
+    [0, "0 s"],
+    [8.4, "8 s"],
+    [59.6, "1 min"],
+    [100, "1 min 40 s"],
+    [299, "4 min 59 s"],
+    [1_080, "18 min"],
+    [4_500, "1 h 15 min"],
+    [7_200, "2 h"],
+    [183_600, "2 d 3 h"],
+    [-1, "–"],
+    [NaN, "–"],
+  ])("says %d seconds as %s", (seconds, text) => {
+    expect(duration(seconds)).toBe(text);
+  });
+});
+
+describe("numbers", () => {
+  it.each([
+    [441_037, "441,000"],
+    [212_399, "212,400"],
+    [8_606, "8,606"],
+    [87.4, "87"],
+    [3.14, "3.1"],
+    [999_999, "1,000,000"],
+  ])("rounds the rate %d to %s", (value, text) => {
+    expect(rate(value)).toBe(text);
+  });
+
+  it.each([
+    [3.1239, "3.124"],
+    [0.0123, "0.0123"],
+    [0.00001234, "1.23e-5"],
+    [0, "0"],
+    [12_345.6, "12,346"],
+    [Infinity, "Infinity"],
+  ])("writes %d as %s", (value, text) => {
+    expect(decimal(value)).toBe(text);
+  });
+
+  it.each([
+    [124_439_808, "124 M"],
+    [1_300_000_000, "1.3 B"],
+    [360_768, "361 k"],
+    [257, "257"],
+  ])("shortens %d to %s", (value, text) => {
+    expect(short(value)).toBe(text);
+  });
+
+  it.each([
+    [0, "0 B"],
+    [855_000, "835 KiB"],
+    [2_040_109_465, "1.9 GiB"],
+    [1_048_576, "1 MiB"],
+    [104_857_600, "100 MiB"],
+  ])("measures %d bytes as %s", (value, text) => {
+    expect(bytes(value)).toBe(text);
+  });
+
+  it.each([
+    [0.0000004, "0 µs"],
+    [0.00012, "120 µs"],
+    [0.003, "3.0 ms"],
+    [0.351, "351 ms"],
+    [1.19, "1.19 s"],
+    [75, "1 min 15 s"],
+  ])("times %d seconds as %s", (seconds, text) => {
+    expect(shortTime(seconds)).toBe(text);
+  });
+
+  it("counts one and many", () => {
+    expect([plural(1, "shard"), plural(3, "shard"), plural(0, "shard")]).toEqual(["1 shard", "3 shards", "0 shards"]);
+  });
+});
+
+it("leaves out the day of a moment of today", () => {
+  const now = new Date(2026, 10, 21, 14, 0).getTime();
+  expect(moment(new Date(2026, 10, 21, 13, 46).toISOString(), now)).toBe("13:46");
+  expect(moment(new Date(2026, 10, 18, 13, 46).toISOString(), now)).toBe("18 Nov 13:46");
+});
