@@ -43,9 +43,8 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
     live: Live, dataset: Dataset, tmp_path: Path
 ) -> None:
-    run = live.team.submit(
-        small_spec(dataset, data={"dataset": dataset.id, "tokenizer": {"vocabulary": 512}})
-    )
+    data = {"dataset": dataset.id, "tokenizer": {"vocabulary": 512}, "validation_fraction": 0.1}
+    run = live.team.submit(small_spec(dataset, data=data))
     streamed = [step for points in live.team.stream_metrics(run.id) for step in points.steps]
     run = finished(live.team, run.id)
 
