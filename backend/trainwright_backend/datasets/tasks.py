@@ -23,7 +23,7 @@ def register_tasks(app: Celery, database: Database, store: LocalStore) -> None:
     def prepare(preparation_id: str) -> None:
         make_step(database, store, UUID(preparation_id))
 
-    app.task(prepare, name=PREPARE_TASK)
+    app.task(prepare, name=PREPARE_TASK, shared=False)
 
 
 def make_step(database: Database, store: LocalStore, preparation_id: UUID) -> bool:

@@ -156,6 +156,8 @@ class _Form:
             self._part = self._file_part(name, file_name.decode(errors="replace"))
 
     def _field_part(self, name: str) -> _Part:
+        if name == "files":
+            raise _nameless()
         if name not in self._allowed:
             known = ", ".join([*sorted(self._allowed), "files"])
             raise Invalid.at(name[:80], f"There is no such field. The form has: {known}.")
@@ -206,7 +208,7 @@ def check_file_name(file_name: str) -> str:
     """
     plain = re.split(r"[/\\]", file_name)[-1].strip()
     if not plain:
-        raise Invalid.at("files", f"A file without a name was sent. Send one or more of {_kinds()}.")
+        raise _nameless()
     if len(plain) > LONGEST_FILE_NAME or not plain.isprintable():
         rule = f"File names have up to {LONGEST_FILE_NAME} printable characters. Rename the file."
         raise Invalid.at("files", rule, plain[:120])
@@ -217,6 +219,10 @@ def check_file_name(file_name: str) -> str:
         )
         raise Invalid([Problem(field="files", message=rule, value=plain[:120])])
     return plain
+
+
+def _nameless() -> Invalid:
+    return Invalid.at("files", f"A file without a name was sent. Send one or more of {_kinds()}.")
 
 
 def _kinds() -> str:
