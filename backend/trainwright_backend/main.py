@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
+from trainwright_backend.auth import router as auth
+from trainwright_backend.checkpoints import router as checkpoints
+from trainwright_backend.control import ControlLoop
 from trainwright_backend.core import site, storage
 from trainwright_backend.core.db import open_database
 from trainwright_backend.core.enqueue import Enqueuer
@@ -19,9 +20,27 @@ from trainwright_backend.core.policy import assert_every_route_has_a_policy
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.core.stream import Topics
+from trainwright_backend.datasets import router as datasets
+from trainwright_backend.metrics import router as metrics
+from trainwright_backend.nodes import router as nodes
+from trainwright_backend.runs import router as runs
+from trainwright_backend.teams import router as teams
 
 API_PREFIX = "/api/v1"
-FEATURES = ("auth", "teams", "datasets", "runs", "metrics", "checkpoints", "nodes")
+LARGEST_BODY_BYTES = 64 << 20
+"""Of a request that is read into memory; those that stream to disk say so (`STREAMED`)."""
+
+ROUTERS = (
+    auth.router,
+    teams.router,
+    datasets.router,
+    runs.router,
+    metrics.router,
+    checkpoints.router,
+    nodes.router,
+    storage.router,
+    site.api_router,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -41,12 +60,9 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.static_folder = site.STATIC_FOLDER
-    api = APIRouter(prefix=API_PREFIX)
-    for feature in FEATURES:
-        if find_spec(f"trainwright_backend.{feature}.router"):
-            api.include_router(import_module(f"trainwright_backend.{feature}.router").router)
-    api.include_router(storage.router)
-    api.include_router(site.api_router)
+    api = APIRouter(prefix=API_PREFIX, max_body_size=LARGEST_BODY_BYTES)
+    for router in ROUTERS:
+        api.include_router(router)
     app.include_router(api)
     app.include_router(site.pages_router)
     install_error_handlers(app)
@@ -69,10 +85,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
     app.state.store.sweep_incoming()
     app.state.database = open_database(settings, {"enqueuer": app.state.enqueuer, "topics": app.state.topics})
-    loop = None
-    if settings.control_loop and find_spec("trainwright_backend.control"):
-        control = import_module("trainwright_backend.control")
-        loop = control.ControlLoop(app.state.database, settings, app.state.store)
+    loop = ControlLoop(app.state.database, settings, app.state.store) if settings.control_loop else None
+    if loop is not None:
         loop.start()
     try:
         yield

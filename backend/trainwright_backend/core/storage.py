@@ -32,6 +32,9 @@ from trainwright_backend.core.errors import Forbidden, Invalid, NotFound
 from trainwright_backend.core.policy import public
 
 BUFFER_BYTES = 1 << 20
+STREAMED = 1 << 62
+"""``max_body_size`` of a route that never holds a whole body in memory."""
+
 ABANDONED_SECONDS = 24 * 3600.0
 INCOMING = ".incoming"
 """Folder of unfinished objects; no key can name it."""
@@ -253,7 +256,7 @@ def get_blob(signed: str, store: Store) -> BlobResponse:
     return BlobResponse(store.path_of(right.k), media_type="application/octet-stream", filename=name)
 
 
-@router.put("/blobs/{signed}", status_code=204)
+@router.put("/blobs/{signed}", status_code=204, max_body_size=STREAMED)
 async def put_blob(signed: str, request: Request, store: Store) -> Response:
     """Upload an object by a signed link; refused, and not kept, unless size and digest are the announced ones."""
     right = store.verify(signed, "PUT")

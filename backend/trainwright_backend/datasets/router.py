@@ -13,7 +13,7 @@ from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.core.db import Database, ReadSession, Write, WriteSession
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import new_id, parse_id
-from trainwright_backend.core.storage import LocalStore, Store
+from trainwright_backend.core.storage import STREAMED, LocalStore, Store
 from trainwright_backend.datasets import service, uploads
 from trainwright_backend.datasets.service import Uploader
 
@@ -41,6 +41,7 @@ def list_datasets(
 @router.post(
     "",
     status_code=201,
+    max_body_size=STREAMED,
     openapi_extra=_form({"name": {"type": "string", "description": "What people call the dataset."}}),
 )
 async def create_dataset(access: Editor, request: Request, store: Store) -> Dataset:
@@ -69,7 +70,7 @@ def delete_dataset(dataset: str, access: Editor, session: WriteSession, store: S
     service.delete_dataset(session, access.team_id, dataset, store)
 
 
-@router.post("/{dataset}/versions", status_code=201, openapi_extra=_form({}))
+@router.post("/{dataset}/versions", status_code=201, max_body_size=STREAMED, openapi_extra=_form({}))
 async def create_dataset_version(dataset: str, access: Editor, request: Request, store: Store) -> Dataset:
     """Upload files as the dataset's next version. Versions never change."""
     dataset_id = parse_id("ds", dataset)

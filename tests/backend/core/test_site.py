@@ -1,5 +1,6 @@
 """What surrounds every request, and what everybody may see."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from trainwright_backend import openapi
+from trainwright_backend.main import LARGEST_BODY_BYTES
 
 
 @pytest.fixture
@@ -75,6 +77,18 @@ def test_our_own_fault_is_500_with_the_request_s_id(app: FastAPI, anonymous: Tes
     assert answer.json()["code"] == "internal_error"
     assert answer.json()["request_id"] in answer.json()["detail"]
     assert "NoneType" not in answer.text
+
+
+def test_a_body_that_is_too_large_is_refused_unread(anonymous: TestClient) -> None:
+    def body() -> Iterator[bytes]:
+        for _ in range(LARGEST_BODY_BYTES // 2**20 + 2):
+            yield b" " * 2**20
+
+    for content in (b" " * (LARGEST_BODY_BYTES + 1), body()):
+        headers = {"Content-Type": "application/json"}
+        answer = anonymous.post("/api/v1/auth/sign-in", content=content, headers=headers)
+        assert answer.status_code == 413, answer.text
+        assert "x-request-id" in answer.headers
 
 
 def test_pages_and_files_of_the_frontend_are_served(
