@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 .venv/bin/trainwright-server up --reload &
 server=$!
-infra/with-node.sh npm run dev &
+infra/with-node.sh node_modules/.bin/vite &  # not through npm, which would not pass a signal on
 vite=$!
 trap 'kill "$server" "$vite" 2>/dev/null' INT TERM EXIT
 wait -n
