@@ -32,7 +32,7 @@ function Lost({ since }: { since: number }) {
   }, [client]);
   const seconds = Math.max(0, Math.ceil((lastTry + EVERY_MS - now) / 1_000));
   return (
-    <p role="status" className="border-b border-warn bg-surface px-6 py-2 text-warn">
+    <p role="status" className="sticky top-0 z-20 border-b border-warn bg-surface px-6 py-2 text-warn">
       Not connected since {clockTime(since).slice(0, 5)}. What you see is from then; your runs go on. Trying again in{" "}
       {seconds} s.
     </p>

@@ -16,7 +16,7 @@ export function Rail({ team, me }: Props) {
   return (
     <nav
       aria-label="Main"
-      className="sticky top-0 flex h-dvh w-44 shrink-0 flex-col gap-3 border-r bg-bg p-2 pt-3 max-desk:w-24 max-tablet:fixed max-tablet:top-auto max-tablet:bottom-0 max-tablet:z-10 max-tablet:h-16 max-tablet:w-full max-tablet:flex-row max-tablet:border-t max-tablet:border-r-0 max-tablet:pt-2"
+      className="sticky top-0 z-10 flex h-dvh w-44 shrink-0 flex-col gap-3 border-r bg-bg p-2 pt-3 max-desk:w-24 max-tablet:fixed max-tablet:top-auto max-tablet:bottom-0 max-tablet:h-16 max-tablet:w-full max-tablet:flex-row max-tablet:border-t max-tablet:border-r-0 max-tablet:pt-2"
     >
       <TeamMenu team={team} me={me} />
       <div className="flex flex-col gap-px max-tablet:flex-1 max-tablet:flex-row">

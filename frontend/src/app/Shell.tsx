@@ -1,5 +1,4 @@
 import { Outlet, useParams, useRouteContext } from "@tanstack/react-router";
-import { ConnectionBanner } from "@/app/ConnectionBanner";
 import { Rail } from "@/app/Rail";
 
 /** The frame around every page of a team. */
@@ -16,7 +15,6 @@ export function Shell() {
       </a>
       <Rail team={team} me={me} />
       <main id="content" tabIndex={-1} className="min-w-0 flex-1 outline-none max-tablet:pb-16">
-        <ConnectionBanner />
         <div className="max-w-[1440px] p-6 pt-4 max-tablet:p-4">
           <Outlet />
         </div>

@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, Outlet, redirect, type ErrorComponentProps } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { queryClient, session } from "@/app/queryClient";
 import { DatasetPage } from "@/app/routes/DatasetPage";
 import { DatasetsPage } from "@/app/routes/DatasetsPage";
@@ -10,18 +10,15 @@ import { RunPage } from "@/app/routes/RunPage";
 import { RunsPage } from "@/app/routes/RunsPage";
 import { SettingsPage } from "@/app/routes/SettingsPage";
 import { SignInPage } from "@/app/routes/SignInPage";
+import { FrameError } from "@/app/FrameError";
+import { Root } from "@/app/Root";
 import { Shell } from "@/app/Shell";
 import { ApiError } from "@/api/errors";
-import { ErrorState } from "@/components/ErrorState";
 import { meQuery } from "@/features/auth/queries";
 import { parseView } from "@/features/metrics/view";
 import { isRunTab } from "@/lib/runTabs";
 
-const root = createRootRoute({
-  component: Outlet,
-  notFoundComponent: NotFoundPage,
-  errorComponent: FrameError,
-});
+const root = createRootRoute({ component: Root, notFoundComponent: NotFoundPage });
 
 const home = createRoute({
   getParentRoute: () => root,
@@ -32,6 +29,7 @@ const home = createRoute({
     if (team !== undefined) throw redirect({ to: "/$team/runs", params: { team: team.slug }, replace: true });
   },
   component: NotFoundPage,
+  errorComponent: FrameError,
 });
 
 const signIn = createRoute({
@@ -48,6 +46,7 @@ const team = createRoute({
   path: "/$team",
   beforeLoad: async ({ location }) => ({ me: await signedIn(location.href) }),
   component: Shell,
+  errorComponent: FrameError,
 });
 
 const teamHome = createRoute({
@@ -120,21 +119,6 @@ async function signedIn(next: string) {
     if (error instanceof ApiError && error.status === 401) throw redirect({ to: "/sign-in", search: { next } });
     throw error;
   }
-}
-
-function FrameError({ error, reset }: ErrorComponentProps) {
-  return (
-    <main className="p-6">
-      <ErrorState
-        titled
-        error={error}
-        onRetry={() => {
-          reset();
-          void router.invalidate();
-        }}
-      />
-    </main>
-  );
 }
 
 declare module "@tanstack/react-router" {

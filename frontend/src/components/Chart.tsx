@@ -108,8 +108,9 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
 
   function reading(index: number): string {
     const values = lines.map(({ label, values: row }) => {
-      const value = row[index];
-      const text = value === null || value === undefined ? NO_TEXT : yText(value);
+      // What is measured only now and then is read from its last time.
+      const value = row.slice(0, index + 1).findLast((one) => one !== null);
+      const text = value === undefined ? NO_TEXT : yText(value);
       return lines.length > 1 ? `${label} ${text}` : text;
     });
     return `${xName} ${xText(x[index] ?? 0)}: ${values.join(", ")}`;

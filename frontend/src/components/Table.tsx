@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 /** A table to the edge of its panel; it scrolls sideways rather than break its rows, by keyboard too. */
 export function Table({ label, head, children }: { label: string; head: ReactNode; children: ReactNode }) {
   return (
-    <div className="panel overflow-x-auto" role="region" aria-label={label} tabIndex={0}>
+    <div className="panel relative overflow-x-auto" role="region" aria-label={label} tabIndex={0}>
       <table className="w-full border-collapse text-left">
         <thead>
           <tr className="h-8 border-b">{head}</tr>

@@ -51,7 +51,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
     height,
     padding: [8, 20, 0, 0],
     legend: { show: false },
-    cursor: { sync: { key: group, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
+    cursor: { y: false, sync: { key: group, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: {
       x: { time: false },
       y: scale === "log" ? { distr: 3 } : { range: (_plot, low, high) => yRange(scale, low, high) },

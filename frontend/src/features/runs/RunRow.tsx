@@ -16,10 +16,10 @@ interface Props {
 export function RunRow({ team, run, now }: Props) {
   return (
     <tr className={`relative ${rowClass}`}>
-      <Td className="w-32">
+      <Td className="w-32 max-tablet:w-24">
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
       </Td>
-      <Td className="max-w-72 min-w-32">
+      <Td className="max-w-72 min-w-32 max-tablet:max-w-28 max-tablet:min-w-20">
         <Link
           to="/$team/runs/$runId/$tab"
           params={{ team, runId: run.id, tab: "overview" }}

@@ -41,14 +41,14 @@ export function RunTable({ team, empty }: Props) {
           head={
             <>
               <Th className="w-32">state</Th>
-              <Th className="w-72">name</Th>
+              <Th className="w-72 max-tablet:w-28">name</Th>
               <Th className="w-24 text-right max-tablet:hidden">MFU</Th>
-              <Th className="w-24 text-right">loss</Th>
+              <Th className="w-24 text-right max-tablet:w-16">loss</Th>
               <Th className="w-28 max-tablet:hidden">
                 <span className="sr-only">loss so far</span>
               </Th>
               <Th className="text-right max-tablet:hidden">tokens/s</Th>
-              <Th className="w-36 text-right">time</Th>
+              <Th className="w-36 text-right max-tablet:w-20">time</Th>
               <Th className="w-28 max-tablet:hidden">by</Th>
             </>
           }
