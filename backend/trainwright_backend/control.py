@@ -99,7 +99,7 @@ class ControlLoop:
 
     def round(self, *, sweep: bool) -> None:
         """Place what fits; with ``sweep``, do everything else too. What fails is logged and tried in the next one."""
-        steps: list[Callable[[], object]] = [self._in_transaction(lambda s: place_queued(s, self._timers))]
+        steps: list[Callable[[], object]] = [self._place]
         if sweep:
             steps = [
                 self._reaper.sweep,
@@ -120,6 +120,13 @@ class ControlLoop:
                 # A defect that one run brings out must not stop the others: without this thread nothing is placed and
                 # nothing is reaped. It stays loud: a traceback in the log of every round.
                 log.exception("a defect in the control loop")
+
+    def _place(self) -> None:
+        with self._database.read() as session:  # a poke for nothing takes no write lock
+            queued = session.scalars(select(Run.id).where(Run.state == RunState.QUEUED).limit(1)).first()
+        if queued is not None:
+            with self._database.write() as session:
+                place_queued(session, self._timers)
 
     def _in_transaction(self, work: Callable[[Write], object]) -> Callable[[], None]:
         def step() -> None:

@@ -50,8 +50,8 @@ def join_node(session: WriteSession, request: Request, body: Join) -> Joined:
 @router.post("/heartbeat")
 def send_heartbeat(node: AsNode, session: WriteSession, request: Request, body: Heartbeat) -> HeartbeatReply:
     """The node lives; the answer says what is placed on it."""
-    placements = service.heartbeat(session, node.node_id, body)
-    return HeartbeatReply(placements=placements, timers=_settings(request).timers)
+    timers = _settings(request).timers
+    return HeartbeatReply(placements=service.heartbeat(session, node.node_id, body, timers), timers=timers)
 
 
 @router.post("/runs/{run}/claim")

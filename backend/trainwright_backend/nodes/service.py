@@ -63,17 +63,16 @@ def join(session: Write, settings: Settings, asked: Join) -> tuple[Node, str]:
     return node, token
 
 
-def heartbeat(session: Write, node_id: UUID, said: Heartbeat) -> list[PlacedRun]:
+def heartbeat(session: Write, node_id: UUID, said: Heartbeat, timers: Timers) -> list[PlacedRun]:
     """Note that the node lives, and tell it what is placed on it."""
     node = session.get_one(Node, node_id, with_for_update=True)
+    if said.inventory is not None or said.busy_slots != node.busy_slots or not is_online(node, now(), timers):
+        wake_control(session)  # it may have room that it had not
     node.last_heartbeat = now()
     node.busy_slots = said.busy_slots
     if said.inventory is not None:
         _take_inventory(session, node, said.inventory)
     session.flush()
-    placements = open_placements(session, node_id)
-    if any(len(indices) > len(placements) for indices in slots_of(node).values()):
-        wake_control(session)
     return [
         PlacedRun(
             run_id=public_id("run", placement.run_id),
@@ -82,7 +81,7 @@ def heartbeat(session: Write, node_id: UUID, said: Heartbeat) -> list[PlacedRun]
             claimed=placement.claim_id is not None,
             fence=placement.fence,
         )
-        for placement in placements
+        for placement in open_placements(session, node_id)
     ]
 
 

@@ -10,6 +10,7 @@ from tests.backend.scripted_agent import Agent, Scene, Upload, Work, losses
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.db import now
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Placement
 
 LEASE_SECONDS = 6
@@ -206,6 +207,16 @@ def test_an_end_waits_for_what_was_shipped_and_counts_once(scene: Scene) -> None
     first, again = work.end("finished"), work.end("finished")
     assert first.json() == again.json() == {"state": "succeeded", "code": "finished"}
     assert scene.used() == 0
+
+
+def test_a_supervisor_that_ended_does_not_wait_for_a_dead_agent(scene: Scene) -> None:
+    work = scene.running()
+    assert work.order("ended", exit={"code": "crashed", "message": "rank 1 was killed"}) == "wait"
+    with scene.database.write() as session:
+        session.execute(update(Node).values(last_heartbeat=now() - timedelta(minutes=5)))
+    assert work.order("ended") == "leave", "nobody will report the end"
+    scene.control.let_pass(LEASE_SECONDS)
+    assert scene.show(work.run_id)["reason"] == "lease_lapsed"
 
 
 @pytest.mark.parametrize(
