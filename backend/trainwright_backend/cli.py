@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -9,6 +10,8 @@ import uvicorn
 from pydantic import ValidationError
 
 from trainwright.contracts.base import problems
+from trainwright_backend import local
+from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.settings import Settings
@@ -44,6 +47,27 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
     )
+
+
+@app.command()
+def up(
+    data: Annotated[Path, typer.Option(help="Folder for everything, made if it is missing.")] = Path(
+        ".trainwright/main"
+    ),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    cpu_slots: Annotated[
+        int, typer.Option(min=0, help="Ranks that may run on this machine's CPU at once.")
+    ] = 2,
+    reload: Annotated[bool, typer.Option(help="Start the API again when the sources change.")] = False,
+) -> None:
+    """Run the whole platform on this machine: broker, API, worker and one node agent."""
+    try:
+        problem = local.run_until_interrupted(data, host, port, cpu_slots, reload)
+    except (local.FolderInUseError, local.PlatformError, BrokerError) as error:
+        _refuse(str(error))
+    if problem is not None:
+        _refuse(problem)
 
 
 @app.command()
@@ -121,7 +145,9 @@ def _settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        found = [f"TRAINWRIGHT_{problem.field.upper()}: {problem.message}" for problem in problems(error, Settings)]
+        found = [
+            f"TRAINWRIGHT_{problem.field.upper()}: {problem.message}" for problem in problems(error, Settings)
+        ]
         _refuse("\n".join(found))
 
 

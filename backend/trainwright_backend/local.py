@@ -246,6 +246,43 @@ class Platform:
         return logs / f"{name}.log"
 
 
+def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, reload: bool) -> str | None:
+    """Keep a platform up until Ctrl-C or SIGTERM, or until a part of it ends by itself.
+
+    Prints its address and, while nobody has an account, the link that makes the first owner.
+
+    Returns:
+        What went wrong, or None.
+
+    Raises:
+        FolderInUseError: ``data`` belongs to a platform that runs.
+        PlatformError: a part did not start, or the port is taken.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = DataFolder.take(data)
+    if free_port(port, host) != port:
+        raise PlatformError(f"port {port} on {host} is taken: choose another with --port")
+    try:
+        with Platform(folder, port, host, cpu_slots=cpu_slots, reload=reload) as platform:
+            print(
+                f"Trainwright serves at {platform.url} from {folder.path}. Ctrl-C stops it; runs go on.",
+                flush=True,
+            )
+            _print_first_owner_link(platform)
+            while not (dead := platform.dead_parts()):
+                time.sleep(0.5)
+            return f"{', '.join(dead)} ended by itself: read the logs in {folder.path / 'logs'}"
+    except KeyboardInterrupt:
+        return None
+
+
+def _print_first_owner_link(platform: Platform) -> None:
+    try:
+        print(f"Make the first account: {platform.command('link', 'first-owner').strip()}", flush=True)
+    except PlatformError:
+        print(f"Sign in: {platform.url}/sign-in", flush=True)
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     """SIGTERM, and SIGKILL for who does not leave."""
     process.terminate()
