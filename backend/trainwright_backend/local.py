@@ -265,7 +265,7 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
     try:
         with Platform(folder, port, host, cpu_slots=cpu_slots, reload=reload) as platform:
             print(
-                f"Trainwright serves at {platform.url} from {folder.path}. Ctrl-C stops it; runs go on.",
+                f"Trainwright serves at {platform.url} from {folder.path}. Ctrl-C stops it; runs resume at the next start.",
                 flush=True,
             )
             _print_first_owner_link(platform)
