@@ -24,7 +24,7 @@ from trainwright.contracts.run_state import RunState
 
 pytestmark = pytest.mark.timeout(300)
 
-STEPS = 120
+STEPS = 80
 KILL_AT_STEP = 25
 """After the checkpoint of step 20 and before the one of step 30."""
 
