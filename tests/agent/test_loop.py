@@ -375,3 +375,45 @@ def test_shards_are_fetched_once_a_node(api: ScriptedApi, machine: Machine) -> N
     api.objects = {key: content for key, content in api.objects.items() if not key.startswith("store/")}
     wait_for(lambda: second.ends, "the second end")
     assert second.end["code"] == "finished"
+
+
+def test_a_supervisor_that_waits_for_its_end_to_be_told_costs_no_time_and_leaves_at_last(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    machine.rank_pids()
+    supervisor = machine.supervisor_pid()
+    folder = machine.attempt()
+    machine.kill_agent()
+    short = {"renewal_seconds": 0.2, "lease_seconds": 1.5, "margin_seconds": 0.6, "grace_seconds": 0.1}
+    api.timers = api.timers.model_copy(update=short)
+    known = len(run.renewals)
+    wait_for(lambda: len(run.renewals) > known + 1, "renewals under the new timers")
+    api.away = True
+    wait_for(folder.exit, "the attempt ended")
+    began, spent = time.monotonic(), cpu_seconds(supervisor)
+    wait_for(lambda: time.monotonic() > began + 2, "a while")
+    assert cpu_seconds(supervisor) - spent < 0.5
+    wait_for(lambda: not folder.is_locked(), "the supervisor gone after ten leases", 60)
+    api.away = False
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "self_fenced"
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that the process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_older_checkpoints_are_deleted_once_shipped_and_the_newest_stays(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    wait_for(lambda: {20, 30} <= {commit["step"] for commit in run.commits}, "commits")
+    checkpoints = machine.attempt().path / "out" / "checkpoints"
+    wait_for(lambda: not (checkpoints / "step-10").exists(), "the first one deleted")
+    assert any(checkpoints.iterdir())

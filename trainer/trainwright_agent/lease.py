@@ -66,6 +66,8 @@ class Lease:
         self._due_now = True
         self._order: Order | None = None
         self._deadline: float | None = None
+        self._heard = boottime()
+        self._failing = False
         self._loss: Loss | None = None
         self._timers = claim.timers
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -88,6 +90,10 @@ class Lease:
         with self._condition:
             self._expire()
             return self._loss
+
+    def silence_seconds(self) -> float:
+        """How long no renewal was acknowledged."""
+        return boottime() - self._heard
 
     def tell_phase(self, phase: Phase, exit: Outcome | None = None) -> None:
         """A change of phase is renewed at once."""
@@ -127,11 +133,16 @@ class Lease:
         try:
             reply = self._client.renew(self._run_id, renewal, patience)
         except UnreachableError as error:
-            log.warning("not renewed: %s", error)
+            if not self._failing:  # a supervisor may wait for long, and its log has no limit
+                log.warning("not renewed: %s", error)
+            self._failing = True
             self._client = self._connect()
             return False
         except RefusedError as error:
             return self._note_refusal(error)
+        if self._failing:
+            log.info("renewed again")
+        self._failing, self._heard = False, sent
         self._note_reply(sent, reply)
         return True
 

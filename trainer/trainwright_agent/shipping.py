@@ -213,6 +213,8 @@ class _Checkpoints:
         self._stored_events = stored_events
         self._read_to = 0
         self._waiting: list[SavedCheckpoint] = []
+        self._folders: dict[int, str] = {}
+        """Folders by step, as announced and not yet deleted."""
         self._shipped = folder.shipped_steps()
         self._thread: threading.Thread | None = None
         self._backoff = Backoff(0.5, 30.0)
@@ -224,6 +226,7 @@ class _Checkpoints:
             found, self._read_to = saved_checkpoints(self._folder.path, self._read_to)
         except OSError:
             return
+        self._folders.update({saved.line.step: saved.line.folder for saved in found})
         self._waiting += [saved for saved in found if saved.line.step not in self._shipped]
         if self._is_sending() or not self._ready():
             return
@@ -276,8 +279,7 @@ class _Checkpoints:
 
     def _delete_older(self, step: int) -> None:
         """The newest stays: the export reads it."""
-        found, _ = saved_checkpoints(self._folder.path)
-        for saved in found:
-            folder = saved.line.folder
-            if saved.line.step in self._shipped and saved.line.step < step and is_plain_name(folder):
+        for older in [known for known in self._folders if known < step and known in self._shipped]:
+            folder = self._folders.pop(older)
+            if is_plain_name(folder):
                 delete_checkpoint(self._folder.path, OUTPUT_FOLDER, CHECKPOINTS_FOLDER, folder)

@@ -44,6 +44,7 @@ STOP_NAME = "stop.json"
 
 _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
+_PATIENCE_LEASES = 10
 
 
 class EarlyEndError(Exception):
@@ -274,7 +275,12 @@ class Supervisor:
                 log.error("exit.json cannot be written, trying again: %s", error)
                 return False
         # An expired lease goes on renewing: the API may still take the end.
-        return self._terminated or self._lease.loss() not in (None, Loss.EXPIRED)
+        lost_for_good = self._lease.loss() not in (None, Loss.EXPIRED)
+        return self._terminated or lost_for_good or self._lease.silence_seconds() > self._patience_seconds()
+
+    def _patience_seconds(self) -> float:
+        """An API that was silent for so many leases is gone, or has let this one lapse: exit.json is for the agent."""
+        return _PATIENCE_LEASES * self._lease.timers.lease_seconds
 
     def _connect(self) -> Client:
         identity = load_identity(self._data)

@@ -131,6 +131,8 @@ def delete_checkpoint(root: Path, *names: str) -> None:
                     os.unlink(name, dir_fd=folder)
         with opened_folder(root, *names[:-1]) as parent:
             os.rmdir(names[-1], dir_fd=parent)
+    except FileNotFoundError:
+        log.debug("%s is gone already", "/".join(names))
     except OSError as error:
         log.warning("%s stays: %s", "/".join(names), error)
 
