@@ -29,6 +29,7 @@ PLANTED: list[tuple[str, dict[str, str]]] = [
     ("sdk-layers", {"sdk/trainwright/contracts/planted.py": "import trainwright.planner"}),
     ("client", {"sdk/trainwright/client.py": "", f"{AGENT}/planted.py": "import trainwright.client"}),
     ("trainer", {f"{TRAINER}/planted.py": "import httpx"}),
+    ("agent-contracts", {f"{AGENT}/planted.py": "import trainwright.planner"}),
     ("agent", {f"{AGENT}/planted.py": "import sqlalchemy"}),
     (
         "features",
