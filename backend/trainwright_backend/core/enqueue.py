@@ -19,13 +19,19 @@ from trainwright_backend.core.settings import Settings
 TASKS_QUEUE = "tasks"
 TASKS_KEY_PREFIX = "trainwright-tasks:"
 CONNECT_SECONDS = 1.0
+SENDER_ANSWER_SECONDS = 1.0
+"""A request waits behind a sender."""
+
+WORKER_ANSWER_SECONDS = 5.0
+"""Longer than the second for which a worker's poll waits for a message."""
+
 SILENCE_SECONDS = 5.0
 """A broker that failed is not tried again for so long: many hints in a row would each wait for it."""
 
 log = structlog.get_logger()
 
 
-def celery_app(url: str, key_prefix: str) -> Celery:
+def celery_app(url: str, key_prefix: str, answer_seconds: float = WORKER_ANSWER_SECONDS) -> Celery:
     """A Celery application for one broker: JSON only, no results, one message at a time."""
     app = Celery("trainwright", broker=url, set_as_current=False)
     app.conf.update(
@@ -39,7 +45,7 @@ def celery_app(url: str, key_prefix: str) -> Celery:
         broker_transport_options={
             "global_keyprefix": key_prefix,
             "socket_connect_timeout": CONNECT_SECONDS,
-            "socket_timeout": 5 * CONNECT_SECONDS,
+            "socket_timeout": answer_seconds,
             "retry_on_timeout": False,
         },
     )
@@ -50,7 +56,7 @@ class Sender:
     """Sends to one broker, and leaves it alone for a while after a failure."""
 
     def __init__(self, url: str, key_prefix: str) -> None:
-        self._app = celery_app(url, key_prefix)
+        self._app = celery_app(url, key_prefix, SENDER_ANSWER_SECONDS)
         self._silent_until = 0.0
         self._lock = threading.Lock()
 

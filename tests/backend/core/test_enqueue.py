@@ -1,11 +1,14 @@
 """Messages reach their queue; a broker that is gone costs little and loses nothing but time."""
 
+import signal
 import time
 from pathlib import Path
 
+import pytest
 from pydantic import SecretStr
 
 from trainwright.contracts.agent_protocol import HINT_TASK, HINTS_KEY_PREFIX, hints_queue
+from trainwright_backend.core.broker import start_broker
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.enqueue import Enqueuer, celery_app, enqueue_task
 from trainwright_backend.core.settings import Settings
@@ -42,6 +45,21 @@ def test_a_task_is_sent_after_the_commit_only(valkey_url: str, database_url: str
         assert sent == []
     assert sent == ["t(1)"]
     database.dispose()
+
+
+def test_a_broker_that_hangs_costs_about_a_second_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    broker = start_broker(tmp_path_factory.mktemp("broker"))
+    enqueuer = Enqueuer(settings(tasks_url=broker.url))
+    try:
+        assert enqueuer.send_task("t", [])
+        broker.process.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        assert [enqueuer.send_task("t", []) for _ in range(50)] == [False] * 50
+        assert time.monotonic() - begun < 3
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+        enqueuer.close()
+        broker.stop()
 
 
 def test_a_dead_broker_costs_about_a_second_once(tmp_path: Path) -> None:
