@@ -22,6 +22,7 @@ from trainwright.client import ApiError
 from trainwright.contracts.api import Dataset, PreparationState
 from trainwright.contracts.events import SERIES_UNITS
 from trainwright.contracts.run_state import RunState
+from trainwright_trainer.checkpoint.export import load_export
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -59,11 +60,12 @@ def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
     assert set(series(live.team, run.id, "validation_loss")) == {10, 20, 30}
 
     folder = live.team.download(run.id, tmp_path / "export")
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    ids = tokenizer("Letter 3: the ship", return_tensors="pt").input_ids
-    with torch.no_grad():
-        assert torch.isfinite(model(ids).logits).all()
+    theirs = AutoModelForCausalLM.from_pretrained(folder)
+    ids = AutoTokenizer.from_pretrained(folder)("Letter 3: the ship", return_tensors="pt").input_ids
+    ours, tokenizer = load_export(folder)
+    assert tokenizer.encode("Letter 3: the ship").ids == ids[0].tolist()
+    with torch.inference_mode():
+        assert (theirs(ids).logits - ours(ids)).abs().max() <= 1e-4
     assert not marked_processes(live.platform.folder.path)
 
 
