@@ -41,7 +41,7 @@ check: setup frontend ## lint, types, import arrows, freshness of the generated 
 	@echo "check: mypy"
 	@$(BIN)/mypy --no-error-summary
 	@echo "check: import arrows"
-	@$(BIN)/lint-imports --no-cache --no-timing
+	@$(BIN)/lint-imports --no-cache --no-logo
 	@echo "check: frontend"
 	@$(NODE) npm run check --silent
 	@echo "check: generated client"

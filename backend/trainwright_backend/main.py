@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
+from trainwright.contracts.api import ErrorBody, MetricPoints
 from trainwright_backend.auth import router as auth
 from trainwright_backend.checkpoints import router as checkpoints
 from trainwright_backend.control import ControlLoop
@@ -43,13 +45,36 @@ ROUTERS = (
 )
 
 
+class Application(FastAPI):
+    """FastAPI whose description also tells what a refusal and a live point look like."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            _complete(super().openapi())
+        return super().openapi()
+
+
+def _complete(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for model in (ErrorBody, MetricPoints):
+        schemas[model.__name__] = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas[model.__name__].pop("$defs", None)
+    for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own body, which we never send
+        schemas.pop(unused, None)
+    refusal = {"schema": {"$ref": f"#/components/schemas/{ErrorBody.__name__}"}}
+    answer = {"description": "Refused.", "content": {"application/problem+json": refusal}}
+    for operation in (operation for path in document["paths"].values() for operation in path.values()):
+        operation["responses"].pop("422", None)
+        operation["responses"]["default"] = answer
+
+
 def create_app(settings: Settings) -> FastAPI:
     """Build the application; nothing is opened before it starts.
 
     Raises:
         RouteWithoutPolicyError: a route says not who may call it.
     """
-    app = FastAPI(
+    app = Application(
         title="Trainwright",
         version=version("trainwright"),
         docs_url=None,

@@ -90,9 +90,13 @@ def publish_after_commit(session: Write, topic: str) -> None:
     session.after_commit(lambda: topics.publish(topic))
 
 
-def follow(
-    topics: Topics, topic: str, read: Callable[[], tuple[Sequence[ServerEvent], bool]]
-) -> StreamingResponse:
+class EventStream(StreamingResponse):
+    """A response of server-sent events."""
+
+    media_type = "text/event-stream"
+
+
+def follow(topics: Topics, topic: str, read: Callable[[], tuple[Sequence[ServerEvent], bool]]) -> EventStream:
     """A stream of what ``read`` finds.
 
     Args:
@@ -100,9 +104,8 @@ def follow(
         read: called in a thread, again and again; opens and closes its own session, remembers where it stands, and
             returns the new events and whether the stream has ended.
     """
-    return StreamingResponse(
+    return EventStream(
         _events(topics, topic, read),
-        media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 

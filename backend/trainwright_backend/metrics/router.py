@@ -3,12 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api import Metrics
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.core.db import ReadSession
-from trainwright_backend.core.stream import ServerEvent, follow
+from trainwright_backend.core.stream import EventStream, ServerEvent, follow
 from trainwright_backend.metrics.follow import Follower
 from trainwright_backend.metrics.service import read_metrics
 from trainwright_backend.runs.service import get_run
@@ -30,10 +29,10 @@ def show_metrics(
     return read_metrics(session, get_run(session, access.team_id, run), names or [], after_step, points)
 
 
-@router.get("/stream", response_class=StreamingResponse)
+@router.get("/stream", response_class=EventStream)
 def stream_metrics(
     access: Viewer, request: Request, run: str, last_event_id: Annotated[str | None, Header()] = None
-) -> StreamingResponse:
+) -> EventStream:
     """The run's points as they come, from the beginning or from Last-Event-ID; ends with the run."""
     database = request.app.state.database
     with database.read() as session:

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 
 from trainwright.contracts import api
@@ -15,7 +14,7 @@ from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.core.stream import ServerEvent, follow
+from trainwright_backend.core.stream import EventStream, ServerEvent, follow
 from trainwright_backend.runs import files, service, submission
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.wake import run_topic
@@ -96,10 +95,10 @@ def list_run_events(
     return service.list_events(session, service.get_run(session, access.team_id, run), after)
 
 
-@router.get("/{run}/events/stream", response_class=StreamingResponse)
+@router.get("/{run}/events/stream", response_class=EventStream)
 def stream_run_events(
     access: Viewer, request: Request, run: str, last_event_id: LastEventId = None
-) -> StreamingResponse:
+) -> EventStream:
     """What happens to the run, as it happens; ends after the run's last event."""
     database = request.app.state.database
     with database.read() as session:

@@ -1,15 +1,4 @@
-import type { components } from "@/api/schema";
-
-type Problem = components["schemas"]["Problem"];
-
-/** An RFC 9457 body, with this API's code, request id and problems by field. */
-interface ErrorBody {
-  title: string;
-  detail: string;
-  code: string;
-  request_id: string;
-  errors: Problem[];
-}
+import type { ErrorBody, Problem } from "@/api/types";
 
 /** The API refused: `detail` says what happened, why, and what to do. */
 export class ApiError extends Error {

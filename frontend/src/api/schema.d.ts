@@ -1295,6 +1295,42 @@ export interface components {
             state: components["schemas"]["RunState"];
         };
         /**
+         * ErrorBody
+         * @description An error (RFC 9457, `application/problem+json`).
+         */
+        ErrorBody: {
+            /**
+             * Code
+             * @description Fixed word for programs, such as `quota_exceeded`.
+             */
+            code: string;
+            /**
+             * Detail
+             * @description What happened, why, and what to do.
+             */
+            detail: string;
+            /**
+             * Errors
+             * @description For refused input: one entry a field.
+             * @default []
+             */
+            errors: components["schemas"]["Problem"][];
+            /**
+             * Request Id
+             * @default
+             */
+            request_id: string;
+            /** Status */
+            status: number;
+            /** Title */
+            title: string;
+            /**
+             * Type
+             * @default about:blank
+             */
+            type: string;
+        };
+        /**
          * FileEntry
          * @description One file of a checkpoint.
          */
@@ -1320,11 +1356,6 @@ export interface components {
             memory_bytes: number;
             /** Name */
             name: string;
-        };
-        /** HTTPValidationError */
-        HTTPValidationError: {
-            /** Detail */
-            detail?: components["schemas"]["ValidationError"][];
         };
         /** Health */
         Health: {
@@ -1568,6 +1599,17 @@ export interface components {
          * @description Numbers of consecutive lines with the same series, as columns.
          */
         MetricBlock: {
+            /** Series */
+            series: {
+                [key: string]: number[];
+            };
+            /** Steps */
+            steps: number[];
+        };
+        /** MetricPoints */
+        MetricPoints: {
+            /** Attempt */
+            attempt: number;
             /** Series */
             series: {
                 [key: string]: number[];
@@ -2489,19 +2531,6 @@ export interface components {
             /** Step */
             step: number;
         };
-        /** ValidationError */
-        ValidationError: {
-            /** Context */
-            ctx?: Record<string, never>;
-            /** Input */
-            input?: unknown;
-            /** Location */
-            loc: (string | number)[];
-            /** Message */
-            msg: string;
-            /** Error Type */
-            type: string;
-        };
         /**
          * ValidationSpec
          * @description How often the loss on held-out documents is measured.
@@ -2577,13 +2606,13 @@ export interface operations {
                     "application/json": components["schemas"]["HeartbeatReply"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2610,13 +2639,13 @@ export interface operations {
                     "application/json": components["schemas"]["Joined"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2645,13 +2674,13 @@ export interface operations {
                     "application/json": components["schemas"]["Stored"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2680,13 +2709,13 @@ export interface operations {
                     "application/json": components["schemas"]["Committed"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2715,13 +2744,13 @@ export interface operations {
                     "application/json": components["schemas"]["Claim"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2750,13 +2779,13 @@ export interface operations {
                     "application/json": components["schemas"]["Ended"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2790,13 +2819,13 @@ export interface operations {
                     "application/json": components["schemas"]["Stored"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2823,13 +2852,13 @@ export interface operations {
                     "application/json": components["schemas"]["Offsets"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2858,13 +2887,13 @@ export interface operations {
                     "application/json": components["schemas"]["RenewalReply"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2893,13 +2922,13 @@ export interface operations {
                     "application/json": components["schemas"]["UploadLinks"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2926,13 +2955,13 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2957,13 +2986,13 @@ export interface operations {
                     "application/json": components["schemas"]["LinkInfo"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -2990,13 +3019,13 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3016,6 +3045,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
             };
         };
     };
@@ -3037,13 +3075,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3066,13 +3104,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3093,6 +3131,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3119,13 +3166,13 @@ export interface operations {
                     "application/json": components["schemas"]["JoinToken"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3148,6 +3195,15 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     list_keys: {
@@ -3166,6 +3222,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApiKey"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3192,13 +3257,13 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedKey"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3221,13 +3286,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3250,6 +3315,15 @@ export interface operations {
                     "application/json": components["schemas"]["Node"][];
                 };
             };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     delete_node: {
@@ -3270,13 +3344,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3299,6 +3373,15 @@ export interface operations {
                     "application/json": components["schemas"]["SpecInfo"];
                 };
             };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     list_teams: {
@@ -3317,6 +3400,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Team"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3343,13 +3435,13 @@ export interface operations {
                     "application/json": components["schemas"]["Team"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3374,13 +3466,13 @@ export interface operations {
                     "application/json": components["schemas"]["Team"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3408,13 +3500,13 @@ export interface operations {
                     "application/json": components["schemas"]["Page_Dataset_"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3447,13 +3539,13 @@ export interface operations {
                     "application/json": components["schemas"]["Dataset"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3479,13 +3571,13 @@ export interface operations {
                     "application/json": components["schemas"]["Dataset"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3509,13 +3601,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3547,13 +3639,13 @@ export interface operations {
                     "application/json": components["schemas"]["Dataset"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3580,13 +3672,13 @@ export interface operations {
                     "application/json": components["schemas"]["RejectedDocument"][];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3615,13 +3707,13 @@ export interface operations {
                     "application/json": components["schemas"]["Invitation"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3646,13 +3738,13 @@ export interface operations {
                     "application/json": components["schemas"]["Member"][];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3682,13 +3774,13 @@ export interface operations {
                     "application/json": components["schemas"]["Quota"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3717,13 +3809,13 @@ export interface operations {
                     "application/json": components["schemas"]["Page_Run_"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3754,13 +3846,13 @@ export interface operations {
                     "application/json": components["schemas"]["Run"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3789,13 +3881,13 @@ export interface operations {
                     "application/json": components["schemas"]["Verdicts"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3821,13 +3913,13 @@ export interface operations {
                     "application/json": components["schemas"]["Run"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3851,13 +3943,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3883,13 +3975,13 @@ export interface operations {
                     "application/json": components["schemas"]["Run"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3915,13 +4007,13 @@ export interface operations {
                     "application/json": components["schemas"]["Checkpoint"][];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3946,13 +4038,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -3979,13 +4071,13 @@ export interface operations {
                     "application/json": components["schemas"]["CheckpointFile"][];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -4013,13 +4105,13 @@ export interface operations {
                     "application/json": components["schemas"]["RunEvent"][];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -4043,15 +4135,17 @@ export interface operations {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "text/event-stream": string;
+                };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -4077,13 +4171,13 @@ export interface operations {
                     "application/json": components["schemas"]["LogFile"][];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -4114,13 +4208,13 @@ export interface operations {
                     "application/json": components["schemas"]["LogText"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -4150,13 +4244,13 @@ export interface operations {
                     "application/json": components["schemas"]["Metrics"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
@@ -4180,15 +4274,17 @@ export interface operations {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "text/event-stream": string;
+                };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description Refused. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["ErrorBody"];
                 };
             };
         };
