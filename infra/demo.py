@@ -14,17 +14,19 @@ import hashlib
 import json
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from trainwright.client import Client, TeamClient
+from trainwright.client import ApiError, Client, TeamClient
 from trainwright.contracts.api import Dataset, OneTimeLink, Run
 from trainwright.contracts.run_spec import (
     BatchSpec,
@@ -42,17 +44,30 @@ from trainwright.contracts.run_spec import (
     ValidationSpec,
 )
 from trainwright.contracts.run_state import FINAL, RunState
-from trainwright_backend.local import DataFolder, FolderInUseError, Platform, free_port, write_private
+from trainwright_backend.core.broker import BrokerError
+from trainwright_backend.local import (
+    DataFolder,
+    FolderInUseError,
+    Platform,
+    PlatformError,
+    listen,
+    write_private,
+)
 
 TEAM = "demo"
 EMAIL = "demo@localhost"
 DATASET = "python-standard-library"
+RUN_NAME = "demo"
 WANTED_PORT = 8000
 PROMPT = "def "
 NODE_TIMEOUT_SECONDS = 120
 CANCEL_TIMEOUT_SECONDS = 60
 
 console = Console(highlight=False)
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why and what to do."""
 
 
 def main() -> int:
@@ -63,15 +78,16 @@ def main() -> int:
         )
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
-    folder = _take_folder(options.data)
-    port = free_port(WANTED_PORT)
-    if port != WANTED_PORT:
-        console.print(f"Port {WANTED_PORT} is taken; this demo uses {port}.")
+    options.json.unlink(missing_ok=True)
     try:
-        with Platform(folder, port, cpu_slots=2) as platform:
+        with Platform(_take_folder(options.data), _listen()) as platform:
             return _demonstrate(platform, options)
     except KeyboardInterrupt:
         return 130
+    except (PlatformError, BrokerError, DemoError, ApiError, httpx.TransportError) as error:
+        console.print(f"\nThe demo failed. {error}", style="red", markup=False)
+        _write_result(options, {"state": "error", "error": str(error)})
+        return 1
 
 
 def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
@@ -80,23 +96,22 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
         _end_leftovers(team)
         try:
             dataset = _upload(team, platform.folder.path)
-            run = team.submit(_spec(dataset, _wait_for_slots(client), options.steps))
+            run = team.submit(_spec(dataset, _wait_for_slots(client, team), options.steps))
             console.print(f"\nRun page   [bold]{platform.url}/{TEAM}/runs/{run.id}[/bold]")
-            console.print(f"Sign in    {_sign_in_link(platform)}\n")
+            console.print(f"Sign in    {_sign_in_link(platform)}   (works once, for 15 minutes)\n")
             run = _follow(team, run)
         except KeyboardInterrupt:
             console.print("\nStopping: cancelling the run and waiting for its end.")
             _end_leftovers(team)
             raise
-        result = _result(platform, team, run)
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
+        _write_result(options, _result(platform, team, run))
+        code = 0 if run.state is RunState.SUCCEEDED else 1
         if options.once:
-            return 0 if run.state is RunState.SUCCEEDED else 1
+            return code
         console.print(
             f"\nServing at {platform.url} until Ctrl-C. Another sign-in link: {_sign_in_link(platform)}"
         )
-        _serve(platform, team)
-        return 0
+        return code if _serve(platform, team) else 1
 
 
 def _options() -> argparse.Namespace:
@@ -105,7 +120,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=150, help="optimizer steps (default: 150)")
     parser.add_argument("--data", type=Path, default=Path(".trainwright"), help="where data folders lie")
     parser.add_argument("--json", type=Path, default=Path("demo.json"), help="where the result is written")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.steps < 1:
+        parser.error(f"--steps {options.steps}: at least 1")
+    return options
 
 
 def _take_folder(parent: Path) -> DataFolder:
@@ -119,6 +137,15 @@ def _take_folder(parent: Path) -> DataFolder:
         console.print(f"Data folder {path}")
         return folder
     raise AssertionError("unreachable: folder names do not run out")
+
+
+def _listen() -> socket.socket:
+    try:
+        return listen("127.0.0.1", WANTED_PORT)
+    except PlatformError:
+        listener = listen("127.0.0.1", 0)
+        console.print(f"Port {WANTED_PORT} is taken; this demo uses {listener.getsockname()[1]}.")
+        return listener
 
 
 def _folders(parent: Path) -> Iterator[Path]:
@@ -153,14 +180,18 @@ def _sign_in_link(platform: Platform) -> str:
 
 def _end_leftovers(team: TeamClient) -> None:
     """Cancel runs that an interrupted demo left, and wait until they have ended."""
-    leftovers = [run for run in team.runs() if run.state not in FINAL]
+    leftovers = [run for run in team.runs() if run.name.startswith(RUN_NAME) and run.state not in FINAL]
     for run in leftovers:
         console.print(f"Cancelling {run.name}, which is {run.state}.")
         team.cancel(run.id)
     deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
+    while leftovers and time.monotonic() < deadline:
+        time.sleep(0.2)
+        leftovers = [run for run in leftovers if team.run(run.id).state not in FINAL]
     for run in leftovers:
-        while team.run(run.id).state not in FINAL and time.monotonic() < deadline:
-            time.sleep(0.2)
+        console.print(
+            f"{run.name} has not ended within {CANCEL_TIMEOUT_SECONDS} s; its supervisor goes on ending it."
+        )
 
 
 def _upload(team: TeamClient, folder: Path) -> Dataset:
@@ -198,23 +229,26 @@ def _write_documents(file: Path) -> int:
     return count
 
 
-def _wait_for_slots(client: Client) -> tuple[Device, int]:
-    """The device and number of slots of this machine's node, once it has joined."""
+def _wait_for_slots(client: Client, team: TeamClient) -> tuple[Device, int]:
+    """Device and number of slots to train on: all that this machine's node has and the quota leaves."""
     deadline = time.monotonic() + NODE_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         for node in client.nodes():
             if node.online:
                 device = Device.CUDA if node.slots.get("cuda") else Device.CPU
-                return device, node.slots[device]
+                quota = next(one for one in team.show().quota if one.device == device)
+                return device, min(node.slots[device], quota.limit - quota.used)
         time.sleep(0.2)
-    raise TimeoutError(f"the node agent did not join within {NODE_TIMEOUT_SECONDS} s: read logs/agent.log")
+    raise DemoError(
+        f"The node agent did not join within {NODE_TIMEOUT_SECONDS} s: read logs/agent.log in the folder."
+    )
 
 
 def _spec(dataset: Dataset, slots: tuple[Device, int], steps: int) -> RunSpec:
     """A Llama-style model of 3.5 million parameters on sequences of 256 tokens."""
     device, count = slots
     return RunSpec(
-        name=f"demo {time.strftime('%Y-%m-%d %H.%M.%S')}",
+        name=f"{RUN_NAME} {time.strftime('%Y-%m-%d %H.%M.%S')}",
         data=DataSpec(
             dataset=dataset.id, tokenizer=TokenizerSpec(vocabulary=4_096), validation_fraction=0.02
         ),
@@ -293,28 +327,36 @@ def _result(platform: Platform, team: TeamClient, run: Run) -> dict[str, object]
     return result
 
 
+def _write_result(options: argparse.Namespace, result: Mapping[str, object]) -> None:
+    options.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
 def _sample(export: Path) -> str:
     command = [sys.executable, "-m", "trainwright_trainer.main", "sample", str(export)]
     command += ["--prompt", PROMPT, "--tokens", "120", "--temperature", "0.7", "--seed", "1"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise DemoError(f"Sampling from {export} failed: {done.stderr.strip()[-1000:]}")
+    return done.stdout
 
 
 def _median(values: list[float]) -> float | None:
     return sorted(values)[len(values) // 2] if values else None
 
 
-def _serve(platform: Platform, team: TeamClient) -> None:
-    """Serve until Ctrl-C, then end what still runs."""
+def _serve(platform: Platform, team: TeamClient) -> bool:
+    """Serve until Ctrl-C, then end what still runs; false when a part of the platform ended by itself."""
     try:
         while not (dead := platform.dead_parts()):
             time.sleep(0.5)
     except KeyboardInterrupt:
         console.print("\nStopping.")
         _end_leftovers(team)
-        return
+        return True
     console.print(
-        f"[red]Ended by itself: {', '.join(dead)}. Read the logs in {platform.folder.path / 'logs'}.[/red]"
+        f"{', '.join(dead)} ended by itself: read the logs in {platform.folder.path / 'logs'}.", style="red"
     )
+    return False
 
 
 if __name__ == "__main__":

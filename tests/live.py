@@ -16,7 +16,7 @@ from typing import Any
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api import Dataset, OneTimeLink, Run
 from trainwright.contracts.run_state import FINAL
-from trainwright_backend.local import DataFolder, Platform, free_port
+from trainwright_backend.local import DataFolder, Platform, listen
 
 TEAM = "crew"
 EMAIL = "ada@example.org"
@@ -48,7 +48,7 @@ def live_platform(folder: Path) -> Iterator[Live]:
     """A platform in ``folder`` that ends with the block, its supervisors included."""
     timers = {f"TRAINWRIGHT_TIMERS__{name.upper()}": str(value) for name, value in SCALED_TIMERS.items()}
     data = DataFolder.take(folder)
-    platform = Platform(data, free_port(0), environment=timers)
+    platform = Platform(data, listen("127.0.0.1", 0), environment=timers)
     try:
         with platform, Client(platform.url) as client:
             link = platform.command("link", "first-owner").strip().rsplit("/", 1)[-1]

@@ -1,9 +1,10 @@
 """The operator's command line: ``trainwright-server``. Settings come from the environment (see `core/settings.py`)."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 import uvicorn
@@ -33,20 +34,22 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     reload: Annotated[bool, typer.Option(help="Start again when the sources change.")] = False,
+    fd: Annotated[int | None, typer.Option(help="Listening socket that was handed down.")] = None,
 ) -> None:
     """Serve the API, the pages and the control loop."""
     _settings()
-    uvicorn.run(
-        "trainwright_backend.main:app_from_environment",
-        factory=True,
-        host=host,
-        port=port,
-        reload=reload,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACEFUL_SECONDS,
-    )
+    choices: dict[str, Any] = {
+        "factory": True,
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": GRACEFUL_SECONDS,
+    }
+    application = "trainwright_backend.main:app_from_environment"
+    if fd is None:
+        uvicorn.run(application, host=host, port=port, reload=reload, **choices)
+    else:
+        uvicorn.Server(uvicorn.Config(application, **choices)).run([socket.socket(fileno=fd)])
 
 
 @app.command()

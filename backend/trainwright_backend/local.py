@@ -86,18 +86,18 @@ def write_private(file: Path, text: str) -> None:
     partial.replace(file)
 
 
-def free_port(wanted: int, host: str = "127.0.0.1") -> int:
-    """``wanted`` when nobody listens there, else a port that the system picks."""
-    for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-            found: int = probe.getsockname()[1]
-            return found
-    raise PlatformError(f"no free port on {host}")
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, taken at once so that nobody else gets the port meanwhile.
+
+    Raises:
+        PlatformError: the port is taken.
+    """
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        raise PlatformError(
+            f"port {port} on {host} cannot be used ({error.strerror}): choose another"
+        ) from error
 
 
 @dataclass
@@ -106,21 +106,22 @@ class Platform:
 
     Args:
         folder: where everything is kept.
-        port: of the API.
-        host: address the API listens on.
+        listener: socket that the API serves; it is the API's from the start on.
         environment: settings for all parts, over the defaults, such as scaled timers.
         cpu_slots: runs' places on this machine when it has no GPU.
         reload: restart the API when its sources change.
     """
 
     folder: DataFolder
-    port: int
-    host: str = "127.0.0.1"
+    listener: socket.socket
     environment: Mapping[str, str] = field(default_factory=dict)
     cpu_slots: int = 2
     reload: bool = False
     _broker: Broker | None = None
     _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.host, self.port = self.listener.getsockname()[:2]
 
     @property
     def url(self) -> str:
@@ -134,8 +135,7 @@ class Platform:
         """Start all parts and wait until the API answers. The node joins a moment later."""
         self._broker = start_broker(self.folder.path / "broker")
         self.command("migrate")
-        serve = ["serve", "--host", self.host, "--port", str(self.port)]
-        self._server("api", *serve, *(["--reload"] if self.reload else []))
+        self._start_api()
         self._server("worker", "worker")
         self._wait_for_api()
         self.start_agent()
@@ -196,14 +196,22 @@ class Platform:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _server(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        return self._start(
-            name, [sys.executable, "-m", "trainwright_backend.cli", *words], self._server_environment()
-        )
+    def _start_api(self) -> None:
+        if self.reload:  # the reloader starts servers of its own and hands no socket down
+            self.listener.close()
+            self._server("api", "serve", "--reload", "--host", self.host, "--port", str(self.port))
+            return
+        descriptor = self.listener.fileno()
+        self._server("api", "serve", "--fd", str(descriptor), inherited=(descriptor,))
+        self.listener.close()
+
+    def _server(self, name: str, *words: str, inherited: Sequence[int] = ()) -> None:
+        command = [sys.executable, "-m", "trainwright_backend.cli", *words]
+        self._start(name, command, self._server_environment(), inherited)
 
     def _start(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], inherited: Sequence[int] = ()
+    ) -> None:
         with self._log(name).open("ab") as log:
             self._parts[name] = subprocess.Popen(
                 command,
@@ -211,11 +219,11 @@ class Platform:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=inherited,
                 # Ctrl-C goes to the terminal's whole group; the parts are stopped in order instead.
                 process_group=0,
                 preexec_fn=die_with_parent(signal.SIGKILL),
             )
-        return self._parts[name]
 
     def _server_environment(self) -> dict[str, str]:
         assert self._broker is not None, "start the platform first"
@@ -260,10 +268,9 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = DataFolder.take(data)
-    if free_port(port, host) != port:
-        raise PlatformError(f"port {port} on {host} is taken: choose another with --port")
+    listener = listen(host, port)
     try:
-        with Platform(folder, port, host, cpu_slots=cpu_slots, reload=reload) as platform:
+        with Platform(folder, listener, cpu_slots=cpu_slots, reload=reload) as platform:
             print(
                 f"Trainwright serves at {platform.url} from {folder.path}. Ctrl-C stops it; runs resume at the next start.",
                 flush=True,

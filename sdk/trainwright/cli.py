@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright import spec_page
-from trainwright.client import ApiError, Client, TeamClient
+from trainwright.client import ApiError, Client, DigestMismatchError, TeamClient
 from trainwright.contracts.api import Run
 from trainwright.contracts.base import Problem, problems
 from trainwright.contracts.presets import PRESETS
@@ -231,7 +231,7 @@ def _team(server: str, key: str, team: str) -> Iterator[TeamClient]:
     except ApiError as error:
         err.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from error
-    except (LookupError, OSError) as error:
+    except (LookupError, OSError, DigestMismatchError) as error:
         err.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from error
     except httpx.TransportError as error:
@@ -265,6 +265,9 @@ def _set(spec: dict[str, Any], change: str) -> None:
     *sections, key = path.split(".")
     for section in sections:
         spec = spec.setdefault(section, {})
+        if not isinstance(spec, dict):
+            err.print(f"--set {change}: '{section}' is a value, not a section.", style="red", markup=False)
+            raise typer.Exit(2)
     try:
         spec[key] = json.loads(text)
     except json.JSONDecodeError:

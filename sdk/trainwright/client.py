@@ -11,7 +11,8 @@
         team.download(run.id, Path("pilot"))
 
 It holds no state but the connection. Reads are repeated when the connection breaks, submissions too, by an
-idempotency key; nothing else is. Errors of the server are `ApiError` with its code, its sentence and the fields.
+idempotency key; nothing else is. `wait` and `stream_metrics` follow a run for days, so they outlive a server that is
+away for minutes. Errors of the server are `ApiError` with its code, its sentence and the fields.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ API = "/api/v1"
 BLOCK_BYTES = 1 << 20
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Waits between the tries of a call that may be repeated."""
+AWAY_SECONDS = 900.0
+"""How long `wait` and `stream_metrics` go on trying to reach a server that does not answer."""
 
 
 class ApiError(Exception):
@@ -281,7 +284,7 @@ class TeamClient:
     ) -> Run:
         """Wait until the run has ended; ``on_change`` sees it after every poll."""
         while True:
-            run = self.run(run_id)
+            run = self._run_patiently(run_id)
             if on_change is not None:
                 on_change(run)
             if run.state in FINAL:
@@ -303,7 +306,7 @@ class TeamClient:
         After a recovery a step can come again: the later value is the valid one.
         """
         while True:
-            ended = self.run(run_id).state in FINAL
+            ended = self._run_patiently(run_id).state in FINAL
             try:
                 for message in self._client.stream(f"{self._path}/runs/{run_id}/metrics/stream", cursor):
                     cursor = message.id or cursor
@@ -314,6 +317,15 @@ class TeamClient:
                 continue
             if ended:
                 return
+
+    def _run_patiently(self, run_id: str) -> Run:
+        deadline = time.monotonic() + AWAY_SECONDS
+        while True:
+            try:
+                return self.run(run_id)
+            except httpx.TransportError:
+                if time.monotonic() > deadline:
+                    raise
 
     def logs(self, run_id: str) -> list[LogFile]:
         return self._client.get_list(f"{self._path}/runs/{run_id}/logs", LogFile)
@@ -334,7 +346,8 @@ class TeamClient:
 
         Args:
             run_id: whose checkpoint.
-            folder: made if missing; files that are already there are replaced.
+            folder: made if missing. What an interrupted download left there is used; other files of the same name
+                are replaced.
             checkpoint_id: the newest export when left out.
             on_progress: called with bytes done and bytes in all.
 
@@ -346,16 +359,38 @@ class TeamClient:
             DigestMismatchError: a file arrived damaged; nothing under its name was changed.
         """
         chosen = checkpoint_id or self._newest_export(run_id).id
-        path = f"{self._path}/runs/{run_id}/checkpoints/{chosen}/files"
-        files = self._client.get_list(path, CheckpointFile)
+        files = self._files(run_id, chosen)
         folder.mkdir(parents=True, exist_ok=True)
         meter = _Meter(sum(file.bytes for file in files), on_progress)
         for file in files:
             target = folder / file.name
             if target.parent != folder:
                 raise ValueError(f"refused file name {file.name!r}: it leaves the folder")
-            self._client.save(file.url, target, file.digest, meter.add)
+            if _is_there(target, file):
+                meter.add(file.bytes)
+            else:
+                self._save(run_id, chosen, file, target, meter)
         return folder
+
+    def _files(self, run_id: str, checkpoint_id: str) -> list[CheckpointFile]:
+        return self._client.get_list(
+            f"{self._path}/runs/{run_id}/checkpoints/{checkpoint_id}/files", CheckpointFile
+        )
+
+    def _save(
+        self, run_id: str, checkpoint_id: str, file: CheckpointFile, target: Path, meter: _Meter
+    ) -> None:
+        """Download one file; a try that fails is repeated with a fresh link, since links expire."""
+        url = file.url
+        for wait_seconds in RETRY_SECONDS:
+            before = meter.done
+            try:
+                return self._client.save(url, target, file.digest, meter.add)
+            except (httpx.TransportError, DigestMismatchError, ApiError):
+                meter.add(before - meter.done)
+            time.sleep(wait_seconds)
+            url = {one.name: one.url for one in self._files(run_id, checkpoint_id)}[file.name]
+        self._client.save(url, target, file.digest, meter.add)
 
     def _newest_export(self, run_id: str) -> Checkpoint:
         exports = [c for c in self.checkpoints(run_id) if c.kind is CheckpointKind.EXPORT and c.valid]
@@ -389,13 +424,13 @@ class TeamClient:
 class _Meter:
     def __init__(self, total: int, on_progress: Progress | None) -> None:
         self._total = total
-        self._done = 0
         self._on_progress = on_progress
+        self.done = 0
 
     def add(self, count: int) -> None:
-        self._done += count
+        self.done += count
         if self._on_progress is not None:
-            self._on_progress(self._done, self._total)
+            self._on_progress(self.done, self._total)
 
 
 class _Metered:
@@ -418,6 +453,13 @@ class _Metered:
 
     def fileno(self) -> int:
         return self._file.fileno()
+
+
+def _is_there(target: Path, file: CheckpointFile) -> bool:
+    if not target.is_file() or target.stat().st_size != file.bytes:
+        return False
+    with target.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == file.digest
 
 
 def _as_json(spec: Mapping[str, Any] | RunSpec) -> Any:

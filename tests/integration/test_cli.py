@@ -1,0 +1,81 @@
+"""The command line against a live platform: what a person types, from upload to a downloaded checkpoint."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.live import TEAM, Live, live_platform, small_spec, write_letters
+from trainwright.cli import app
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data") as running:
+        yield running
+
+
+def run_cli(live: Live, *words: str) -> Result:
+    key = live.client.create_key("cli").secret
+    environment = {"TRAINWRIGHT_SERVER": live.platform.url, "TRAINWRIGHT_KEY": key, "TRAINWRIGHT_TEAM": TEAM}
+    return CliRunner().invoke(app, [str(word) for word in words], env=environment)
+
+
+def said(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+def test_upload_check_submit_follow_and_download(live: Live, tmp_path: Path) -> None:
+    dataset = said(run_cli(live, "datasets", "upload", "letters", str(write_letters(tmp_path / "l.jsonl"))))
+    assert dataset.startswith("ds_")
+    assert "letters" in said(run_cli(live, "datasets", "list"))
+
+    spec = _write_spec(live, dataset, tmp_path)
+    assert "parameters" in said(run_cli(live, "runs", "check", spec, "--set", "schedule.steps=12"))
+    run, sentence = said(
+        run_cli(live, "runs", "submit", spec, "--set", "schedule.steps=12", "--wait")
+    ).splitlines()
+    assert run.startswith("run_")
+    assert sentence
+    shown = json.loads(said(run_cli(live, "runs", "show", run)))
+    assert (shown["state"], shown["summary"]["step"]) == ("succeeded", 12)
+    assert run in said(run_cli(live, "runs", "list", "--state", "succeeded")).replace("\n", "")
+    assert "step 10" in said(run_cli(live, "runs", "logs", run))
+    assert "export" in said(run_cli(live, "runs", "checkpoints", run))
+    assert len(said(run_cli(live, "runs", "events", run)).splitlines()) >= 6
+
+    folder = tmp_path / "export"
+    assert said(run_cli(live, "runs", "download", run, str(folder))) == str(folder)
+    assert (folder / "model.safetensors").exists()
+    said(run_cli(live, "runs", "delete", run))
+    said(run_cli(live, "datasets", "delete", dataset))
+
+
+def test_mistakes_are_told_in_a_sentence(live: Live, tmp_path: Path) -> None:
+    spec = _write_spec(live, "ds_unknown", tmp_path)
+    for words, expected in [
+        (("runs", "check", spec, "--set", "optimizer.lerning_rate=1"), "Did you mean 'learning_rate'?"),
+        (("runs", "check", spec, "--set", "name.first=x"), "is a value, not a section"),
+        (("runs", "submit", spec), "data.dataset"),
+        (("runs", "show", "run_nonsense"), "run"),
+        (("datasets", "upload", "x", str(tmp_path / "missing.jsonl")), "missing.jsonl"),
+    ]:
+        result = run_cli(live, *words)
+        assert result.exit_code != 0, words
+        assert expected in result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+
+
+def _write_spec(live: Live, dataset: str, folder: Path) -> str:
+    content: dict[str, Any] = small_spec(live.team.datasets()[0]) if live.team.datasets() else {}
+    data = {"dataset": dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.1}
+    content = content | {"name": "by hand", "data": data}
+    file = folder / "spec.json"
+    file.write_text(json.dumps(content))
+    return str(file)

@@ -1,0 +1,125 @@
+"""The client over a connection that breaks: reads are repeated, damage is noticed, nothing half-done gets a name."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from trainwright import client as client_module
+from trainwright.client import ApiError, Client, DigestMismatchError
+
+CONTENT = b"weights " * 1_000
+FILE = {"name": "model.safetensors", "bytes": len(CONTENT), "digest": hashlib.sha256(CONTENT).hexdigest()}
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Answers from a list of answers a path; the last one is repeated."""
+
+    answers: dict[str, list[tuple[int, bytes]]]
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.asked.append(path)
+        script = self.answers[path]
+        status, body = script.pop(0) if len(script) > 1 else script[0]
+        if status == 0:  # cut the connection in the middle of the answer
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body) + 1))
+            self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = True
+            return
+        self.send_response(status)
+        kind = "application/problem+json" if status >= 400 else "application/json"
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
+    monkeypatch.setattr(client_module, "RETRY_SECONDS", (0.01, 0.01))
+    handler = type("Handler", (Scripted,), {"answers": {}, "asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        handler.url = f"http://127.0.0.1:{http.server_port}"  # type: ignore[attr-defined]
+        yield handler
+        http.shutdown()
+        thread.join()
+
+
+def problem(status: int, code: str) -> tuple[int, bytes]:
+    body = {"title": "no", "status": status, "code": code, "detail": "Wait a moment.", "errors": []}
+    return status, json.dumps(body).encode()
+
+
+def download(server: type[Scripted], folder: Path) -> Path:
+    with Client(server.url) as client:  # type: ignore[attr-defined]
+        return client.team("crew").download("run_x", folder, "ckpt_x")
+
+
+def serve_file(server: type[Scripted], *bodies: tuple[int, bytes]) -> None:
+    files = json.dumps([FILE | {"url": "/blob"}]).encode()
+    server.answers["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, files)]
+    server.answers["/blob"] = list(bodies)
+
+
+def test_a_busy_server_is_asked_again(server: type[Scripted]) -> None:
+    server.answers["/api/v1/health"] = [
+        problem(503, "database_busy"),
+        (200, b'{"status":"ok","version":"1"}'),
+    ]
+    with Client(server.url) as client:  # type: ignore[attr-defined]
+        assert client.health().status == "ok"
+    assert len(server.asked) == 2
+
+
+def test_a_refusal_is_not_repeated_and_keeps_its_code(server: type[Scripted]) -> None:
+    server.answers["/api/v1/me"] = [problem(401, "unauthorized")]
+    with Client(server.url) as client, pytest.raises(ApiError) as refused:  # type: ignore[attr-defined]
+        client.me()
+    assert (refused.value.code, refused.value.status, str(refused.value)) == (
+        "unauthorized",
+        401,
+        "Wait a moment.",
+    )
+    assert len(server.asked) == 1
+
+
+def test_a_download_that_breaks_off_is_repeated(server: type[Scripted], tmp_path: Path) -> None:
+    serve_file(server, (0, CONTENT[:500]), (200, CONTENT))
+    folder = download(server, tmp_path / "export")
+    assert (folder / "model.safetensors").read_bytes() == CONTENT
+    assert [file.name for file in folder.iterdir()] == ["model.safetensors"]
+
+
+def test_a_damaged_file_never_gets_its_name(server: type[Scripted], tmp_path: Path) -> None:
+    serve_file(server, (200, CONTENT[:-1] + b"!"))
+    with pytest.raises(DigestMismatchError, match=r"model\.safetensors"):
+        download(server, tmp_path / "export")
+    assert list((tmp_path / "export").iterdir()) == []
+
+
+def test_what_an_interrupted_download_left_is_used(server: type[Scripted], tmp_path: Path) -> None:
+    serve_file(server, (200, CONTENT))
+    download(server, tmp_path)
+    download(server, tmp_path)
+    assert server.asked.count("/blob") == 1
+
+
+def test_a_file_name_that_leaves_the_folder_is_refused(server: type[Scripted], tmp_path: Path) -> None:
+    evil = json.dumps([FILE | {"name": "../evil", "url": "/blob"}]).encode()
+    server.answers["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, evil)]
+    with pytest.raises(ValueError, match="leaves the folder"):
+        download(server, tmp_path / "export")
+    assert not (tmp_path / "evil").exists()
