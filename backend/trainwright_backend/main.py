@@ -29,8 +29,8 @@ from trainwright_backend.runs import router as runs
 from trainwright_backend.teams import router as teams
 
 API_PREFIX = "/api/v1"
-LARGEST_BODY_BYTES = 64 << 20
-"""Of a request that is read into memory; those that stream to disk say so (`STREAMED`)."""
+LARGEST_BODY_BYTES = 1 << 20
+"""Of a request: its JSON is parsed before anybody asks who sent it. Routes that take more say so (`SHIPPED`, `STREAMED`)."""
 
 ROUTERS = (
     auth.router,

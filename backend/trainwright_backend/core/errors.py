@@ -86,6 +86,11 @@ class Busy(AppError):
         super().__init__(code, 503, detail, headers={"Retry-After": str(retry_after_seconds)})
 
 
+def body_too_large() -> AppError:
+    """Nothing of the request was looked at."""
+    return AppError("too_large", 413, "The body of this request is too large. Send less at once.")
+
+
 def install_error_handlers(app: FastAPI) -> None:
     """Give every error of ``app`` the one shape. What is not handled here is the request middleware's."""
     app.add_exception_handler(AppError, _app_error)
@@ -132,6 +137,8 @@ def _request_validation(request: Request, error: Exception) -> Response:
 def _http_error(request: Request, error: Exception) -> Response:
     """Errors of the framework itself: no such route, method not allowed."""
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return problem_response(body_too_large(), request_id_of(request))
     code = HTTPStatus(error.status_code).name.lower()
     detail = str(error.detail)
     if error.status_code == 404:

@@ -1,9 +1,13 @@
-"""Structured logs: one event a line, with the id of the request it belongs to."""
+"""Structured logs: one event a line, with the id of the request it belongs to.
+
+Tracebacks come without local variables: in a request's frames these are cookies, keys and passwords.
+"""
 
 import logging
 import sys
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 
 def configure_logging(level: str, *, as_json: bool) -> None:
@@ -15,9 +19,16 @@ def configure_logging(level: str, *, as_json: bool) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     last: list[structlog.types.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
+            structlog.processors.JSONRenderer(),
+        ]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

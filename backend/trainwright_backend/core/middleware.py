@@ -5,15 +5,17 @@ uploads pass through.
 """
 
 import time
+from http import HTTPStatus
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainwright_backend.core.errors import AppError, Forbidden, problem_response
+from trainwright_backend.core.errors import AppError, Forbidden, body_too_large, problem_response
 from trainwright_backend.core.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -60,9 +62,15 @@ class Surroundings:
         request_id = uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         status = 0
+        refusal: Response | None = None
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status
+            nonlocal status, refusal
+            if _says_too_large(message):
+                refusal = problem_response(body_too_large(), request_id)
+                message = {**message, "headers": list(refusal.raw_headers)}
+            elif refusal is not None:
+                message = {**message, "body": refusal.body}
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
@@ -81,16 +89,16 @@ class Surroundings:
             except AppError as error:
                 await problem_response(error, request_id)(scope, receive, send_with_headers)
             except ClientDisconnect:
-                log.info("caller hung up", method=scope["method"], path=scope["path"])
+                log.info("caller hung up", method=scope["method"], route=_route(scope))
             except Exception:
-                log.exception("request failed", method=scope["method"], path=scope["path"])
+                log.exception("request failed", method=scope["method"], route=_route(scope))
                 if status:  # the answer has begun; only the connection's end can tell
                     raise
                 await problem_response(_our_fault(request_id), request_id)(scope, receive, send_with_headers)
             log.debug(
                 "request",
                 method=scope["method"],
-                path=scope["path"],
+                route=_route(scope),
                 status=status,
                 seconds=round(time.perf_counter() - started, 4),
             )
@@ -121,6 +129,18 @@ class Surroundings:
             raise Forbidden(
                 "foreign_origin", "This request came from another site. Use the platform's own pages."
             )
+
+
+def _route(scope: Scope) -> str:
+    """The address as the route spells it: what was asked for may hold a one-time token or a signed link."""
+    return str(getattr(scope.get("route"), "path", "none"))
+
+
+def _says_too_large(message: Message) -> bool:
+    """The framework refuses a large body in plain text, below all error handlers."""
+    if message["type"] != "http.response.start" or message["status"] != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return False
+    return Headers(raw=message["headers"]).get("content-type", "").startswith("text/plain")
 
 
 def _origin(url: str) -> str:

@@ -35,6 +35,9 @@ BUFFER_BYTES = 1 << 20
 STREAMED = 1 << 62
 """``max_body_size`` of a route that never holds a whole body in memory."""
 
+SHIPPED = 32 << 20
+"""``max_body_size`` of a route by which agents send what a run makes: a line of its events may have 16 MiB."""
+
 ABANDONED_SECONDS = 24 * 3600.0
 INCOMING = ".incoming"
 """Folder of unfinished objects; no key can name it."""

@@ -27,7 +27,7 @@ from trainwright_backend.core.db import WriteSession
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.core.policy import public
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.core.storage import Store
+from trainwright_backend.core.storage import SHIPPED, Store
 from trainwright_backend.nodes import claims, ends, renewals, service, shipping
 from trainwright_backend.nodes.policies import AsNode
 
@@ -70,13 +70,13 @@ def renew_lease(
     return renewals.renew(session, node.node_id, run, body, _settings(request).timers)
 
 
-@router.post("/runs/{run}/batches")
+@router.post("/runs/{run}/batches", max_body_size=SHIPPED)
 def store_batch(node: AsNode, session: WriteSession, run: str, body: Batch) -> Stored:
     """Store a stretch of events.jsonl."""
     return Stored(offset=shipping.store_batch(session, node.node_id, run, body))
 
 
-@router.post("/runs/{run}/logs/{file}")
+@router.post("/runs/{run}/logs/{file}", max_body_size=SHIPPED)
 def store_log(
     node: AsNode,
     session: WriteSession,
@@ -92,7 +92,7 @@ def store_log(
     return Stored(offset=shipping.store_log(session, node.node_id, run, stretch))
 
 
-@router.post("/runs/{run}/uploads")
+@router.post("/runs/{run}/uploads", max_body_size=SHIPPED)
 def request_upload(
     node: AsNode, request: Request, store: Store, run: str, body: UploadRequest
 ) -> UploadLinks:

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from trainwright_backend import openapi
 from trainwright_backend.main import LARGEST_BODY_BYTES
+from trainwright_backend.teams import links
 
 
 @pytest.fixture
@@ -79,6 +80,19 @@ def test_our_own_fault_is_500_with_the_request_s_id(app: FastAPI, anonymous: Tes
     assert "NoneType" not in answer.text
 
 
+def test_the_log_of_a_failure_names_the_route_and_not_what_was_asked(
+    capsys: pytest.CaptureFixture[str], anonymous: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(links, "link_info", fail)
+    assert anonymous.get("/api/v1/auth/link/a-one-time-token").status_code == 500
+    logged = capsys.readouterr()
+    text = logged.out + logged.err
+    assert "/auth/link/{token}" in text and "a-one-time-token" not in text
+
+
 def test_a_body_that_is_too_large_is_refused_unread(anonymous: TestClient) -> None:
     def body() -> Iterator[bytes]:
         for _ in range(LARGEST_BODY_BYTES // 2**20 + 2):
@@ -88,7 +102,18 @@ def test_a_body_that_is_too_large_is_refused_unread(anonymous: TestClient) -> No
         headers = {"Content-Type": "application/json"}
         answer = anonymous.post("/api/v1/auth/sign-in", content=content, headers=headers)
         assert answer.status_code == 413, answer.text
-        assert "x-request-id" in answer.headers
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["code"] == "too_large"
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+def test_only_what_agents_ship_may_be_larger(anonymous: TestClient) -> None:
+    content = b" " * (LARGEST_BODY_BYTES + 1)
+    run = "/api/v1/agent/runs/run_x"
+    for path in (f"{run}/batches", f"{run}/uploads", f"{run}/logs/a.log?attempt=1&fence=1&offset=0"):
+        assert anonymous.post(path, content=content).status_code == 401, path
+    for path in (f"{run}/claim", f"{run}/end", "/api/v1/agent/join", "/api/v1/teams/acme/runs"):
+        assert anonymous.post(path, content=content).status_code == 413, path
 
 
 def test_pages_and_files_of_the_frontend_are_served(
