@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from tests.trainer.jobs import read_out, resume_from, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
 from trainwright_trainer.checkpoint.export import load_export
 from trainwright_trainer.checkpoint.load import verify_files
 from trainwright_trainer.main import main
+from trainwright_trainer.model.rotary import rotary_table
 
 SHAPES = {
     "tied, grouped": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "tied_embeddings": True},
@@ -51,6 +53,16 @@ def test_transformers_gives_our_logits(tmp_path: Path, data: Path, model: dict[s
     assert ours_BTV.abs().max() > 0.5
     assert (ours_BTV - theirs_BTV).abs().max() <= 1e-4
     assert torch.equal(reloaded_BTV, ours_BTV)
+
+
+@pytest.mark.parametrize(("head_size", "theta"), [(64, 10_000.0), (128, 500_000.0), (18, 500.0)])
+def test_far_positions_are_turned_to_the_same_bit(head_size: int, theta: float) -> None:
+    """The last bit of a frequency is 1e-4 of an angle at position 2,048, and grows with the position."""
+    rope = {"rope_type": "default", "rope_theta": theta}
+    config = LlamaConfig(hidden_size=head_size, num_attention_heads=1, rope_parameters=rope)
+    theirs = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(2_048)[None])
+    ours = rotary_table(2_048, head_size, theta)
+    assert all(torch.equal(mine, other[0]) for mine, other in zip(ours, theirs, strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from torch import Tensor
 
 def rotary_table(positions: int, head_size: int, theta: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines, each (T, K) float32, the second half of the features a copy of the first."""
-    frequencies = theta ** -(torch.arange(0, head_size, 2, dtype=torch.float32) / head_size)
+    # The reciprocal, as in Hugging Face's code: theta ** -x differs in the last bit, which far positions multiply.
+    frequencies = 1.0 / theta ** (torch.arange(0, head_size, 2, dtype=torch.float32) / head_size)
     angles_TK = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies).repeat(1, 2)
     return angles_TK.cos(), angles_TK.sin()
 
