@@ -1,13 +1,16 @@
 """The command line: from text files to text, without a platform."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.trainer.jobs import TINY
+from trainwright_trainer import selftest
 from trainwright_trainer.main import main
 
 
@@ -45,6 +48,27 @@ def test_the_selftest_measures_the_cpu() -> None:
     assert set(said["cpu"]["flops_per_second"]) == {"fp32", "bf16"}
     assert all(1e8 < rate < 1e14 for rate in said["cpu"]["flops_per_second"].values())
     assert isinstance(said["cuda"], list)
+
+
+def test_gpus_are_numbered_as_on_the_bus_before_cuda_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA reads its order of devices once, at the first question."""
+    order_when_asked = []
+    monkeypatch.setattr(
+        torch.cuda, "is_available", lambda: bool(order_when_asked.append(os.environ.get("CUDA_DEVICE_ORDER")))
+    )
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    monkeypatch.setattr(selftest, "_measure", lambda slots, threads: {})
+    assert selftest.selftest(1)["cuda"] == []
+    assert order_when_asked == ["PCI_BUS_ID"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("visible", "indices"), [("0", [0]), ("", [])])
+def test_the_selftest_lists_what_is_visible(visible: str, indices: list[int]) -> None:
+    command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "1"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": visible}
+    done = subprocess.run(command, capture_output=True, check=True, timeout=100, env=environment)
+    assert [gpu["index"] for gpu in json.loads(done.stdout)["cuda"]] == indices
 
 
 def test_asking_for_help_does_not_load_torch() -> None:

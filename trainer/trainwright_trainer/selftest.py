@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from trainwright_trainer.devices import number_by_bus
 from trainwright_trainer.observe.memory import cpu_name
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -25,7 +26,7 @@ _SECONDS_PER_SIZE = 0.5
 
 
 def selftest(slots: int) -> dict[str, Any]:
-    """Figures for ``slots`` CPU slots, and the GPUs that are here."""
+    """Figures for ``slots`` CPU slots, and the GPUs that a rank can take, under the numbers of their slots."""
     threads = max(1, len(os.sched_getaffinity(0)) // slots)
     rates = _measure(slots, threads)
     cpu = {"name": cpu_name(), "slots": slots, "threads_per_slot": threads, "flops_per_second": rates}
@@ -33,7 +34,10 @@ def selftest(slots: int) -> dict[str, Any]:
 
 
 def _gpus() -> list[dict[str, Any]]:
-    found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    """What torch can compute on: none where it was built without CUDA or the driver does not suit it."""
+    number_by_bus()
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    found = [torch.cuda.get_device_properties(index) for index in range(count)]
     return [
         {"index": index, "name": gpu.name, "memory_bytes": gpu.total_memory}
         for index, gpu in enumerate(found)

@@ -1,0 +1,78 @@
+"""What ranks say to each other, and which errors mean that one of them is gone."""
+
+import os
+from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.trainer.jobs import write_job
+from trainwright_trainer.ends import read_job
+from trainwright_trainer.mesh import Mesh, RankLostError, join_mesh
+
+
+def _rank(rank: int, store: str, told: Connection) -> None:
+    """Rank 1 leaves after the first sum; rank 0 tells what it meets in the second."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    mesh = Mesh(rank, 2, torch.device("cpu"))
+    mesh.sum(torch.ones(1))
+    if rank == 1:
+        os._exit(0)
+    try:
+        mesh.sum(torch.ones(1))
+    except Exception as error:
+        told.send(type(error))
+    os._exit(0)
+
+
+def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
+    ours, theirs = get_context("spawn").Pipe()
+    ranks = [
+        get_context("spawn").Process(target=_rank, args=(rank, str(tmp_path / "store"), theirs))
+        for rank in (0, 1)
+    ]
+    for process in ranks:
+        process.start()
+    assert ours.poll(60)
+    assert ours.recv() is RankLostError
+    for process in ranks:
+        process.join()
+
+
+@pytest.mark.parametrize(
+    ("met", "told"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory."), torch.OutOfMemoryError),
+        (RuntimeError("The size of tensor a (2) must match the size of tensor b (3)"), RuntimeError),
+        (dist.DistBackendError("NCCL error: remote process exited"), RankLostError),
+        (RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection reset"), RankLostError),
+    ],
+)
+def test_only_a_lost_connection_is_a_lost_rank(
+    monkeypatch: pytest.MonkeyPatch, met: Exception, told: type[Exception]
+) -> None:
+    def fail(tensor: torch.Tensor) -> None:
+        raise met
+
+    monkeypatch.setattr(dist, "all_reduce", fail)
+    with pytest.raises(RuntimeError) as caught:
+        Mesh(0, 2, torch.device("cpu")).sum(torch.ones(1))
+    assert caught.type is told
+
+
+def test_ranks_wait_for_a_slow_checkpoint(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 GB at 20 MB a second, which a slow disk shared by others still gives, take 83 minutes."""
+    given: list[timedelta] = []
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, timeout: given.append(timeout))
+    threads = torch.get_num_threads()
+    join_mesh(read_job(write_job(tmp_path, data, ranks=2)))
+    torch.set_num_threads(threads)
+    assert given[0] > timedelta(minutes=83)
