@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
+from trainwright_agent.identity import Identity, Settings, save_identity, save_settings
 from trainwright_agent.workspace import AttemptFolder, Workspace
 
 PATIENCE_SECONDS = 20.0
@@ -48,6 +49,14 @@ class Machine:
             agent = subprocess.Popen(self.agent_command(*options), env=environment, stdout=log, stderr=log)
         self.agents.append(agent)
         return agent
+
+    def join_by_hand(self) -> None:
+        """What joining leaves in the data folder, for tests that start no agent."""
+        identity = Identity(
+            api_url=self.api.url, name="box", node_id="node_1", node_token=NODE_TOKEN, timers=self.api.timers
+        )
+        save_identity(self.data, identity)
+        save_settings(self.data, Settings(trainer_module="tests.agent.standin"))
 
     def command(self, *words: str) -> None:
         """Run another command of the agent on the folder; it must succeed."""

@@ -1,12 +1,14 @@
 """How an attempt ended, from the files that were left."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainwright_agent.endings import export_end, forget_failures, training_end
+from trainwright_agent.endings import export_end, forget_failures, node_end, training_end
 
 FINISHED = {"code": "finished", "message": "Finished.", "step": 9}
 DIVERGED = {"code": "diverged", "message": "loss is nan", "step": 4, "rank": 1}
@@ -108,3 +110,11 @@ def test_a_word_behind_a_symlink_is_not_heard(tmp_path: Path) -> None:
     leave(tmp_path, {})
     (tmp_path / "out" / "outcome.json").symlink_to(tmp_path / "elsewhere")
     assert training_end(tmp_path, 0).code == "crashed"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(errno.ENOSPC, "disk_full"), (errno.EDQUOT, "disk_full"), (errno.EACCES, "crashed")],
+)
+def test_what_the_node_refuses_is_a_full_disk_or_a_crash(number: int, code: str) -> None:
+    assert node_end(OSError(number, os.strerror(number))).code == code

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.agent.folders import make_attempt, step_line, write_events
 from tests.agent.machine import Machine, wait_for
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import Outcome
+from trainwright_agent.loop import start_supervisor, write_lost_end
 from trainwright_agent.processes import MARKER_VARIABLE, boot_id
 from trainwright_agent.workspace import AttemptFolder, ClaimRecord, SupervisorRecord, Workspace
 
@@ -79,6 +81,68 @@ def test_a_vanished_supervisor_is_reported_with_all_it_left(
     assert survivor.wait(5) == -signal.SIGKILL
     survivor.communicate()
     machine.wait_until_idle()
+
+
+@pytest.mark.parametrize("left_behind", ["supervisor.json", "exit.json"])
+def test_a_supervisor_that_comes_up_late_leaves_a_folder_that_had_another(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder], left_behind: str
+) -> None:
+    run, folder = left
+    machine.join_by_hand()
+    if left_behind == "supervisor.json":
+        name_supervisor(folder, boot_id())
+    else:
+        folder.write_exit(Outcome(code=EndCode.STOPPED, message="m"))
+    assert start_supervisor(folder).wait(20) == 0
+    assert not run.renewals
+
+
+def test_without_those_files_a_supervisor_begins(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder]
+) -> None:
+    """The negative control of the test above."""
+    run, folder = left
+    machine.join_by_hand()
+    supervisor = start_supervisor(folder)
+    machine.supervisors.add(supervisor.pid)
+    wait_for(lambda: run.renewals, "a renewal")
+    supervisor.kill()
+    supervisor.wait()
+
+
+def test_the_end_of_a_lost_attempt_is_written_under_its_lock(
+    left: tuple[ScriptedRun, AttemptFolder],
+) -> None:
+    _, folder = left
+    with folder.lock():  # a late supervisor is just looking
+        assert not write_lost_end(folder, EndCode.SUPERVISOR_LOST)
+        assert folder.exit() is None
+    assert write_lost_end(folder, EndCode.SUPERVISOR_LOST)
+    assert folder.exit() is not None
+
+
+def test_a_node_that_refuses_a_folder_ends_the_attempt_with_the_reason(
+    machine: Machine, left: tuple[ScriptedRun, AttemptFolder]
+) -> None:
+    run, folder = left
+    shutil.rmtree(folder.path / "out")
+    (folder.path / "out").write_text("where a folder should be")
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "crashed"
+    assert "The node refused" in run.end["message"]
+
+
+def test_a_fetch_that_breaks_off_is_no_success(
+    api: ScriptedApi, machine: Machine, left: tuple[ScriptedRun, AttemptFolder]
+) -> None:
+    run, folder = left
+    forget_answer(folder)
+    run.downloads.append({**api.store("data/train-1.bin", b"x"), "url": "http://[no-address/"})
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "fetch_failed"
+    assert not run.steps
 
 
 def test_an_ended_attempt_is_shipped_and_reported_whatever_the_boot(

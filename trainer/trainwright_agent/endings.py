@@ -24,7 +24,7 @@ from trainwright.contracts.job_spec import (
     failure_name,
 )
 from trainwright.contracts.shards import MANIFEST_NAME
-from trainwright_agent.files import read_small
+from trainwright_agent.files import is_disk_full, read_small
 
 _SAYABLE = frozenset(
     {
@@ -86,6 +86,13 @@ def export_end(folder: Path, export_code: int, step: int | None) -> Outcome:
             return said
     how = _how_left(export_code) if export_code else "left no manifest"
     return Outcome(code=EndCode.EXPORT_FAILED, message=f"The export {how}. Read export.log.", step=step)
+
+
+def node_end(error: OSError) -> Outcome:
+    """How an attempt ends to which the node's disk or kernel refused something."""
+    if is_disk_full(error):
+        return Outcome(code=EndCode.DISK_FULL, message=f"The node's disk is full: {error}.")
+    return Outcome(code=EndCode.CRASHED, message=f"The node refused what the attempt needs: {error}.")
 
 
 def forget_failures(folder: Path) -> None:

@@ -24,7 +24,7 @@ from trainwright.contracts.agent_protocol import Download
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER
 from trainwright_agent.client import Backoff, Client, GoneError, RefusedError, UnreachableError
-from trainwright_agent.files import is_plain_name
+from trainwright_agent.files import is_disk_full, is_plain_name
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ def _link(source: Path, target: Path) -> bool:
 
 
 def _failure(download: Download, error: Exception) -> FetchError:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return FetchError(
             EndCode.DISK_FULL, f"No room for {download.path} ({download.bytes:,} bytes) on the node."
         )

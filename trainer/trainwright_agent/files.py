@@ -7,6 +7,7 @@ files are read. Names that come from files (manifests, event lines) are checked 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -97,6 +98,11 @@ def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether what failed is room, or the user's share of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def sync_folder(path: Path) -> None:

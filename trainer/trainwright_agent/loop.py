@@ -32,7 +32,7 @@ from trainwright_agent.dispatch import HintListener
 from trainwright_agent.identity import Settings, load_identity
 from trainwright_agent.inventory import take_inventory
 from trainwright_agent.shipping import Shipper
-from trainwright_agent.workspace import AttemptFolder, ClaimRecord, Condition, Workspace
+from trainwright_agent.workspace import AlreadyRunningError, AttemptFolder, ClaimRecord, Condition, Workspace
 
 log = logging.getLogger(__name__)
 
@@ -244,11 +244,18 @@ def kill_supervisor(folder: AttemptFolder) -> None:
 
 
 def write_lost_end(folder: AttemptFolder, code: EndCode) -> bool:
-    """End an attempt whose supervisor vanished; false while processes of it are left."""
-    if not processes.is_swept(folder.marker):
+    """End an attempt whose supervisor vanished; false while processes of it are left.
+
+    Under the folder's lock: a supervisor that comes up late must not begin between the sweep and the end.
+    """
+    try:
+        with folder.lock():
+            if not processes.is_swept(folder.marker):
+                return False
+            folder.write_exit(Outcome(code=code, message=sentence(code)))
+            return True
+    except AlreadyRunningError:
         return False
-    folder.write_exit(Outcome(code=code, message=sentence(code)))
-    return True
 
 
 def reach_supervisors(workspace: Workspace, signum: signal.Signals) -> list[AttemptFolder]:

@@ -35,12 +35,9 @@ from trainwright_agent.identity import Settings, load_identity, load_settings
 from trainwright_agent.lease import Lease, Loss
 from trainwright_agent.processes import boottime
 from trainwright_agent.tail import FirstStepWatch
-from trainwright_agent.workspace import AlreadyRunningError, AttemptFolder, DeadlineFile, held
+from trainwright_agent.workspace import AlreadyRunningError, AttemptFolder, DeadlineFile
 
 log = logging.getLogger(__name__)
-
-STOP_NAME = "stop.json"
-"""Beside ``job.json``: asks the ranks to save and leave."""
 
 _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
@@ -56,15 +53,22 @@ class EarlyEndError(Exception):
 
 
 def main(folder: Path) -> None:
-    """Supervise the attempt in ``folder``; leave at once when another supervisor does."""
+    """Supervise the attempt in ``folder``; leave at once when another supervisor does, or ever did.
+
+    One that took long to come up may find that the agent has started another in its place, and that this one is gone
+    already: its end is the agent's to settle, and a second trainer would be one too many.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     attempt = AttemptFolder(folder)
     try:
-        with held(folder / "supervisor.lock"):
-            attempt.write_supervisor()
+        with attempt.lock():
+            if not attempt.is_fresh:
+                return log.info("the folder had a supervisor before")
             claim = attempt.granted()
             assert claim is not None, "a supervisor is started after the claim"
-            Supervisor(attempt, claim, data=folder.parent.parent).run()
+            supervisor = Supervisor(attempt, claim, data=folder.parent.parent)
+            attempt.write_supervisor()
+            supervisor.run()
     except AlreadyRunningError:
         log.info("another supervisor is at work")
 
@@ -86,7 +90,6 @@ class Supervisor:
         self._marker = attempt.marker
         self._awake, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._terminated = False
-        self._save_asked = False
         self._child: subprocess.Popen[bytes] | None = None
         self._starting_since: float | None = None
         """CLOCK_BOOTTIME of the last progress while starting; None once there is a first step."""
@@ -97,12 +100,15 @@ class Supervisor:
         """Work, clean up, write ``exit.json``, and renew until nobody waits for the end any more."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
         self._lease.start()
+        grace_seconds = self._lease.timers.grace_seconds
         try:
             outcome = self._work()
             grace_seconds = 0.0
         except EarlyEndError as end:
             outcome = end.outcome
-            grace_seconds = self._lease.timers.grace_seconds
+        except OSError as error:
+            log.exception("the node's disk or kernel refused something")
+            outcome = endings.node_end(error)
         log.info("ends: %s: %s", outcome.code, outcome.message)
         processes.stop_marked(self._marker, grace_seconds, self._reap)
         self._tell_end(outcome)
@@ -128,8 +134,8 @@ class Supervisor:
 
     def _fetch(self) -> None:
         """Fetch in a thread, so that the clock is watched meanwhile."""
-        failures: list[FetchError] = []
-        stopped = threading.Event()
+        failures: list[FetchError | OSError] = []
+        fetched, stopped = threading.Event(), threading.Event()
         fetcher = Fetcher(
             client=self._connect(),
             cache=self._data / "cache",
@@ -144,7 +150,8 @@ class Supervisor:
             try:
                 check_downloads(self._claim.downloads)
                 fetcher.fetch_all(self._claim.downloads, self._attempt.path)
-            except FetchError as failure:
+                fetched.set()
+            except (FetchError, OSError) as failure:
                 failures.append(failure)
             finally:
                 self._poke()
@@ -155,10 +162,14 @@ class Supervisor:
             self._wait_until(lambda: not thread.is_alive())
         finally:
             stopped.set()
-        if failures:
+        for failure in failures:
+            if isinstance(failure, OSError):
+                raise failure
             resume = self._claim.job.resume
-            step = resume.step if resume and failures[0].code is EndCode.CHECKPOINT_INVALID else None
-            raise EarlyEndError(Outcome(code=failures[0].code, message=str(failures[0]), step=step))
+            step = resume.step if resume and failure.code is EndCode.CHECKPOINT_INVALID else None
+            raise EarlyEndError(Outcome(code=failure.code, message=str(failure), step=step))
+        if not fetched.is_set():  # threading has written the traceback into this process's log
+            raise _early(EndCode.FETCH_FAILED, "Fetching broke off. The reason is in the supervisor's log.")
 
     def _train(self) -> Outcome:
         ranks = self._claim.job.ranks
@@ -247,20 +258,14 @@ class Supervisor:
         if self._lease.order is Order.KILL:
             raise _early(EndCode.STOPPED, "Stopped, as the platform asked.")
         if self._lease.order is Order.SAVE:
-            self._ask_to_save()
+            log.warning("asked to save, which no trainer of this version can: stopping without")
+            raise _early(EndCode.STOPPED, "Stopped, as the platform asked, at the newest checkpoint.")
         self._check_start()
 
     def _check_start(self) -> None:
         limit = self._lease.timers.start_seconds
         if self._starting_since is not None and boottime() > self._starting_since + limit:
             raise _early(EndCode.START_TIMEOUT, f"No step and no progress in {limit:g} s of starting.")
-
-    def _ask_to_save(self) -> None:
-        if self._child is None:
-            raise _early(EndCode.STOPPED, "Stopped, as the platform asked, before anything had started.")
-        if not self._save_asked:
-            self._save_asked = True
-            write_durably(self._attempt.path / STOP_NAME, b'{"save": true}', mode=0o644)
 
     def _tell_end(self, outcome: Outcome) -> None:
         self._lease.tell_phase(Phase.ENDED, outcome)

@@ -23,7 +23,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -143,7 +143,24 @@ class AttemptFolder:
         write_durably(self.exit_file, outcome.model_dump_json(indent=1).encode())
 
     def is_locked(self) -> bool:
-        return is_held(self.path / "supervisor.lock")
+        return is_held(self._lock_file)
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Be the one who works in the folder: as its supervisor, or as who settles what one left.
+
+        Raises:
+            AlreadyRunningError: somebody else is.
+        """
+        return held(self._lock_file)
+
+    @property
+    def is_fresh(self) -> bool:
+        """No supervisor ever took the folder and no end is written. Certain only for who holds the lock."""
+        return self.supervisor() is None and not self.exit_file.exists()
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.path / "supervisor.lock"
 
     def condition(self) -> Condition:
         # The lock first: a supervisor writes exit.json before it lets go.
@@ -274,6 +291,7 @@ class DeadlineFile:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.posix_fallocate(self._descriptor, 0, _DEADLINE_BYTES)
 
     def write(self, deadline: Deadline) -> None:
         content = deadline.model_dump_json().encode()
