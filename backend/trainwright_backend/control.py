@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import BinaryIO
+from datetime import datetime, timedelta
+from functools import partial
+from typing import BinaryIO, Concatenate, ParamSpec
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Connection, delete, select, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Select, delete, select, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.run_state import RunState
@@ -32,7 +33,16 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.preparations import resend_stale_preparations
 from trainwright_backend.nodes.ends import lapse
-from trainwright_backend.nodes.placement import due_hints, expire_unclaimed, place_queued
+from trainwright_backend.nodes.placement import (
+    due_hints,
+    explain,
+    fail_unprepared,
+    place,
+    plan,
+    take_back,
+    unclaimed,
+    unprepared,
+)
 from trainwright_backend.runs.moves import lock_run, move
 from trainwright_backend.runs.tables import DoomedBytes, Placement, Run
 from trainwright_backend.runs.wake import CONTROL_TOPIC
@@ -41,6 +51,8 @@ ADVISORY_LOCK = 0x7472_6169_6E77  # "trainw"
 SWEEP_BYTES_AGAIN_SECONDS = 300.0
 SHORTEST_PAUSE_SECONDS = 0.02
 """Between two rounds, however often somebody pokes."""
+
+P = ParamSpec("P")
 
 log = structlog.get_logger()
 
@@ -90,50 +102,70 @@ class ControlLoop:
             due = time.monotonic() >= next_sweep
             if due:
                 next_sweep = time.monotonic() + self._timers.sweep_seconds
-            if self._leader.leads():
-                self.round(sweep=due)
+            guarded(partial(self._lead, sweep=due))
             self._poked.wait(max(next_sweep - time.monotonic(), 0))
             self._poked.clear()
             self._stopping.wait(SHORTEST_PAUSE_SECONDS)
         self._leader.resign()
 
+    def _lead(self, *, sweep: bool) -> None:
+        if self._leader.leads():
+            self.round(sweep=sweep)
+
     def round(self, *, sweep: bool) -> None:
-        """Place what fits; with ``sweep``, do everything else too. What fails is logged and tried in the next one."""
+        """Place what fits; with ``sweep``, do everything else too. What fails is tried again in the next one."""
         steps: list[Callable[[], object]] = [self._place]
         if sweep:
             steps = [
                 self._reaper.sweep,
-                self._in_transaction(lambda s: expire_unclaimed(s, self._timers)),
-                self._in_transaction(requeue_due),
+                lambda: self._each(unclaimed(self._timers), take_back),
+                lambda: self._each(due_for_retry(), requeue),
+                lambda: self._each(unprepared(), fail_unprepared),
                 *steps,
-                self._in_transaction(lambda s: due_hints(s, self._timers)),
+                self._in_transaction(due_hints, self._timers),
                 self._in_transaction(resend_stale_preparations),
                 self._in_transaction(drop_uncommitted),
                 lambda: sweep_bytes(self._database, self._store),
             ]
         for step in steps:
-            try:
-                step()
-            except (AppError, DBAPIError) as error:
-                log.warning("the control loop could not do a step", error=str(error))
-            except Exception:
-                # A defect that one run brings out must not stop the others: without this thread nothing is placed and
-                # nothing is reaped. It stays loud: a traceback in the log of every round.
-                log.exception("a defect in the control loop")
+            guarded(step)
 
     def _place(self) -> None:
-        with self._database.read() as session:  # a poke for nothing takes no write lock
-            queued = session.scalars(select(Run.id).where(Run.state == RunState.QUEUED).limit(1)).first()
-        if queued is not None:
-            with self._database.write() as session:
-                place_queued(session, self._timers)
+        """Choose for all in one snapshot, then do it run by run, each checked again in its own transaction."""
+        with self._database.read() as session:
+            planned = plan(session, self._timers)
+        for run_id, node_id in planned.seats.items():
+            guarded(self._in_transaction(place, run_id, node_id, self._timers), run=str(run_id))
+        if planned.reasons:
+            self._in_transaction(explain, planned.reasons)()
 
-    def _in_transaction(self, work: Callable[[Write], object]) -> Callable[[], None]:
+    def _each(self, wanted: Select[UUID], work: Callable[[Write, UUID], object]) -> None:
+        """A transaction for each id: one that fails keeps no other from its turn, and no two runs are locked at once."""
+        with self._database.read() as session:
+            ids = session.scalars(wanted).all()
+        for one in ids:
+            guarded(self._in_transaction(work, one), id=str(one))
+
+    def _in_transaction(
+        self, work: Callable[Concatenate[Write, P], object], *args: P.args, **named: P.kwargs
+    ) -> Callable[[], None]:
         def step() -> None:
             with self._database.write() as session:
-                work(session)
+                work(session, *args, **named)
 
         return step
+
+
+def guarded(work: Callable[[], object], **about: str) -> None:
+    """Do ``work``. What fails is logged, and is tried again in a later round."""
+    try:
+        work()
+    except (AppError, SQLAlchemyError, OSError) as error:
+        log.warning("the control loop could not do a step", error=str(error), **about)
+    except Exception:
+        # A defect that one run brings out must not stop the others: without this thread nothing is placed and nothing
+        # is reaped. It stays loud: a traceback in the log of every round.
+        log.exception("a defect in the control loop", **about)
 
 
 class Reaper:
@@ -164,7 +196,7 @@ class Reaper:
         for placement_id, renewal, lease_seconds in rows:
             lease = lease_seconds or self._timers.lease_seconds
             if at - self._seen[placement_id].since >= lease:
-                self._reap(placement_id, renewal)
+                guarded(partial(self._reap, placement_id, renewal), placement=str(placement_id))
 
     def _sighting(self, placement_id: UUID, renewal: int, at: float) -> Sighting:
         earlier = self._seen.get(placement_id)
@@ -186,8 +218,14 @@ class Leader:
         self._file: BinaryIO | None = None
 
     def leads(self) -> bool:
-        """Lead, if nobody else does."""
-        return self._holds_file() if self._database.is_sqlite else self._holds_advisory_lock()
+        """Lead, if nobody else does. Who cannot ask does not lead."""
+        try:
+            return self._holds_file() if self._database.is_sqlite else self._holds_advisory_lock()
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("the control loop cannot ask whether it leads", error=str(error))
+            if self._connection is not None:
+                self._drop(self._connection)
+            return False
 
     def resign(self) -> None:
         """Let another one lead."""
@@ -212,20 +250,15 @@ class Leader:
 
     def _holds_advisory_lock(self) -> bool:
         """The lock belongs to a connection: while that answers, the lock is held."""
-        try:
-            if self._connection is not None:
-                self._connection.execute(text("SELECT 1"))
-                return True
-            connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            locked = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
-            if locked.scalar_one():
-                self._connection = connection
-                return True
-            connection.close()
-        except DBAPIError as error:
-            log.warning("the control loop cannot reach the database", error=str(error))
-            if self._connection is not None:
-                self._drop(self._connection)
+        if self._connection is not None:
+            self._connection.execute(text("SELECT 1"))
+            return True
+        self._connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        asked = text("SELECT pg_try_advisory_lock(:key)")
+        if self._connection.execute(asked, {"key": ADVISORY_LOCK}).scalar_one():
+            return True
+        self._connection.close()
+        self._connection = None
         return False
 
     def _drop(self, connection: Connection) -> None:
@@ -235,13 +268,16 @@ class Leader:
         self._connection = None
 
 
-def requeue_due(session: Write) -> None:
-    """Queue the runs whose back-off is over."""
-    due = select(Run.id).where(Run.state == RunState.RETRY_WAIT, Run.retry_at <= now())
-    for run_id in session.scalars(due).all():
-        run = lock_run(session, run_id)
-        if run is not None and run.state is RunState.RETRY_WAIT:
-            move(session, run, RunState.QUEUED, "tries again")
+def due_for_retry() -> Select[UUID]:
+    """The runs whose back-off is over."""
+    return select(Run.id).where(Run.state == RunState.RETRY_WAIT, Run.retry_at <= now())
+
+
+def requeue(session: Write, run_id: UUID) -> None:
+    """Queue a run whose back-off is over."""
+    run = lock_run(session, run_id)
+    if run is not None and run.state is RunState.RETRY_WAIT:
+        move(session, run, RunState.QUEUED, "tries again")
 
 
 def sweep_bytes(database: Database, store: LocalStore) -> None:
@@ -250,11 +286,15 @@ def sweep_bytes(database: Database, store: LocalStore) -> None:
         due = session.scalars(select(DoomedBytes).where(DoomedBytes.next_sweep <= now())).all()
         folders = [(row.prefix, row.last_sweep) for row in due]
     for prefix, last_sweep in folders:
-        with suppress(FileNotFoundError):
-            store.delete_prefix(prefix)
-        with database.write() as session:
-            if now() >= last_sweep:
-                session.execute(delete(DoomedBytes).where(DoomedBytes.prefix == prefix))
-            else:
-                again = min(now() + timedelta(seconds=SWEEP_BYTES_AGAIN_SECONDS), last_sweep)
-                session.get_one(DoomedBytes, prefix).next_sweep = again
+        guarded(partial(_sweep_folder, database, store, prefix, last_sweep), folder=prefix)
+
+
+def _sweep_folder(database: Database, store: LocalStore, prefix: str, last_sweep: datetime) -> None:
+    with suppress(FileNotFoundError):
+        store.delete_prefix(prefix)
+    with database.write() as session:
+        if now() >= last_sweep:
+            session.execute(delete(DoomedBytes).where(DoomedBytes.prefix == prefix))
+        else:
+            again = min(now() + timedelta(seconds=SWEEP_BYTES_AGAIN_SECONDS), last_sweep)
+            session.get_one(DoomedBytes, prefix).next_sweep = again

@@ -38,6 +38,16 @@ from trainwright_backend.core.settings import Settings
 BUSY_TIMEOUT_SECONDS = 5
 POOL_SIZE = 20
 TAKES_THE_LOCK = "trainwright_takes_the_write_lock"
+ONE_SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+"""PostgreSQL's own default lets two SELECTs of one transaction see different rows; SQLite never does."""
+NOTICES_A_LOST_HOST = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Of libpq: seconds, and milliseconds for the last. Without them a host that drops packets is waited for for hours."""
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -110,7 +120,7 @@ class Database:
         self.url = url
         self.engine = _engine(url)
         self._info = dict(info or {})
-        self._read_engine = self.engine.execution_options(postgresql_readonly=True)
+        self._read_engine = self.engine.execution_options(**({} if self.is_sqlite else ONE_SNAPSHOT))
         self._write_engine = self.engine.execution_options(**{TAKES_THE_LOCK: True})
 
     @property
@@ -194,8 +204,12 @@ def _is_unavailable(error: BaseException | None) -> bool:
 
 def _engine(url: str) -> Engine:
     pool = {"pool_size": POOL_SIZE, "max_overflow": POOL_SIZE, "pool_timeout": BUSY_TIMEOUT_SECONDS}
-    if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED", **pool)
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        connect = {name: value for name, value in NOTICES_A_LOST_HOST.items() if name not in parsed.query}
+        return create_engine(
+            url, pool_pre_ping=True, isolation_level="READ COMMITTED", connect_args=connect, **pool
+        )
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -2,20 +2,26 @@
 
 First come, first served, all slots of a run or none. A run that does not fit now keeps the nodes that could ever hold
 it from those behind it, so that small runs cannot starve a large one; nodes that are too small for it stay open. Of
-the nodes with room the fullest is taken, which keeps large gaps whole. Everything happens under the node rows' lock,
-one short transaction for one round.
+the nodes with room the fullest is taken, which keeps large gaps whole.
+
+A round is a plan and its execution. The plan is made for all runs in one snapshot and changes nothing. Then each run
+is placed in a transaction of its own, under the locks of the run and of its node, if it still fits: what is wrong with
+one run stops no other, and no two runs are ever locked at once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Select, delete, select, update
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api import PreparationState
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.run_spec import Device
 from trainwright.contracts.run_state import RunState
-from trainwright_backend.core.db import Write, now
+from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.enqueue import enqueuer_of
 from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.datasets.tables import Preparation
@@ -28,7 +34,7 @@ from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.runs.wake import wake_run
 
 CONSIDERED = 200
-"""Runs at the head of the queue that one round looks at."""
+"""Runs at the head of a device's queue that one round looks at."""
 HINT_SECONDS = 15.0
 """At the standard lease: a hint is not repeated sooner."""
 
@@ -49,61 +55,99 @@ class Room:
         return run.device not in self.kept_for and len(self.free[run.device]) >= run.slots
 
 
-def place_queued(session: Write, timers: Timers) -> int:
-    """Place the runs that are next and fit, tell the others what they wait for, and return how many were placed.
+@dataclass
+class Plan:
+    """What a round found."""
 
-    Only the leader of the control loops calls this; the slots' primary key holds even if two did.
-    """
-    fail_unprepared(session)
-    nodes = session.scalars(select(Node).order_by(Node.id).with_for_update()).all()
+    seats: dict[UUID, UUID] = field(default_factory=dict)
+    """Node of each run that can be placed."""
+    reasons: dict[UUID, str] = field(default_factory=dict)
+    """What each other run waits for, where that is news."""
+
+    def explain(self, run: Run, reason: str) -> None:
+        if run.waiting_reason != reason:
+            self.reasons[run.id] = reason
+
+
+def plan(session: Read, timers: Timers) -> Plan:
+    """Choose nodes for the runs that are next and fit, and say of the others what they wait for."""
+    found = Plan()
+    for run, preparation in _still_preparing(session):
+        found.explain(run, _preparing(preparation))
+    queues = [queue for device in (Device.CUDA, Device.CPU) if (queue := _queue(session, device))]
+    if not queues:
+        return found
+    nodes = session.scalars(select(Node).order_by(Node.id)).all()
     taken = taken_slots(session)
     rooms = [
         Room(node, {device: free_slots(node, device, taken.get(node.id, set())) for device in slots_of(node)})
         for node in nodes
         if is_online(node, now(), timers)
     ]
-    placed = 0
-    line: dict[str, int] = {}
-    for run, preparation in _queue(session):
-        if preparation.state != PreparationState.READY:
-            _explain(session, run, _preparing(preparation))
-            continue
-        room = _fitting(rooms, run)
-        if room is not None:
-            _place(session, run, room)
-            placed += 1
-            continue
-        line[run.device] = line.get(run.device, 0) + 1
-        _explain(session, run, _waits_for(run, rooms, line[run.device], any_joined=bool(nodes)))
-        for could in rooms:
-            if could.could_hold(run):
-                could.kept_for.add(run.device)
-    return placed
+    for queue in queues:
+        _plan_queue(found, queue, rooms, any_joined=bool(nodes))
+    return found
 
 
-def fail_unprepared(session: Write) -> None:
-    """End the queued runs whose data could not be prepared."""
-    hopeless = (
-        select(Run.id, Preparation.error)
+def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
+    """Place a queued run on a node, if it still fits there.
+
+    Only the leader of the control loops calls this; the locks and the slots' primary key hold even if two did.
+    """
+    run = lock_run(session, run_id)
+    node = session.get(Node, node_id, with_for_update=True, populate_existing=True)
+    if run is None or run.state is not RunState.QUEUED or _has_seat(session, run) or node is None:
+        return False
+    free = free_slots(node, run.device, taken_slots(session).get(node.id, set()))
+    if len(free) < run.slots or not is_online(node, now(), timers):
+        return False
+    _seat(session, run, node, free[: run.slots])
+    explain(session, {run.id: f"placed on {node.name}"})
+    _hint(session, run, node)
+    return True
+
+
+def explain(session: Write, reasons: dict[UUID, str]) -> None:
+    """Write down what queued runs wait for."""
+    for run_id, reason in sorted(reasons.items()):
+        queued = update(Run).where(Run.id == run_id, Run.state == RunState.QUEUED)
+        if session.change(queued.values(waiting_reason=reason)):
+            wake_run(session, run_id)
+
+
+def unprepared() -> Select[UUID]:
+    """The queued runs whose data could not be prepared."""
+    return (
+        select(Run.id)
         .join(Preparation, Preparation.id == Run.preparation_id)
         .where(Run.state == RunState.QUEUED, Preparation.state == PreparationState.FAILED)
     )
-    for run_id, error in session.execute(hopeless).all():
-        run = lock_run(session, run_id)
-        if run is not None and run.state is RunState.QUEUED:
-            move(session, run, RunState.FAILED, end_sentence(EndCode.DATA, error or ""), reason=EndCode.DATA)
 
 
-def expire_unclaimed(session: Write, timers: Timers) -> None:
-    """Take back the placements that no agent has claimed in time; their runs are placed anew."""
-    late = select(Placement).where(
+def fail_unprepared(session: Write, run_id: UUID) -> None:
+    """End a queued run whose data could not be prepared."""
+    run = lock_run(session, run_id)
+    if run is None or run.state is not RunState.QUEUED:
+        return
+    preparation = session.get_one(Preparation, run.preparation_id)
+    if preparation.state == PreparationState.FAILED:
+        message = end_sentence(EndCode.DATA, preparation.error or "")
+        move(session, run, RunState.FAILED, message, reason=EndCode.DATA)
+
+
+def unclaimed(timers: Timers) -> Select[UUID]:
+    """The placements that no agent has claimed in time."""
+    return select(Placement.id).where(
         Placement.claim_id.is_(None), Placement.placed < now() - timedelta(seconds=timers.claim_seconds)
     )
-    for placement in session.scalars(late).all():
-        run = lock_run(session, placement.run_id)
-        if run is None or run.state is not RunState.QUEUED:
-            continue
-        session.execute(delete(Placement).where(Placement.id == placement.id, Placement.claim_id.is_(None)))
+
+
+def take_back(session: Write, placement_id: UUID) -> None:
+    """Take back a placement that no agent has claimed; its run is placed anew."""
+    placement = session.get(Placement, placement_id)
+    run = None if placement is None else lock_run(session, placement.run_id)
+    if run is not None and run.state is RunState.QUEUED:
+        session.execute(delete(Placement).where(Placement.id == placement_id, Placement.claim_id.is_(None)))
 
 
 def due_hints(session: Write, timers: Timers) -> None:
@@ -120,19 +164,43 @@ def due_hints(session: Write, timers: Timers) -> None:
             _hint(session, run, node)
 
 
-def _queue(session: Write) -> list[tuple[Run, Preparation]]:
-    """The head of the queue: runs that are not placed yet, oldest first."""
+def _queue(session: Read, device: Device) -> Sequence[Run]:
+    """The head of a device's queue: runs whose data is ready and that are not placed yet, oldest first."""
     placed = select(Placement.run_id).where(Placement.claim_id.is_(None))
+    waiting = (
+        select(Run)
+        .join(Preparation, Preparation.id == Run.preparation_id)
+        .where(Run.state == RunState.QUEUED, Run.device == device, Run.id.not_in(placed))
+        .where(Preparation.state == PreparationState.READY)
+    )
+    return session.scalars(waiting.order_by(Run.id).limit(CONSIDERED)).all()
+
+
+def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
+    at_work = (PreparationState.WAITING, PreparationState.WORKING)
     rows = (
         select(Run, Preparation)
         .join(Preparation, Preparation.id == Run.preparation_id)
-        .where(Run.state == RunState.QUEUED, Run.id.not_in(placed))
+        .where(Run.state == RunState.QUEUED, Preparation.state.in_(at_work))
         .order_by(Run.id)
         .limit(CONSIDERED)
-        .with_for_update(of=Run, skip_locked=True)
-        .execution_options(populate_existing=True)
     )
     return [(run, preparation) for run, preparation in session.execute(rows).all()]
+
+
+def _plan_queue(found: Plan, queue: Sequence[Run], rooms: list[Room], *, any_joined: bool) -> None:
+    position = 0
+    for run in queue:
+        room = _fitting(rooms, run)
+        if room is not None:
+            found.seats[run.id] = room.node.id
+            del room.free[run.device][: run.slots]
+            continue
+        position += 1
+        found.explain(run, _waits_for(run, rooms, position, any_joined=any_joined))
+        for could in rooms:
+            if could.could_hold(run):
+                could.kept_for.add(run.device)
 
 
 def _fitting(rooms: list[Room], run: Run) -> Room | None:
@@ -140,13 +208,17 @@ def _fitting(rooms: list[Room], run: Run) -> Room | None:
     return min(able, key=lambda room: (len(room.free[run.device]), room.node.name), default=None)
 
 
-def _place(session: Write, run: Run, room: Room) -> None:
-    slots, room.free[run.device] = room.free[run.device][: run.slots], room.free[run.device][run.slots :]
+def _has_seat(session: Read, run: Run) -> bool:
+    waiting = select(Placement.id).where(Placement.run_id == run.id, Placement.claim_id.is_(None))
+    return session.scalars(waiting.limit(1)).first() is not None
+
+
+def _seat(session: Write, run: Run, node: Node, slots: list[int]) -> None:
     placement = Placement(
         id=new_id(),
         run_id=run.id,
-        node_id=room.node.id,
-        node_name=room.node.name,
+        node_id=node.id,
+        node_name=node.name,
         device=run.device,
         slots=slots,
         placed=now(),
@@ -156,23 +228,15 @@ def _place(session: Write, run: Run, room: Room) -> None:
     session.add(placement)
     session.flush()
     session.add_all(
-        PlacementSlot(node_id=room.node.id, device=run.device, slot_index=index, placement_id=placement.id)
+        PlacementSlot(node_id=node.id, device=run.device, slot_index=index, placement_id=placement.id)
         for index in slots
     )
-    _explain(session, run, f"placed on {room.node.name}")
-    _hint(session, run, room.node)
 
 
 def _hint(session: Write, run: Run, node: Node) -> None:
     session.execute(update(Run).where(Run.id == run.id).values(hinted=now()))
     enqueuer, name, run_id = enqueuer_of(session), node.name, public_id("run", run.id)
     session.after_commit(lambda: enqueuer.send_hint(name, run_id))
-
-
-def _explain(session: Write, run: Run, reason: str) -> None:
-    if run.waiting_reason != reason:
-        session.execute(update(Run).where(Run.id == run.id).values(waiting_reason=reason))
-        wake_run(session, run.id)
 
 
 def _preparing(preparation: Preparation) -> str:

@@ -1,12 +1,23 @@
-"""The control loop as a thread: one leads, and a commit that matters wakes it."""
+"""The control loop: one leads, a commit that matters wakes it, and what is wrong with one run stops no other."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select, update
 
-from tests.backend.scripted_agent import Scene
+from tests.backend.scripted_agent import Control, Scene
 from trainwright_backend.control import ControlLoop, Leader
+from trainwright_backend.core import db
+from trainwright_backend.core.db import Database, now
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
+from trainwright_backend.nodes import placement
+from trainwright_backend.runs.tables import DoomedBytes, Run
 
 
 def test_one_loop_leads_and_the_next_takes_over(scene: Scene) -> None:
@@ -33,14 +44,125 @@ def test_a_commit_that_matters_wakes_the_loop(scene: Scene) -> None:
             time.sleep(0.02)
 
 
-def test_a_loop_that_never_led_stops(scene: Scene) -> None:
+def test_a_loop_that_never_led_does_nothing_until_the_leader_goes(scene: Scene) -> None:
     state = scene.site.app.state
     other = Leader(state.database, state.settings)
     assert other.leads()
-    loop = ControlLoop(state.database, state.settings, state.store)
+    settings = with_short_sweeps(state.settings)
+    loop = ControlLoop(state.database, settings, state.store)
     loop.start()
     run_id = scene.submit()
-    loop.stop()
+    time.sleep(5 * settings.timers.sweep_seconds)
     assert scene.agent.heartbeat() == []
     assert scene.state(run_id) == "queued"
     other.resign()
+    wait_for_a_placement(scene)
+    loop.stop()
+
+
+def test_a_loop_outlives_a_round_that_breaks_before_it_begins(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = scene.site.app.state
+    asked: list[Leader] = []
+    real = Leader.leads
+
+    def stumbles_first(leader: Leader) -> bool:
+        asked.append(leader)
+        if len(asked) == 1:
+            raise RuntimeError("a defect")
+        return real(leader)
+
+    monkeypatch.setattr(Leader, "leads", stumbles_first)
+    loop = ControlLoop(state.database, with_short_sweeps(state.settings), state.store)
+    loop.start()
+    scene.submit()
+    wait_for_a_placement(scene)
+    loop.stop()
+
+
+def test_who_cannot_ask_for_the_lead_does_not_lead(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: Settings = scene.site.app.state.settings
+    monkeypatch.setattr(db, "POOL_SIZE", 1)
+    monkeypatch.setattr(db, "BUSY_TIMEOUT_SECONDS", 0.1)
+    database = Database(scene.database.url)
+    held = [database.engine.connect(), database.engine.connect()]
+    folder = tmp_path / "a file where a folder should be"
+    folder.touch()
+    leader = Leader(database, settings.model_copy(update={"data_dir": folder}))
+    assert not leader.leads()
+    for connection in held:
+        connection.close()
+    folder.unlink()
+    assert leader.leads()
+    leader.resign()
+    database.dispose()
+
+
+def test_one_run_that_cannot_be_reaped_keeps_no_other_from_it(scene: Scene) -> None:
+    broken, fine = scene.running(), scene.running()
+    with scene.database.write() as session:
+        session.execute(update(Run).where(Run.id == parse_id("run", broken.run_id)).values(spec={}))
+    scene.control.let_pass(7)
+    with scene.database.read() as session:
+        states = {row.id: row.state for row in session.execute(select(Run.id, Run.state))}
+    assert states[parse_id("run", broken.run_id)] == "running", "the plant works"
+    assert states[parse_id("run", fine.run_id)] == "retry_wait"
+
+
+def test_one_run_that_cannot_be_placed_keeps_no_other_from_it(scene: Scene) -> None:
+    broken, fine = scene.submit(), scene.submit()
+    with scene.database.write() as session:
+        session.execute(update(Run).where(Run.id == parse_id("run", broken)).values(device="abacus"))
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [fine]
+    with scene.database.write() as session:  # for the scene's own check of the quota
+        session.execute(update(Run).where(Run.id == parse_id("run", broken)).values(device="cpu"))
+
+
+def test_a_folder_that_cannot_be_deleted_keeps_no_other(scene: Scene) -> None:
+    store = scene.site.app.state.store
+    store.write("a-file", b"x")
+    store.write("folder/file", b"x")
+    with scene.database.write() as session:
+        for prefix in ("a-file", "folder"):
+            session.add(DoomedBytes(prefix=prefix, next_sweep=now(), last_sweep=now() + timedelta(hours=1)))
+    scene.control.sweep()
+    assert store.stat("a-file") == 1, "the plant works: a file is no folder"
+    assert store.stat("folder/file") is None
+
+
+def test_runs_that_wait_for_data_hide_none_that_could_start(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "CONSIDERED", 2)
+    unready = {"dataset": scene.dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.2}
+    early = [scene.submit(data=unready) for _ in range(3)]
+    run_id = scene.submit()
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [run_id]
+    assert scene.show(early[0])["sentence"] == "preparing its data"
+
+
+def test_two_loops_that_place_at_once_place_each_run_once(scene: Scene) -> None:
+    loops = [Control(scene.site.app) for _ in range(4)]
+    runs = [scene.submit() for _ in range(2)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda control: control.loop.round(sweep=False), loops))
+    placed = scene.agent.heartbeat()
+    assert sorted(seat["run_id"] for seat in placed) == sorted(runs)
+    assert sorted(slot for seat in placed for slot in seat["slots"]) == [0, 1]
+
+
+def with_short_sweeps(settings: Settings) -> Settings:
+    """Patient with nodes, but sweeping twenty times a second."""
+    return settings.model_copy(update={"timers": settings.timers.model_copy(update={"sweep_seconds": 0.05})})
+
+
+def wait_for_a_placement(scene: Scene) -> None:
+    deadline = time.monotonic() + 20
+    while not scene.agent.heartbeat():
+        assert time.monotonic() < deadline, "nothing is placed"
+        time.sleep(0.02)
