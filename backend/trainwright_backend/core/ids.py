@@ -12,6 +12,9 @@ from uuid import UUID
 
 from trainwright_backend.core.errors import NotFound
 
+LARGEST_NUMBER = 2**53
+"""Of counts and offsets in addresses: beyond it neither JSON's readers nor every database are exact."""
+
 Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep"]
 
 _KIND: dict[Prefix, str] = {

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainwright_backend.core.errors import AppError, Forbidden, body_too_large, problem_response
+from trainwright_backend.core.errors import AppError, Forbidden, NotFound, body_too_large, problem_response
 from trainwright_backend.core.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -104,6 +104,8 @@ class Surroundings:
             )
 
     def _check(self, scope: Scope) -> None:
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            raise NotFound("No address holds a character of code zero.")
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = (host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host).lower()

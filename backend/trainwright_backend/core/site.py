@@ -73,8 +73,8 @@ def get_openapi(request: Request) -> JSONResponse:
 def get_page(path: str, request: Request) -> Response:
     """A file of the frontend; the frontend itself for addresses that it resolves."""
     folder: Path = request.app.state.static_folder
-    file = (folder / path).resolve()
-    if path and file.is_file() and file.is_relative_to(folder.resolve()):
+    file = _file_of_page(folder, path)
+    if file is not None:
         immutable = path.startswith("assets/") and _HASHED_NAME.search(path)
         caching = "public, max-age=31536000, immutable" if immutable else "no-cache"
         return FileResponse(file, headers={"Cache-Control": caching})
@@ -84,3 +84,11 @@ def get_page(path: str, request: Request) -> Response:
     if not index.is_file():
         return HTMLResponse(NO_FRONTEND, headers={"Cache-Control": "no-cache"})
     return FileResponse(index, headers={"Cache-Control": "no-cache"})
+
+
+def _file_of_page(folder: Path, path: str) -> Path | None:
+    try:
+        file = (folder / path).resolve()
+        return file if file.is_file() and file.is_relative_to(folder.resolve()) else None
+    except OSError:  # no file has such a name: it is too long
+        return None

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Query, Request
 from trainwright.contracts.api import Metrics
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.core.db import ReadSession
+from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.stream import EventStream, ServerEvent, follow
 from trainwright_backend.metrics.follow import Follower
 from trainwright_backend.metrics.service import read_metrics
@@ -22,7 +23,7 @@ def show_metrics(
     session: ReadSession,
     run: str,
     names: Annotated[list[str] | None, Query()] = None,
-    after_step: Annotated[int, Query(ge=-1)] = -1,
+    after_step: Annotated[int, Query(ge=-1, le=LARGEST_NUMBER)] = -1,
     points: Annotated[int | None, Query(ge=2, le=100_000)] = None,
 ) -> Metrics:
     """The run's curves. `points` thins each out to the extremes of equal stretches, so that every spike stays."""

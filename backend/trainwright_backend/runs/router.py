@@ -1,9 +1,10 @@
 """HTTP of runs for people: submit, look, cancel, delete, follow."""
 
+import re
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Header, Query, Request, Response
+from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
 from trainwright.contracts import api
@@ -14,6 +15,7 @@ from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.stream import EventStream, ServerEvent, follow
 from trainwright_backend.runs import files, service, submission
 from trainwright_backend.runs.tables import Run
@@ -24,6 +26,7 @@ router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"])
 Limit = Annotated[int, Query(ge=1, le=200)]
 LastEventId = Annotated[str | None, Header()]
 LOG_BYTES = 256 * 1024
+_NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 @router.post("", status_code=201)
@@ -89,7 +92,7 @@ def cancel_run(access: Editor, session: WriteSession, request: Request, run: str
 
 @router.get("/{run}/events")
 def list_run_events(
-    access: Viewer, session: ReadSession, run: str, after: Annotated[int, Query(ge=0)] = 0
+    access: Viewer, session: ReadSession, run: str, after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0
 ) -> list[RunEvent]:
     """What happened to the run, oldest first, at most a thousand after number `after`."""
     return service.list_events(session, service.get_run(session, access.team_id, run), after)
@@ -103,7 +106,9 @@ def stream_run_events(
     database = request.app.state.database
     with database.read() as session:
         run_id = service.get_run(session, access.team_id, run).id
-    seen = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
+    seen = (
+        min(int(last_event_id), LARGEST_NUMBER) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
+    )
 
     def read() -> tuple[list[ServerEvent], bool]:
         nonlocal seen
@@ -126,9 +131,9 @@ def read_log(
     access: Viewer,
     session: ReadSession,
     run: str,
-    attempt: int,
+    attempt: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
     file: str,
-    offset: Annotated[int, Query(ge=0)] = 0,
+    offset: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=64, le=4 * LOG_BYTES)] = LOG_BYTES,
 ) -> LogText:
     """A stretch of a log. Go on from `next_offset`."""

@@ -8,6 +8,7 @@ submissions at once cannot both pass it.
 from uuid import UUID
 
 from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
 
 from trainwright.contracts.api import Member, NewTeam, Role
 from trainwright.contracts.api import Quota as QuotaOut
@@ -54,11 +55,12 @@ def create_team(session: Write, new: NewTeam, owner_id: UUID, slots_limit: int) 
     """A team with its first owner and a quota of ``slots_limit`` of each device."""
     if new.slug in RESERVED_SLUGS:
         raise Invalid.at("slug", "This name is an address of the platform itself. Choose another.", new.slug)
-    if session.scalar(select(Team.id).where(Team.slug == new.slug)) is not None:
-        raise Conflict("slug_taken", f"There is already a team {new.slug!r}. Choose another slug.")
     team = Team(slug=new.slug, name=new.name)
-    session.add(team)
-    session.flush()
+    try:
+        with session.begin_nested():
+            session.add(team)
+    except IntegrityError:
+        raise Conflict("slug_taken", f"There is already a team {new.slug!r}. Choose another slug.") from None
     session.add(Membership(team_id=team.id, user_id=owner_id, role=Role.OWNER))
     session.add_all(Quota(team_id=team.id, device=device, slots_limit=slots_limit) for device in DEVICES)
     session.flush()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -20,6 +21,16 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_zero_characters(cls, given: Any) -> Any:
+        """PostgreSQL keeps no text that holds one, and no person writes one."""
+        for key, value in given.items() if isinstance(given, Mapping) else ():
+            if isinstance(value, str) and "\0" in value:
+                message = "It holds a character of code zero, which no text has."
+                raise PydanticCustomError("refused", message, {"field": str(key), "value": value})
+        return given
 
 
 class Envelope(BaseModel):
@@ -112,7 +123,9 @@ def _sentence(message: str) -> str:
 
 
 def _short(value: Any, limit: int = 120) -> Any:
-    if value is None or isinstance(value, bool | int | float):
+    """What JSON can carry: numbers that are finite, text that is text."""
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
         return value
     text = value if isinstance(value, str) else repr(value)
+    text = text[: limit + 1].encode(errors="backslashreplace").decode()
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

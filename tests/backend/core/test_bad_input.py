@@ -1,0 +1,81 @@
+"""What no honest program sends is refused like any wrong input: 4xx, never 500, on both databases."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from tests.backend.conftest import PASSWORD, Site
+
+HUGE = str(2**63)
+RUN = "run_" + "a" * 26
+
+
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity"])
+def test_a_number_that_is_none_is_named_in_the_refusal(site: Site, number: str) -> None:
+    content = f'{{"name": "x", "optimizer": {{"learning_rate": {number}}}}}'
+    for path, status in ((f"{site.path}/runs", 422), (f"{site.path}/runs/validate", 200)):
+        answer = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == status, answer.text
+        assert "Infinity" not in answer.text and "NaN" not in answer.text
+        found = answer.json().get("errors") or answer.json()["problems"]
+        assert "optimizer.learning_rate" in [problem["field"] for problem in found]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/auth/sign-in", {"email": "a\0@b", "password": PASSWORD}),
+        ("/api/v1/auth/sign-in", {"email": "a\ud800@b", "password": PASSWORD}),
+        ("/api/v1/auth/link", {"token": "x\0", "name": "a\0"}),
+        ("/api/v1/me/keys", {"name": "a\0"}),
+        ("/api/v1/teams", {"slug": "another", "name": "a\0"}),
+        ("/api/v1/teams/acme/invitations", {"email": "a\0@b", "role": "viewer"}),
+        ("/api/v1/teams/acme/runs", {"name": "a\0", "data": {"dataset": "ds\0"}}),
+    ],
+)
+def test_a_text_that_no_database_keeps_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
+    content = json.dumps(body)  # in ASCII: half a surrogate pair has no UTF-8
+    answer = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/%00",
+        "/api/v1/teams/%00/runs",
+        "/api/v1/teams/acme/runs?cursor=%00",
+        f"/api/v1/teams/acme/runs/{RUN}/logs/1/%00",
+        f"/api/v1/teams/acme/runs/{RUN}/logs/{HUGE}/x.log",
+        f"/api/v1/teams/acme/runs/{RUN}/logs/1/x.log?offset={HUGE}",
+        f"/api/v1/teams/acme/runs/{RUN}/events?after={HUGE}",
+        f"/api/v1/teams/acme/runs/{RUN}/metrics?after_step={HUGE}",
+    ],
+)
+def test_an_address_that_names_nothing_is_refused(site: Site, path: str) -> None:
+    answer = site.admin.get(path)
+    assert answer.status_code == (422 if HUGE in path else 404), answer.text
+
+
+def test_a_page_s_address_of_any_length_is_a_page(site: Site) -> None:
+    assert site.admin.get("/" + "a" * 300).status_code == 200
+
+
+def test_of_teams_made_at_once_with_one_slug_one_is_made(site: Site) -> None:
+    begin = threading.Barrier(4)
+    found: list[int] = []
+
+    def make() -> None:
+        begin.wait()
+        answer = site.admin.post("/api/v1/teams", json={"slug": "twin", "name": "Twin"})
+        found.append(answer.status_code)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [201, 409, 409, 409]
