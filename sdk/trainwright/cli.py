@@ -17,7 +17,7 @@ import httpx
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from trainwright import spec_page
 from trainwright.client import ApiError, Client, DigestMismatchError, TeamClient
@@ -32,7 +32,7 @@ datasets_app = typer.Typer(no_args_is_help=True, help="Upload and look at datase
 runs_app = typer.Typer(no_args_is_help=True, help="Start, watch and end runs.")
 app.add_typer(datasets_app, name="datasets")
 app.add_typer(runs_app, name="runs")
-out = Console()
+out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
 
 Server = Annotated[str, typer.Option(envvar="TRAINWRIGHT_SERVER", help="Address of the server.")]
@@ -81,7 +81,7 @@ def upload(name: str, files: list[Path], key: Key, team: TeamSlug, server: Serve
 def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List the team's datasets."""
     with _team(server, key, team) as api:
-        table = Table("id", "name", "version", "MB", box=None)
+        table = _list_of("name", "version", "MB")
         for dataset in api.datasets():
             newest = dataset.versions[0]
             table.add_row(dataset.id, dataset.name, str(newest.number), f"{newest.bytes / 1e6:.1f}")
@@ -128,7 +128,7 @@ def submit(
 def list_runs(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, state: RunState | None = None) -> None:
     """List the team's runs, newest first."""
     with _team(server, key, team) as api:
-        table = Table("id", "state", "name", "loss", "tokens/s", "", box=None)
+        table = _list_of("state", "name", "loss", "tokens/s", "")
         for run in api.runs(state):
             values = run.summary.values
             loss, rate = values.get("loss"), values.get("tokens_per_second")
@@ -199,7 +199,7 @@ def delete_run(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
 def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List a run's checkpoints."""
     with _team(server, key, team) as api:
-        table = Table("id", "kind", "step", "MB", box=None)
+        table = _list_of("kind", "step", "MB")
         for checkpoint in api.checkpoints(run):
             table.add_row(
                 checkpoint.id, checkpoint.kind, str(checkpoint.step), f"{checkpoint.bytes / 1e6:.1f}"
@@ -229,15 +229,13 @@ def _team(server: str, key: str, team: str) -> Iterator[TeamClient]:
         with Client(server, key) as client:
             yield client.team(team)
     except ApiError as error:
-        err.print(str(error), style="red", markup=False)
+        _complain(str(error))
         raise typer.Exit(1) from error
     except (LookupError, OSError, DigestMismatchError) as error:
-        err.print(str(error), style="red", markup=False)
+        _complain(str(error))
         raise typer.Exit(1) from error
     except httpx.TransportError as error:
-        err.print(
-            f"No answer from {server}: {error}. Is the server running, and is the address right?", style="red"
-        )
+        _complain(f"No answer from {server}: {error}. Is the server running, and is the address right?")
         raise typer.Exit(1) from error
 
 
@@ -246,7 +244,7 @@ def _spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
     try:
         spec: dict[str, Any] = json.loads(path.read_text())
     except json.JSONDecodeError as error:
-        err.print(f"{path} is not valid JSON: {error}.", style="red", markup=False)
+        _complain(f"{path} is not valid JSON: {error}.")
         raise typer.Exit(2) from error
     for change in sets or []:
         _set(spec, change)
@@ -260,13 +258,13 @@ def _spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
 def _set(spec: dict[str, Any], change: str) -> None:
     path, equals, text = change.partition("=")
     if not equals:
-        err.print(f"--set {change}: write it as section.key=value.", style="red", markup=False)
+        _complain(f"--set {change}: write it as section.key=value.")
         raise typer.Exit(2)
     *sections, key = path.split(".")
     for section in sections:
         spec = spec.setdefault(section, {})
         if not isinstance(spec, dict):
-            err.print(f"--set {change}: '{section}' is a value, not a section.", style="red", markup=False)
+            _complain(f"--set {change}: '{section}' is a value, not a section.")
             raise typer.Exit(2)
     try:
         spec[key] = json.loads(text)
@@ -278,7 +276,7 @@ def _refuse(found: list[Problem]) -> None:
     if not found:
         return
     for problem in found:
-        err.print(f"{problem.field}: {problem.message}", style="red", markup=False)
+        _complain(f"{problem.field}: {problem.message}")
     raise typer.Exit(1)
 
 
@@ -301,6 +299,15 @@ def _show_run(run: Run) -> None:
 def _show_bytes(done: int, total: int) -> None:
     sys.stderr.write(f"\r\033[K{done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
     sys.stderr.flush()
+
+
+def _complain(text: str) -> None:
+    err.print(text, style="red", markup=False, soft_wrap=True)
+
+
+def _list_of(*columns: str) -> Table:
+    """A table whose first column is an id, which is never cut off: people copy it."""
+    return Table(Column("id", no_wrap=True, min_width=30), *columns, box=None)
 
 
 def _number(value: float | None, form: str) -> str:
