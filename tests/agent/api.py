@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -51,6 +52,9 @@ class ScriptedRun:
     order: str = "go"
     claim_id: str | None = None
     deleted: bool = False
+    refused_step: int | None = None
+    """A batch with numbers of this step is answered with 422."""
+    refused_log: str | None = None
     closed: bool = False
     claims: list[str] = field(default_factory=list)
     renewals: list[dict[str, Any]] = field(default_factory=list)
@@ -81,6 +85,8 @@ class ScriptedApi:
         self.objects: dict[str, bytes] = {}
         self.heartbeats: list[dict[str, Any]] = []
         self.hints_url: str | None = None
+        self.object_store: Path | None = None
+        """Folder in which linked files appear."""
         self.away = False
         self.lose_replies: Counter[str] = Counter()
         """How many requests by verb are obeyed without an answer."""
@@ -216,6 +222,8 @@ class ScriptedApi:
 
     def _batches(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
         self._check_fence(run, said)
+        if any(run.refused_step in block["steps"] for block in said["metrics"]):
+            raise RefusalError(422, "invalid")
         self._extend(run, said["file"], said["offset"], said["next_offset"])
         for block in said["metrics"]:
             assert all(len(values) == len(block["steps"]) for values in block["series"].values())
@@ -225,6 +233,8 @@ class ScriptedApi:
 
     def _log(self, run: ScriptedRun, file: str, query: dict[str, str], body: bytes) -> Any:
         self._check_fence(run, {"fence": int(query["fence"])})
+        if file == run.refused_log:
+            raise RefusalError(422, "invalid")
         offset = int(query["offset"])
         self._extend(run, file, offset, offset + len(body))
         run.logs[file] = run.logs.get(file, b"") + body
@@ -250,6 +260,10 @@ class ScriptedApi:
         self._check_open(run, said)
         if said["events_offset"] > run.files.get("events.jsonl", 0):
             raise RefusalError(409, "events_behind")
+        manifest = f"{run.run_id}/f{run.fence}/{said['kind']}-{said['step']}/manifest.json"
+        linked = self.object_store is not None and (self.object_store / manifest).exists()
+        if manifest not in self.objects and not linked:
+            raise RefusalError(409, "checkpoint_incomplete")
         run.commits.append(said)
         return {"checkpoint_id": f"cp_{len(run.commits)}"}
 

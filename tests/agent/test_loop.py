@@ -349,7 +349,7 @@ def test_a_second_agent_on_the_folder_is_refused(api: ScriptedApi, machine: Mach
 def test_an_agent_beside_the_store_links_instead_of_copying(
     api: ScriptedApi, machine: Machine, tmp_path: Path
 ) -> None:
-    store = tmp_path / "objects"
+    store = api.object_store = tmp_path / "objects"
     run = api.place(steps=10)
     for key, content in api.objects.items():
         (store / key).parent.mkdir(parents=True, exist_ok=True)

@@ -78,6 +78,7 @@ def test_a_damaged_checkpoint_is_not_committed(
     folder = attempt.path.joinpath(*NAMES)
     save(folder, "state", 5)
     damage(folder)
+    (tmp_path / "store").mkdir()
     sending = uploader(api, tmp_path / "store" if beside_store else None)
     with pytest.raises(DamagedCheckpointError, match=words):
         sending.upload(CheckpointKind.STATE, 5, None, 0, attempt.path, *NAMES)
@@ -108,6 +109,8 @@ def test_what_the_store_holds_is_not_sent_again(
 
 def test_linking_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path) -> None:
     api.place()
+    api.object_store = tmp_path / "store"
+    api.object_store.mkdir()
     save(attempt.path.joinpath(*NAMES), "state", 5)
     for _ in range(2):
         uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 0, attempt.path, *NAMES)
@@ -118,10 +121,65 @@ def test_linking_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder,
     assert linked.samefile(source)
 
 
-def ship(api: ScriptedApi, attempt: AttemptFolder) -> Shipper:
+def no_folder(_: Path) -> None:
+    """A mistyped path."""
+
+
+def another_folder(store: Path) -> None:
+    """One that exists and is not the server's."""
+    store.mkdir()
+
+
+def no_place(store: Path) -> None:
+    """One that cannot be written, as root sees it too."""
+    store.mkdir()
+    (store / "run_1").write_text("in the way")
+
+
+@pytest.mark.parametrize("make", [no_folder, another_folder, no_place])
+def test_a_wrong_object_folder_costs_only_the_linking(
+    api: ScriptedApi,
+    run: ScriptedRun,
+    attempt: AttemptFolder,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    make: Callable[[Path], None],
+) -> None:
+    store = tmp_path / "store"
+    make(store)
+    save(attempt.path / "out" / "export", "export", 5)
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    write_events(attempt.path, step_line(5), saved_line(digest))
+    attempt.write_exit(Outcome(code=EndCode.FINISHED, message="m", step=5))
+    shipper = ship(api, attempt, store)
+    wait_for(lambda: shipper.is_settled, "the end")
+    assert run.end["code"] == "finished"
+    assert [commit["kind"] for commit in run.commits] == ["state", "export"]
+    assert str(store) in caplog.text
+    assert store.exists() is (make is not no_folder)
+
+
+def test_what_the_api_will_never_take_is_passed_over_and_all_else_arrives(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    run.refused_step, run.refused_log = 3, "a.log"
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    path = write_events(attempt.path, *(step_line(step) for step in range(1, 6)), saved_line(digest))
+    for name in ("a.log", "b.log"):
+        (attempt.path / "out" / "logs" / name).write_text("a log")
+    attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
+    shipper = ship(api, attempt)
+    wait_for(lambda: shipper.is_settled, "the end")
+    assert run.steps == [1, 2, 4, 5]
+    assert run.logs == {"b.log": b"a log"}
+    assert [commit["step"] for commit in run.commits] == [5]
+    assert run.ends[-1]["offsets"] == {"events.jsonl": path.stat().st_size, "b.log": len("a log")}
+
+
+def ship(api: ScriptedApi, attempt: AttemptFolder, store: Path | None = None) -> Shipper:
     claim = attempt.granted()
     assert isinstance(claim, Claim)
-    shipper = Shipper(attempt, claim, lambda: Client(api.url, NODE_TOKEN), None)
+    shipper = Shipper(attempt, claim, lambda: Client(api.url, NODE_TOKEN), store)
     shipper.start()
     return shipper
 

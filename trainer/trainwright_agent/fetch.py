@@ -22,9 +22,10 @@ from uuid import uuid4
 
 from trainwright.contracts.agent_protocol import Download
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER
 from trainwright_agent.client import Backoff, Client, GoneError, RefusedError, UnreachableError
-from trainwright_agent.files import is_disk_full, is_plain_name
+from trainwright_agent.files import is_disk_full
 
 log = logging.getLogger(__name__)
 

@@ -2,30 +2,22 @@
 
 A trainer's folder is foreign ground: a symlink planted there must not make the agent read or ship a file of the
 node. So every path below such a folder is walked one plain name at a time with ``O_NOFOLLOW``, and only regular
-files are read. Names that come from files (manifests, event lines) are checked by `is_plain_name` before use.
+files are read. Names that come from files (manifests, event lines) are checked by `contracts.file_names` before use.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-
 
 class UnsafeFileError(OSError):
     """Something else than a regular file or folder stands where one was expected."""
-
-
-def is_plain_name(name: str) -> bool:
-    """Whether ``name`` names a file right in its folder: no separators, no leading dot, nothing exotic."""
-    return _PLAIN.fullmatch(name) is not None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pathlib import Path
 from trainwright.contracts.agent_protocol import Claim, EndReport
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import (
     CHECKPOINTS_FOLDER,
     EVENTS_NAME,
@@ -34,8 +35,14 @@ from trainwright_agent.client import (
     UnreachableError,
     WrongOffsetError,
 )
-from trainwright_agent.files import is_plain_name
-from trainwright_agent.tail import SavedCheckpoint, log_names, read_batch, read_log, saved_checkpoints
+from trainwright_agent.tail import (
+    STRETCH_BYTES,
+    SavedCheckpoint,
+    log_names,
+    read_batch,
+    read_log,
+    saved_checkpoints,
+)
 from trainwright_agent.uploads import DamagedCheckpointError, Uploader, delete_checkpoint
 from trainwright_agent.workspace import AttemptFolder
 
@@ -70,6 +77,9 @@ class Shipper:
         self.is_settled = False
         """Nothing is left to do for the folder: its end was accepted or is not wanted any more."""
         self._offsets: dict[str, int] = {}
+        self._careful_until = 0
+        """Up to this offset events go line by line: there a stretch was refused."""
+        self._refused_logs: set[str] = set()
         self._exported = False
         self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, claim.timers.heartbeat_seconds / 5)
         self._thread = threading.Thread(target=self._run, name=f"ship {folder.claim_id[:8]}", daemon=True)
@@ -90,7 +100,7 @@ class Shipper:
                     return
                 backoff.reset()
                 time.sleep(self._pause_seconds)
-            except UnreachableError as error:
+            except (UnreachableError, OSError) as error:
                 log.warning("%s: not shipped: %s", self._run_id, error)
                 self._client = self._connect()
                 time.sleep(backoff.next_seconds())
@@ -123,8 +133,11 @@ class Shipper:
     def _ship_events(self) -> None:
         while True:
             offset = self._offsets[EVENTS_NAME]
+            limit_bytes = 1 if offset < self._careful_until else STRETCH_BYTES
             try:
-                batch = read_batch(self._folder.path, self._claim.attempt, self._claim.fence, offset)
+                batch = read_batch(
+                    self._folder.path, self._claim.attempt, self._claim.fence, offset, limit_bytes
+                )
             except OSError as error:
                 log.error("%s: the events are not safe to read: %s", self._run_id, error)
                 return
@@ -134,11 +147,20 @@ class Shipper:
                 stored = self._client.send_batch(self._run_id, batch).offset
             except WrongOffsetError as error:
                 stored = error.offset
+            except RefusedError as error:
+                if not _is_for_good(error):
+                    raise
+                if limit_bytes > 1:
+                    self._careful_until = batch.next_offset
+                    continue
+                log.error("%s: dropped the line of events at %d: %s", self._run_id, offset, error)
+                nothing = batch.model_copy(update={"events": [], "metrics": []})
+                stored = self._client.send_batch(self._run_id, nothing).offset
             self._offsets[EVENTS_NAME] = stored
 
     def _ship_logs(self) -> None:
         for name in log_names(self._folder.path):
-            while content := self._read_log(name):
+            while name not in self._refused_logs and (content := self._read_log(name)):
                 offset = self._offsets.get(name, 0)
                 try:
                     stored = self._client.send_log(
@@ -147,6 +169,11 @@ class Shipper:
                     self._offsets[name] = stored.offset
                 except WrongOffsetError as error:
                     self._offsets[name] = error.offset
+                except RefusedError as error:
+                    if not _is_for_good(error):
+                        raise
+                    log.warning("%s: %s is not kept any further: %s", self._run_id, name, error)
+                    self._refused_logs.add(name)
 
     def _read_log(self, name: str) -> bytes:
         try:
@@ -166,7 +193,7 @@ class Shipper:
         except StaleFenceError as error:
             log.info("%s: the export is not wanted any more: %s", self._run_id, error)
         except (DamagedCheckpointError, RefusedError) as error:
-            if isinstance(error, GoneError) or (isinstance(error, RefusedError) and error.may_pass_later):
+            if isinstance(error, RefusedError) and not _is_for_good(error):
                 raise
             message = f"The export was not sent: {error}."
             return Outcome(code=EndCode.EXPORT_FAILED, message=message, step=exit.step)
@@ -200,6 +227,11 @@ class Shipper:
 
     def _stored_events(self) -> int:
         return self._offsets.get(EVENTS_NAME, 0)
+
+
+def _is_for_good(error: RefusedError) -> bool:
+    """Whether this one thing is refused for good, and not the whole attempt, or only for now."""
+    return not (error.may_pass_later or isinstance(error, GoneError | StaleFenceError))
 
 
 class _Checkpoints:
@@ -249,23 +281,29 @@ class _Checkpoints:
         while self._ready():
             saved = self._waiting[0]
             try:
-                self._upload(saved)
+                self._upload_or_give_up(saved)
+                self._folder.write_shipped_steps(self._shipped | {saved.line.step})
             except GoneError:
                 return  # the events' thread hears it too, and acts
-            except StaleFenceError as error:
-                log.info("step %d is not wanted any more: %s", saved.line.step, error)
-            except (DamagedCheckpointError, OSError) as error:
-                log.error("the checkpoint of step %d is not sent: %s", saved.line.step, error)
-            except (UnreachableError, RefusedError) as error:
-                if isinstance(error, UnreachableError) or error.may_pass_later:
-                    log.warning("the checkpoint of step %d is tried again: %s", saved.line.step, error)
-                    self._resting_until = time.monotonic() + self._backoff.next_seconds()
-                    return
-                log.error("the checkpoint of step %d is refused: %s", saved.line.step, error)
+            except (UnreachableError, RefusedError, OSError) as error:
+                log.warning("the checkpoint of step %d is tried again: %s", saved.line.step, error)
+                self._resting_until = time.monotonic() + self._backoff.next_seconds()
+                return
             self._backoff.reset()
             self._shipped.add(saved.line.step)
-            self._folder.write_shipped_steps(self._shipped)
             self._waiting.pop(0)
+
+    def _upload_or_give_up(self, saved: SavedCheckpoint) -> None:
+        try:
+            self._upload(saved)
+        except StaleFenceError as error:
+            log.info("step %d is not wanted any more: %s", saved.line.step, error)
+        except DamagedCheckpointError as error:
+            log.error("the checkpoint of step %d is not sent: %s", saved.line.step, error)
+        except RefusedError as error:
+            if not _is_for_good(error):
+                raise
+            log.error("the checkpoint of step %d is refused: %s", saved.line.step, error)
 
     def _upload(self, saved: SavedCheckpoint) -> None:
         line = saved.line
@@ -279,7 +317,7 @@ class _Checkpoints:
 
     def _delete_older(self, step: int) -> None:
         """The newest stays: the export reads it."""
-        for older in [known for known in self._folders if known < step and known in self._shipped]:
+        for older in [known for known in list(self._folders) if known < step and known in self._shipped]:
             folder = self._folders.pop(older)
             if is_plain_name(folder):
                 delete_checkpoint(self._folder.path, OUTPUT_FOLDER, CHECKPOINTS_FOLDER, folder)

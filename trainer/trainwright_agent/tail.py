@@ -23,8 +23,9 @@ from pydantic import ValidationError
 
 from trainwright.contracts.agent_protocol import Batch, MetricBlock
 from trainwright.contracts.events import CheckpointSaved
+from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import EVENTS_NAME, LOGS_FOLDER, OUTPUT_FOLDER
-from trainwright_agent.files import is_plain_name, opened_file, opened_folder, read_stretch
+from trainwright_agent.files import opened_file, opened_folder, read_stretch
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +43,22 @@ class SavedCheckpoint:
     end_offset: int
 
 
-def read_batch(folder: Path, attempt: int, fence: int, offset: int) -> Batch | None:
+def read_batch(
+    folder: Path, attempt: int, fence: int, offset: int, limit_bytes: int = STRETCH_BYTES
+) -> Batch | None:
     """The next stretch of complete lines of the events, from ``offset``; None when there is none.
+
+    Args:
+        folder: the attempt's.
+        attempt: its number.
+        fence: the attempt's.
+        offset: where the stretch begins.
+        limit_bytes: of the stretch; a single longer line makes a longer one. 1: one line.
 
     Raises:
         OSError: the file is not safe to read.
     """
-    content = _complete_lines(folder, offset)
+    content = _complete_lines(folder, offset, limit_bytes)
     if not content:
         return None
     events: list[dict[str, object]] = []
@@ -156,18 +166,23 @@ class _Blocks:
         self._steps, self._series = [], {}
 
 
-def _complete_lines(folder: Path, offset: int) -> bytes:
+def _complete_lines(folder: Path, offset: int, limit_bytes: int = STRETCH_BYTES) -> bytes:
     """From ``offset`` up to the end of a line: as many as fit a stretch, or the one that does not."""
     try:
         with opened_file(folder, OUTPUT_FOLDER, EVENTS_NAME) as descriptor:
-            content = read_stretch(descriptor, offset, STRETCH_BYTES)
-            if b"\n" not in content and len(content) == STRETCH_BYTES:
-                content = read_stretch(descriptor, offset, _LONGEST_LINE_BYTES)
+            content = read_stretch(descriptor, offset, limit_bytes)
+            if b"\n" not in content and len(content) == limit_bytes:
+                content = _first_line(descriptor, offset)
     except FileNotFoundError:
         return b""
     if b"\n" not in content and len(content) == _LONGEST_LINE_BYTES:
         return content  # no line of ours is so long: passed over piece by piece
     return content[: content.rfind(b"\n") + 1]
+
+
+def _first_line(descriptor: int, offset: int) -> bytes:
+    content = read_stretch(descriptor, offset, _LONGEST_LINE_BYTES)
+    return content[: content.find(b"\n") + 1] or content
 
 
 def _lines(content: bytes, offset: int) -> Iterator[tuple[int, dict[str, Any]]]:

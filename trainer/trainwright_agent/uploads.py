@@ -21,10 +21,10 @@ from pydantic import ValidationError
 
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
+from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.shards import MANIFEST_NAME
 from trainwright_agent.client import Client, RefusedError
 from trainwright_agent.files import (
-    is_plain_name,
     opened_file,
     opened_folder,
     read_small,
@@ -39,6 +39,10 @@ _PIECE_BYTES = 2**20
 _TRIES = 3
 _ASK_AGAIN = ("checkpoint_incomplete", "not_announced")
 """Refusals of a commit after which the files are announced anew, a few times."""
+
+
+_ANOTHER_DISK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOENT)
+"""Why a link cannot be made although the store's folder is in order."""
 
 
 class DamagedCheckpointError(Exception):
@@ -107,6 +111,13 @@ class Uploader:
                 if error.code not in _ASK_AGAIN or not tries_left:
                     raise
                 log.warning("step %d: asking for links again: %s", commit.step, error)
+                if self._object_store is not None:
+                    log.error(
+                        "%s IS NOT THE SERVER'S OBJECT FOLDER, or it lost files: sending over HTTP. Correct"
+                        " --object-store.",
+                        self._object_store,
+                    )
+                    self._object_store = None
 
     def _send_and_commit(
         self, request: UploadRequest, commit: CheckpointCommit, root: Path, *names: str
@@ -118,7 +129,7 @@ class Uploader:
 
     def _send(self, link: UploadLink, entry: FileEntry, root: Path, *names: str) -> None:
         with _verified(entry, root, *names) as descriptor:
-            if self._object_store is None or not _link_into(self._object_store, link, descriptor):
+            if self._object_store is None or not _is_linked(self._object_store, link, descriptor):
                 self._client.put(link.url, descriptor, entry.bytes)
 
 
@@ -169,15 +180,31 @@ def _digest(descriptor: int) -> str:
     return sha.hexdigest()
 
 
-def _link_into(store: Path, link: UploadLink, descriptor: int) -> bool:
-    """Give the open file a name in the store; false when it lies on another disk.
+def _is_linked(store: Path, link: UploadLink, descriptor: int) -> bool:
+    """Try to give the open file a name in the store; false when that does not work, for whatever reason.
 
-    The very file that was hashed is linked, by its descriptor: a path could lead elsewhere by now.
+    Whether this folder really is the store, the commit tells.
     """
     parts = link.object_key.split("/")
     if not all(map(is_plain_name, parts)):
         raise DamagedCheckpointError(f"the platform names an object {link.object_key!r}")
-    target = store.joinpath(*parts)
+    if not store.is_dir():
+        log.error("THERE IS NO OBJECT FOLDER %s: sending over HTTP. Correct --object-store.", store)
+        return False
+    try:
+        _link_into(store.joinpath(*parts), descriptor)
+    except OSError as error:
+        if error.errno not in _ANOTHER_DISK:
+            log.error("--object-store %s CANNOT BE WRITTEN: sending over HTTP: %s", store, error)
+        return False
+    return True
+
+
+def _link_into(target: Path, descriptor: int) -> None:
+    """Give the open file the name ``target``.
+
+    The very file that was hashed is linked, by its descriptor: a path could lead elsewhere by now.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f"_{uuid4().hex}.tmp")
     here = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -186,13 +213,8 @@ def _link_into(store: Path, link: UploadLink, descriptor: int) -> bool:
         os.link(str(descriptor), draft, src_dir_fd=here, follow_symlinks=True)
         os.fsync(descriptor)
         draft.replace(target)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOENT):
-            raise
-        return False
     finally:
         os.close(here)
         # Renaming one name of a file over another name of it does nothing: the draft would stay.
         draft.unlink(missing_ok=True)
     sync_folder(target.parent)
-    return True

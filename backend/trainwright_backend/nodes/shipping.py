@@ -4,11 +4,11 @@ Where the object store is asked, no transaction is open: such a message is a sho
 second transaction that checks the guard again.
 """
 
-import re
 from dataclasses import dataclass
 from uuid import UUID
 
 from trainwright.contracts.agent_protocol import Batch, CheckpointCommit, UploadLink, UploadRequest
+from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.checkpoints import service as checkpoints
@@ -22,7 +22,6 @@ from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.wake import wake_run
 
 LARGEST_LOG_BYTES = 4 * 1024 * 1024
-_LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def store_log(session: Write, node_id: UUID, run_id: str, stretch: LogStretch) -
     Raises:
         Conflict: ``stale_fence``, ``wrong_offset``.
     """
-    if not _LOG_NAME.fullmatch(stretch.file) or stretch.file == EVENTS_NAME:
+    if not is_plain_name(stretch.file) or stretch.file == EVENTS_NAME:
         raise Invalid.at("file", "This is no name of a log.", stretch.file[:120])
     if len(stretch.content) > LARGEST_LOG_BYTES:
         raise AppError(
@@ -82,9 +81,8 @@ def request_upload(
     with database.write() as session:
         run = run_of_node(session, node_id, run_id)
         check_open(session, node_id, run, asked.fence)
-        checkpoint, changed = checkpoints.announce(session, store, run, asked)
-        prefix = checkpoint.prefix
-    return checkpoints.missing_links(store, prefix, asked.files, changed)
+        prefix = checkpoints.announce(session, store, run, asked).prefix
+    return checkpoints.missing_links(store, prefix, asked.files)
 
 
 def commit_checkpoint(
