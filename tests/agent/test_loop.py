@@ -10,6 +10,7 @@ import pytest
 
 from tests.agent.api import NODE_TOKEN, ScriptedApi
 from tests.agent.machine import Machine, wait_for
+from trainwright.contracts.agent_protocol import Timers
 from trainwright_agent import processes
 from trainwright_agent.loop import start_supervisor
 
@@ -180,6 +181,18 @@ def test_an_agent_that_ends_by_sigterm_leaves_supervisors_alone(api: ScriptedApi
     assert run.steps == list(range(1, 61))
 
 
+def test_an_agent_stopped_right_after_its_report_leaves_no_supervisor_behind(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    api.timers = Timers()  # the standard ones: 10 s from renewal to renewal
+    run = api.place(name="crash")
+    machine.start_agent()
+    supervisor = machine.supervisor_pid()
+    wait_for(lambda: run.ends, "an end")
+    machine.kill_agent()
+    wait_for(lambda: not Path(f"/proc/{supervisor}").exists(), "the supervisor gone", 5)
+
+
 def test_an_api_that_is_away_gets_the_run_fenced_before_its_lease_lapses(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -224,6 +237,26 @@ def test_a_stopped_supervisor_is_killed_by_the_agent(api: ScriptedApi, machine: 
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "supervisor_lost"
     machine.wait_until_idle()
+
+
+def test_supervisor_and_agent_that_slept_together_end_as_self_fenced(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    """As after a suspend: the deadline is long past when both wake, and the supervisor is healthy."""
+    run = api.place(steps=10_000)
+    agent = machine.start_agent()
+    machine.rank_pids()
+    wait_for(lambda: run.steps, "steps")
+    supervisor, folder = machine.supervisor_pid(), machine.attempt()
+    agent.send_signal(signal.SIGSTOP)
+    os.kill(supervisor, signal.SIGSTOP)
+    deadline = folder.deadline()
+    assert deadline is not None
+    wait_for(lambda: processes.boottime() > deadline.kill_at + 0.5, "the deadline long past")
+    agent.send_signal(signal.SIGCONT)
+    os.kill(supervisor, signal.SIGCONT)
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "self_fenced"
 
 
 def test_a_second_supervisor_leaves_at_once(api: ScriptedApi, machine: Machine) -> None:

@@ -81,7 +81,7 @@ def test_a_damaged_checkpoint_is_not_committed(
     (tmp_path / "store").mkdir()
     sending = uploader(api, tmp_path / "store" if beside_store else None)
     with pytest.raises(DamagedCheckpointError, match=words):
-        sending.upload(CheckpointKind.STATE, 5, None, 0, attempt.path, *NAMES)
+        sending.upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
     assert not run.commits
     assert not [key for key in api.objects if key.endswith("model.safetensors")]
 
@@ -93,27 +93,28 @@ def test_a_checkpoint_that_is_not_the_announced_one_is_not_sent(
     digest = save(attempt.path.joinpath(*NAMES), "state", 5)
     said = {"kind": CheckpointKind.STATE, "step": 5, "digest": digest} | announced
     with pytest.raises(DamagedCheckpointError, match="announced"):
-        uploader(api).upload(said["kind"], said["step"], said["digest"], 0, attempt.path, *NAMES)  # type: ignore[arg-type]
+        uploader(api).upload(said["kind"], said["step"], said["digest"], 1, attempt.path, *NAMES)  # type: ignore[arg-type]
 
 
 def test_what_the_store_holds_is_not_sent_again(
     api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
 ) -> None:
     save(attempt.path.joinpath(*NAMES), "state", 5)
+    run.files["events.jsonl"] = 1
     for _ in range(2):
-        uploader(api).upload(CheckpointKind.STATE, 5, None, 0, attempt.path, *NAMES)
+        uploader(api).upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
         # Later rounds must not need the file: the store has it.
         (attempt.path.joinpath(*NAMES) / "model.safetensors").write_bytes(b"changed meanwhile")
     assert len(run.commits) == 2
 
 
 def test_linking_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path) -> None:
-    api.place()
+    api.place().files["events.jsonl"] = 1
     api.object_store = tmp_path / "store"
     api.object_store.mkdir()
     save(attempt.path.joinpath(*NAMES), "state", 5)
     for _ in range(2):
-        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 0, attempt.path, *NAMES)
+        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
     found = sorted(path.name for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert found == ["manifest.json", "model.safetensors"]
     source = attempt.path.joinpath(*NAMES, "model.safetensors")

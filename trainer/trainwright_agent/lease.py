@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 SECOND_KILLER_SECONDS = 5.0
 """So long after deadline and grace an agent takes over the killing; less when short timers leave less."""
 
+_ENDED_RENEWAL_SECONDS = 2.0
+"""An ended attempt asks often whether its end was taken: its supervisor should not outlast it by long."""
+
 
 class Loss(StrEnum):
     """Why a lease is no more."""
@@ -115,6 +118,8 @@ class Lease:
             self._on_change()
             seconds = self._timers.renewal_seconds if acknowledged else self._timers.renewal_seconds / 2
             with self._condition:
+                if self._exit is not None:
+                    seconds = min(seconds, _ENDED_RENEWAL_SECONDS)
                 self._condition.wait_for(lambda: self._due_now, timeout=seconds)
 
     def _renew(self) -> bool:

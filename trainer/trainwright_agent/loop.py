@@ -31,6 +31,7 @@ from trainwright_agent.client import ApiError, ClaimRefusedError, Client, GoneEr
 from trainwright_agent.dispatch import HintListener
 from trainwright_agent.identity import Settings, load_identity
 from trainwright_agent.inventory import take_inventory
+from trainwright_agent.second_killer import SecondKiller
 from trainwright_agent.shipping import Shipper
 from trainwright_agent.workspace import AlreadyRunningError, AttemptFolder, ClaimRecord, Condition, Workspace
 
@@ -63,6 +64,8 @@ class Agent:
         self._stopping = threading.Event()
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
         self._shippers: dict[str, Shipper] = {}
+        self._second_killer = SecondKiller()
+        self._inventory: Inventory | None = None
         self._told_inventory: Inventory | None = None
         self._hints = (
             HintListener(identity.name, identity.hints_url, self._look_now.set)
@@ -80,6 +83,7 @@ class Agent:
         try:
             while not self._stopping.wait(self._tick_seconds()):
                 self._settle()
+            self._settle()  # what a shipper has just finished must not wait for the next agent
         finally:
             if self._hints is not None:
                 self._hints.stop()
@@ -88,11 +92,10 @@ class Agent:
     # Talking
 
     def _talk(self) -> None:
-        inventory = take_inventory(self._workspace.data, self._settings)
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                self._beat(inventory)
+                self._beat()
             except ApiError as error:
                 log.warning("no heartbeat: %s", error)
             except Exception:
@@ -102,8 +105,9 @@ class Agent:
             self._look_now.wait(max(rest, _SHORTEST_TICK_SECONDS))
             self._look_now.clear()
 
-    def _beat(self, inventory: Inventory) -> None:
+    def _beat(self) -> None:
         client = self._connect()
+        inventory = self._inventory = self._inventory or take_inventory(self._workspace.data, self._settings)
         news = inventory if inventory != self._told_inventory else None
         reply = client.heartbeat(Heartbeat(inventory=news, busy_slots=self._busy_slots()))
         self._told_inventory = inventory
@@ -171,8 +175,8 @@ class Agent:
         condition = folder.condition()
         if condition is Condition.UNSTARTED:
             return  # the talking thread's
-        if condition is Condition.SUPERVISED:
-            kill_if_overdue(folder)
+        if condition is Condition.SUPERVISED and self._second_killer.is_due(folder):
+            kill_overdue(folder)
         if condition in _LOST and not write_lost_end(folder, _LOST[condition]):
             return
         shipper = self._shippers.get(folder.claim_id)
@@ -224,11 +228,8 @@ def start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
         )
 
 
-def kill_if_overdue(folder: AttemptFolder) -> None:
-    """The second killer: end a supervisor, stopped or not, that let its deadline pass with children alive."""
-    deadline = folder.deadline()
-    if deadline is None or deadline.boot_id != processes.boot_id() or processes.boottime() < deadline.kill_at:
-        return
+def kill_overdue(folder: AttemptFolder) -> None:
+    """End a supervisor, stopped or not, that let its deadline pass, if children of it are alive."""
     if not processes.pids_of(folder.marker):
         return
     log.error("%s: its supervisor let the deadline pass: killing both", folder.marker)
