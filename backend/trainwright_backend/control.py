@@ -28,6 +28,7 @@ from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.checkpoints.service import drop_uncommitted
 from trainwright_backend.core.db import Database, Write, now
+from trainwright_backend.core.doomed import DoomedBytes
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.storage import LocalStore
@@ -44,7 +45,7 @@ from trainwright_backend.nodes.placement import (
     unprepared,
 )
 from trainwright_backend.runs.moves import lock_run, move
-from trainwright_backend.runs.tables import DoomedBytes, Placement, Run
+from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.wake import CONTROL_TOPIC
 
 ADVISORY_LOCK = 0x7472_6169_6E77  # "trainw"
@@ -126,6 +127,7 @@ class ControlLoop:
                 self._in_transaction(resend_stale_preparations),
                 self._in_transaction(drop_uncommitted),
                 lambda: sweep_bytes(self._database, self._store),
+                self._store.sweep_incoming,
             ]
         for step in steps:
             guarded(step)

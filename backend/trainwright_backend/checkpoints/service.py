@@ -19,11 +19,12 @@ from trainwright.contracts.run_spec import CheckpointSpec
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.doomed import LINK_SECONDS, doom
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.runs.files import stored_bytes
-from trainwright_backend.runs.service import LINK_SECONDS, doom, run_folder
+from trainwright_backend.runs.service import run_folder
 from trainwright_backend.runs.tables import Run
 
 LEAST_KEPT = 2

@@ -27,7 +27,7 @@ from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Prepara
 PREPARE_TASK = "datasets.prepare"
 """Celery task that does the next step of the preparation whose id it gets."""
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the same input would give other bytes, so that old output is not taken for new."""
 
 MESSAGES = 16
@@ -58,6 +58,7 @@ def resolve_data(session: Write, team_id: UUID, data: DataSpec) -> tuple[DataSpe
     Raises:
         Invalid: the team has no such dataset or version, at `data.dataset` or `data.version`.
     """
+    _hold_dataset(session, team_id, data)
     version = _version_of(session, team_id, data)
     resolved = data.model_copy(update={"version": version.number})
     preparation = find_or_make(session, team_id, version, data.tokenizer, data.validation_fraction)
@@ -125,7 +126,7 @@ def object_key(preparation: Preparation, name: str) -> str:
 
 def object_folder(team_id: UUID, digest: str) -> str:
     """The folder of a preparation's objects."""
-    return f"{team_id.hex}/preparations/{digest}"
+    return f"{team_id}/preparations/{digest}"
 
 
 def preparation_files(preparation: Preparation) -> list[PreparedFile]:
@@ -219,11 +220,21 @@ def _begin_anew(session: Write, preparation: Preparation) -> None:
     send_messages(session, preparation.id, MESSAGES if planned else 1)
 
 
-def _version_of(session: Read, team_id: UUID, data: DataSpec) -> DatasetVersion:
+def _hold_dataset(session: Write, team_id: UUID, data: DataSpec) -> None:
+    """Keep the dataset, if there is one, from being deleted until the run that uses it is there to be seen."""
+    held = select(Dataset.id).where(Dataset.id == _dataset_id(data), Dataset.team_id == team_id)
+    session.execute(held.with_for_update(read=True))
+
+
+def _dataset_id(data: DataSpec) -> UUID | None:
     try:
-        dataset_id = parse_id("ds", data.dataset)
+        return parse_id("ds", data.dataset)
     except NotFound:
-        dataset_id = None
+        return None
+
+
+def _version_of(session: Read, team_id: UUID, data: DataSpec) -> DatasetVersion:
+    dataset_id = _dataset_id(data)
     dataset = None if dataset_id is None else session.get(Dataset, dataset_id)
     if dataset is None or dataset.team_id != team_id:
         message = "Your team has no dataset of this id. The datasets page shows each id."

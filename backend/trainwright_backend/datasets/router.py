@@ -11,7 +11,8 @@ from fastapi.concurrency import run_in_threadpool
 from trainwright.contracts.api import Dataset, Page, RejectedDocument
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.core.db import Database, ReadSession, Write, WriteSession
-from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.doomed import doom_unless_spared, is_doomed, spare
+from trainwright_backend.core.errors import AppError, Conflict
 from trainwright_backend.core.ids import new_id, parse_id
 from trainwright_backend.core.storage import STREAMED, LocalStore, Store
 from trainwright_backend.datasets import service, uploads
@@ -47,7 +48,8 @@ def list_datasets(
 async def create_dataset(access: Editor, request: Request, store: Store) -> Dataset:
     """Upload `.jsonl` or `.txt` files as a new dataset. Its tokens are prepared at once, in the background."""
     dataset_id = new_id()
-    folder = _upload_folder(access, dataset_id)
+    database: Database = request.app.state.database
+    folder = await run_in_threadpool(_upload_folder, database, access, dataset_id)
     upload = await uploads.receive(request, store, folder, frozenset({"name"}))
 
     def create(session: Write) -> Dataset:
@@ -55,7 +57,7 @@ async def create_dataset(access: Editor, request: Request, store: Store) -> Data
         by = Uploader(access.user_id, access.user_name)
         return service.create_dataset(session, access.team_id, dataset_id, name, by, upload.files)
 
-    return await run_in_threadpool(_keep, request.app.state.database, store, folder, create)
+    return await run_in_threadpool(_keep, database, store, folder, create)
 
 
 @router.get("/{dataset}")
@@ -65,9 +67,9 @@ def get_dataset(dataset: str, access: Viewer, session: ReadSession) -> Dataset:
 
 
 @router.delete("/{dataset}", status_code=204)
-def delete_dataset(dataset: str, access: Editor, session: WriteSession, store: Store) -> None:
+def delete_dataset(dataset: str, access: Editor, session: WriteSession) -> None:
     """Delete a dataset with everything made of it; refused while runs use it."""
-    service.delete_dataset(session, access.team_id, dataset, store)
+    service.delete_dataset(session, access.team_id, dataset)
 
 
 @router.post("/{dataset}/versions", status_code=201, max_body_size=STREAMED, openapi_extra=_form({}))
@@ -76,7 +78,7 @@ async def create_dataset_version(dataset: str, access: Editor, request: Request,
     dataset_id = parse_id("ds", dataset)
     database: Database = request.app.state.database
     await run_in_threadpool(_require_dataset, database, access.team_id, dataset)
-    folder = _upload_folder(access, dataset_id)
+    folder = await run_in_threadpool(_upload_folder, database, access, dataset_id)
     upload = await uploads.receive(request, store, folder, frozenset())
 
     def create(session: Write) -> Dataset:
@@ -91,8 +93,12 @@ def list_rejected(dataset: str, number: int, access: Viewer, session: ReadSessio
     return service.list_rejected(session, access.team_id, dataset, number)
 
 
-def _upload_folder(access: Access, dataset_id: UUID) -> str:
-    return f"{service.object_folder_of_dataset(access.team_id, dataset_id)}/{new_id().hex}"
+def _upload_folder(database: Database, access: Access, dataset_id: UUID) -> str:
+    """A folder for an upload's bytes, which go again, even after a crash, when no rows ever name them."""
+    folder = f"{service.object_folder_of_dataset(access.team_id, dataset_id)}/{new_id()}"
+    with database.write() as session:
+        doom_unless_spared(session, folder)
+    return folder
 
 
 def _require_dataset(database: Database, team_id: UUID, dataset: str) -> None:
@@ -104,10 +110,12 @@ def _keep(database: Database, store: LocalStore, folder: str, create: Callable[[
     """Write the rows of an upload whose bytes lie in ``folder``; without rows the bytes go again."""
     try:
         with database.write() as session:
+            if not spare(session, folder):
+                raise Conflict("upload_too_slow", "This upload took longer than a day. Send the files again.")
             return create(session)
     except BaseException:
         # When the connection was lost in the commit, the rows may be there: then the bytes must stay.
         with suppress(AppError), database.read() as session:
-            if not service.has_file_below(session, folder):
+            if is_doomed(session, folder):
                 store.delete_prefix(folder)
         raise

@@ -14,17 +14,12 @@ from trainwright.contracts.api import DatasetVersion as DatasetVersionOut
 from trainwright.contracts.api import Page, RejectedDocument
 from trainwright.contracts.run_spec import DataSpec
 from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.doomed import doom
 from trainwright_backend.core.errors import Conflict, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.preparations import (
     find_or_make,
-    get_preparation,
     object_folder,
-    object_key,
-    preparation_files,
-    resend_stale_preparations,
-    resolve_data,
     show_preparation,
 )
 from trainwright_backend.datasets.tables import (
@@ -34,23 +29,6 @@ from trainwright_backend.datasets.tables import (
     Preparation,
     RejectedLine,
 )
-
-__all__ = [
-    "PREPARATION_USERS",
-    "UploadedFile",
-    "add_version",
-    "create_dataset",
-    "delete_dataset",
-    "get_dataset",
-    "get_preparation",
-    "list_datasets",
-    "list_rejected",
-    "object_key",
-    "preparation_files",
-    "resend_stale_preparations",
-    "resolve_data",
-    "show_dataset",
-]
 
 DEFAULT_DATA = DataSpec(dataset="default")
 """Tokenizer and split of the preparation that each upload makes."""
@@ -80,7 +58,7 @@ class Uploader:
 
 def object_folder_of_dataset(team_id: UUID, dataset_id: UUID) -> str:
     """Below it lie the bytes of all uploads to the dataset."""
-    return f"{team_id.hex}/datasets/{dataset_id.hex}"
+    return f"{team_id}/datasets/{dataset_id}"
 
 
 def create_dataset(
@@ -160,13 +138,16 @@ def list_rejected(session: Read, team_id: UUID, dataset: str, number: int) -> li
     return [RejectedDocument(file=line.file, line=line.line, reason=line.reason) for line in lines]
 
 
-def delete_dataset(session: Write, team_id: UUID, dataset: str, store: LocalStore) -> None:
-    """Delete a dataset with its versions, preparations and, after the commit, bytes.
+def delete_dataset(session: Write, team_id: UUID, dataset: str) -> None:
+    """Delete a dataset with its versions and preparations; their bytes follow.
 
     Raises:
         Conflict: runs use it; the error names them.
     """
     row = get_dataset(session, team_id, dataset)
+    session.refresh(
+        row, with_for_update=True
+    )  # a submission holds it too, so it has its run by now or finds no dataset
     preparations = session.execute(
         select(Preparation.id, Preparation.digest)
         .join(DatasetVersion)
@@ -186,15 +167,7 @@ def delete_dataset(session: Write, team_id: UUID, dataset: str, store: LocalStor
     session.delete(row)
     session.flush()
     for folder in folders:
-        session.after_commit(lambda folder=folder: store.delete_prefix(folder))  # type: ignore[misc]
-
-
-def has_file_below(session: Read, folder: str) -> bool:
-    """Whether a version's file lies in this folder of the object store."""
-    return (
-        session.scalar(select(DatasetFile.position).where(DatasetFile.object_key.startswith(f"{folder}/")))
-        is not None
-    )
+        doom(session, folder)
 
 
 def _add_version(session: Write, dataset: Dataset, number: int, files: Sequence[UploadedFile]) -> None:

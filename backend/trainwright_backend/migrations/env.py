@@ -12,6 +12,7 @@ FEATURES = ("auth", "teams", "datasets", "runs", "metrics", "checkpoints", "node
 
 for feature in FEATURES:
     import_module(f"trainwright_backend.{feature}.tables")
+import_module("trainwright_backend.core.doomed")
 
 
 def render_item(kind: str, item: object, _: object) -> str | Literal[False]:

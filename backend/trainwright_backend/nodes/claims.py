@@ -19,13 +19,13 @@ from trainwright.planner.peaks import vendor_peak
 from trainwright_backend.checkpoints.service import newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Write, now
+from trainwright_backend.core.doomed import LINK_SECONDS
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.moves import lock_run, move
-from trainwright_backend.runs.service import LINK_SECONDS
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 
 

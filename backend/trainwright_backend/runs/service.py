@@ -4,7 +4,6 @@ Where a run stands is decided elsewhere: by `moves`, by the agents' messages and
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import delete, select
@@ -14,15 +13,14 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
 from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.doomed import doom
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.datasets.service import PREPARATION_USERS
 from trainwright_backend.runs.moves import lock_run, move, stop
 from trainwright_backend.runs.sentences import run_sentence
-from trainwright_backend.runs.tables import DoomedBytes, Placement, Run, RunEvent, RunSummary
+from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary
 
-LINK_SECONDS = 3_600.0
-"""How long a signed link to an object of a run is good."""
 SUSPECT_SECONDS = 30.0
 """At the standard lease: silence of a run's node that is shown."""
 EVENTS_AT_ONCE = 1_000
@@ -98,12 +96,6 @@ def delete_run(session: Write, team_id: UUID, run_id: str) -> None:
 def run_folder(run: Run) -> str:
     """Where the object store keeps what the run made."""
     return f"{run.team_id}/runs/{run.id}"
-
-
-def doom(session: Write, prefix: str) -> None:
-    """Have the control loop delete a folder of the store, once more when no link to it is good any longer."""
-    last = now() + timedelta(seconds=LINK_SECONDS)
-    session.merge(DoomedBytes(prefix=prefix, next_sweep=now(), last_sweep=last))
 
 
 def list_events(session: Read, run: Run, after: int) -> list[api.RunEvent]:

@@ -210,14 +210,3 @@ class NodeSize(Base):
     slots: Mapped[int]
     joined: Mapped[bool]
     """False once the node was removed."""
-
-
-class DoomedBytes(Base):
-    """A folder of the object store whose rows are gone. Signed links to it may still be used for a while."""
-
-    __tablename__ = "doomed_bytes"
-
-    prefix: Mapped[str] = mapped_column(primary_key=True)
-    next_sweep: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
-    last_sweep: Mapped[datetime] = mapped_column(UtcDateTime)
-    """No link is good any more: after this sweep the row goes."""

@@ -10,11 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 import uvicorn
-from sqlalchemy import event, func, select
+from sqlalchemy import event, func, select, update
 
 from tests.backend.conftest import Site
-from trainwright_backend.core.db import Write
-from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.control import sweep_bytes
+from trainwright_backend.core.db import Write, now
+from trainwright_backend.core.doomed import DoomedBytes
+from trainwright_backend.core.storage import Incoming, LocalStore, Stored
 from trainwright_backend.datasets import uploads
 from trainwright_backend.datasets.tables import Dataset, DatasetFile, Preparation
 
@@ -156,6 +158,7 @@ def test_an_upload_to_a_dataset_that_is_deleted_meanwhile_leaves_no_bytes(
 
     monkeypatch.setattr(uploads._Form, "finish", delete_first)
     assert site.admin.post(f"{path}/versions", files=one()).status_code == 404
+    sweep_bytes(site.app.state.database, site.app.state.store)
     assert bytes_in_store(site) == []
 
 
@@ -178,6 +181,8 @@ def test_deleting_a_dataset_deletes_its_bytes(site: Site, upload: object) -> Non
     keep, drop = upload("keep"), upload("drop")
     before = len(bytes_in_store(site))
     assert site.admin.delete(f"{site.path}/datasets/{drop['id']}").status_code == 204
+    assert len(bytes_in_store(site)) == before, "the request touches no bytes, so it cannot lose its place among them"
+    sweep_bytes(site.app.state.database, site.app.state.store)
     assert len(bytes_in_store(site)) == before // 2
     assert site.admin.get(f"{site.path}/datasets/{drop['id']}").status_code == 404
     assert site.admin.get(f"{site.path}/datasets/{keep['id']}").json() == keep
@@ -194,6 +199,35 @@ def test_a_dataset_that_a_run_uses_stays_and_the_error_names_the_run(site: Site,
     assert (answer.status_code, answer.json()["code"]) == (409, "dataset_in_use")
     assert "my run" in answer.json()["detail"]
     assert bytes_in_store(site)
+
+
+def test_an_upload_that_dies_among_its_files_leaves_nothing_for_good(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Incoming.finish
+
+    def full(incoming: Incoming) -> Stored:
+        if incoming.digest == hashlib.sha256(b"second").hexdigest():
+            raise OSError(28, "No space left on device")
+        return finish(incoming)
+
+    monkeypatch.setattr(Incoming, "finish", full)
+    files = one() + one("b.txt", b"second")
+    assert site.admin.post(f"{site.path}/datasets", data={"name": "x"}, files=files).status_code == 500
+    database, store = site.app.state.database, site.app.state.store
+    assert bytes_in_store(site), "the first file is there, and no row names it"
+    sweep_bytes(database, store)
+    assert bytes_in_store(site), "an upload has a day"
+    with database.write() as session:
+        session.execute(update(DoomedBytes).values(next_sweep=now(), last_sweep=now()))
+    sweep_bytes(database, store)
+    assert bytes_in_store(site) == []
+
+
+def test_a_finished_upload_is_not_swept(site: Site) -> None:
+    site.admin.post(f"{site.path}/datasets", data={"name": "x"}, files=one())
+    with site.app.state.database.read() as session:
+        assert session.scalars(select(DoomedBytes)).all() == []
 
 
 def test_memory_stays_flat_however_large_the_upload(site: Site) -> None:
