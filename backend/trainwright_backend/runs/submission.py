@@ -27,6 +27,10 @@ from trainwright_backend.teams.service import reserve
 
 NO_NODE = "no node has joined yet"
 LONGEST_KEY = 200
+_NO_SLOTS = {
+    Device.CUDA: "No node has a GPU. Use resources.device cpu, or let a node with one join.",
+    Device.CPU: "No node gives CPU slots. Use resources.device cuda, or let a node that gives some join.",
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def submit_run(
     """Store a run for ``spec``, or find the one that the same ``key`` made.
 
     Raises:
-        AppError: 422 ``idempotency_key_reused``: the key came with another body.
+        AppError: 422 ``idempotency_key_reused``: the key came with another body; 410 ``run_deleted``.
         AppError: 403 ``quota_exceeded``.
         Invalid: the spec does not fit the installation.
     """
@@ -77,7 +81,7 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
     """``spec`` with its device chosen.
 
     Raises:
-        Invalid: more slots than the largest node that ever joined has.
+        Invalid: no node has the device, or more slots than the largest node that ever joined has.
     """
     asked = spec.resources
     device = asked.device
@@ -87,6 +91,9 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
     largest = session.scalars(
         select(NodeSize).where(NodeSize.device == device).order_by(NodeSize.slots.desc()).limit(1)
     ).first()
+    if largest is not None and largest.slots == 0:
+        message = _NO_SLOTS[device]
+        raise Invalid.at("resources.device", message, device.value)
     if largest is not None and asked.slots_per_node > largest.slots:
         raise Invalid.at(
             "resources.slots_per_node",
@@ -154,7 +161,9 @@ def _use_key(session: Write, team_id: UUID, key: str, spec: RunSpec) -> Run | No
     if earlier.body_digest != digest:
         detail = "This Idempotency-Key came with another body before. Use a new key for a new run."
         raise AppError("idempotency_key_reused", 422, detail)
-    assert earlier.run_id is not None, "set in the transaction that took the key"
+    if earlier.run_id is None:
+        detail = "The run of this Idempotency-Key was deleted. Use a new key for a new run."
+        raise AppError("run_deleted", 410, detail)
     return session.get_one(Run, earlier.run_id)
 
 

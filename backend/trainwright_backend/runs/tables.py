@@ -84,8 +84,8 @@ class Submission(Base):
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     body_digest: Mapped[str]
-    run_id: Mapped[UUID | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), index=True)
-    """Empty only within the submitting transaction."""
+    run_id: Mapped[UUID | None] = mapped_column(ForeignKey("run.id", ondelete="SET NULL"), index=True)
+    """Empty once the run was deleted: a late repetition must not start it anew."""
     created: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
@@ -181,7 +181,7 @@ class Placement(Base):
     downloads: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     """Path, bytes, digest and object key of each file; links are signed anew at each answer."""
     lease_seconds: Mapped[float | None]
-    """As granted: a changed setting is for later claims and renewals."""
+    """The longest that was granted: a renewal may make it longer, only a new claim shorter."""
     renewal: Mapped[int]
     renewed: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """For display (`suspect`) only: leases go by the renewal's number and the reaper's own clock."""

@@ -512,7 +512,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Uuid(), nullable=True),
         sa.Column("created", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["run.id"], name=op.f("fk_submission_run_id_run"), ondelete="CASCADE"
+            ["run_id"], ["run.id"], name=op.f("fk_submission_run_id_run"), ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
             ["team_id"], ["team.id"], name=op.f("fk_submission_team_id_team"), ondelete="CASCADE"
