@@ -1,15 +1,17 @@
 """Checkpoints: announced, uploaded by signed links, compared with their manifest, committed, pruned.
 
 Nothing is visible before its commit: the manifest that the store holds has the announced digest, and lists exactly the
-files, sizes and digests that were announced, each of which the store checked as its bytes arrived. Of the shards
-nothing is read here. The store is asked outside of transactions, so an upload is two short ones around that.
+files, sizes and digests that were announced. Of the shards nothing is read here: whoever put them there has compared
+them, the store as their bytes arrived or an agent that shares its disk. So the folder is the announcement's own; one
+with other content gets a new one, which no byte of the old one and no late upload can reach. The store is asked outside
+of transactions, so an upload is two short ones around that.
 """
 
 from collections.abc import Sequence
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import Select, delete, or_, select
+from sqlalchemy import Select, case, delete, func, or_, select
 
 from trainwright.contracts import api
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
@@ -31,58 +33,48 @@ LEAST_KEPT = 2
 LARGEST_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
-def announce(
-    session: Write, store: LocalStore, run: Run, asked: UploadRequest
-) -> tuple[Checkpoint, set[str]]:
+def announce(session: Write, store: LocalStore, run: Run, asked: UploadRequest) -> Checkpoint:
     """Note which files a checkpoint of the run's newest attempt will have.
-
-    Returns:
-        The checkpoint, and the names of files that were announced with other content before.
 
     Raises:
         Invalid: a file name that is no name, or one that comes twice.
         Conflict: ``already_committed``, with other files.
     """
     files = [file.model_dump(mode="json") for file in sorted(asked.files, key=lambda file: file.name)]
-    prefix = _prefix(run, asked.kind, asked.step)
-    _check_names(store, prefix, asked.files)
+    _check_names(store, asked.files)
     found = _find(session, run, asked.kind, asked.step)
-    if found is None:
-        found = Checkpoint(
-            id=new_id(),
-            run_id=run.id,
-            attempt=run.attempt,
-            fence=run.fence,
-            kind=asked.kind,
-            step=asked.step,
-            prefix=prefix,
-            created=now(),
-            valid=True,
-        )
-        session.add(found)
-        before: dict[str, str] = {}
-    else:
-        before = {file["name"]: file["digest"] for file in found.files}
-        if found.committed is not None and found.files != files:
-            detail = (
-                f"Step {asked.step} was committed with other files; a committed checkpoint does not change."
-            )
-            raise Conflict("already_committed", detail)
-    found.files = files
-    found.bytes = sum(file.bytes for file in asked.files)
+    if found is not None and found.files == files:
+        return found
+    if found is not None and found.committed is not None:
+        detail = f"Step {asked.step} was committed with other files; a committed checkpoint does not change."
+        raise Conflict("already_committed", detail)
+    if found is not None:
+        _remove(session, found)
+    checkpoint_id = new_id()
+    checkpoint = Checkpoint(
+        id=checkpoint_id,
+        run_id=run.id,
+        attempt=run.attempt,
+        fence=run.fence,
+        kind=asked.kind,
+        step=asked.step,
+        prefix=_prefix(run, asked.kind, asked.step, checkpoint_id),
+        files=files,
+        bytes=sum(file.bytes for file in asked.files),
+        created=now(),
+        valid=True,
+    )
+    session.add(checkpoint)
     session.flush()
-    changed = {file.name for file in asked.files if before.get(file.name, file.digest) != file.digest}
-    return found, changed
+    return checkpoint
 
 
-def missing_links(
-    store: LocalStore, prefix: str, files: Sequence[FileEntry], changed: set[str]
-) -> list[UploadLink]:
+def missing_links(store: LocalStore, prefix: str, files: Sequence[FileEntry]) -> list[UploadLink]:
     """Links to send those of ``files`` that the store does not hold. Asks the store: call it outside transactions."""
     links = []
     for file in files:
         key = f"{prefix}/{file.name}"
-        if store.stat(key) != file.bytes or file.name in changed:
+        if store.stat(key) != file.bytes:
             url = store.sign("PUT", key, LINK_SECONDS, digest=file.digest, bytes=file.bytes)
             links.append(UploadLink(name=file.name, url=url, object_key=key))
     return links
@@ -152,6 +144,19 @@ def newest_state(session: Read, run_id: UUID) -> Checkpoint | None:
     """The checkpoint to resume from: committed, valid, highest step."""
     states = _visible(run_id).where(Checkpoint.kind == CheckpointKind.STATE, Checkpoint.valid)
     return session.scalars(states.order_by(Checkpoint.step.desc(), Checkpoint.fence.desc()).limit(1)).first()
+
+
+def last_saving_attempt(session: Read, run_id: UUID) -> tuple[int, int]:
+    """Numbers of the last attempts that committed a state, and one that is still good; 0 for none."""
+    saved = func.max(Checkpoint.attempt)
+    still_good = func.max(case((Checkpoint.valid, Checkpoint.attempt)))
+    states = select(saved, still_good).where(
+        Checkpoint.run_id == run_id,
+        Checkpoint.kind == CheckpointKind.STATE,
+        Checkpoint.committed.is_not(None),
+    )
+    row = session.execute(states).one()
+    return row[0] or 0, row[1] or 0
 
 
 def has_export(session: Read, run: Run) -> bool:
@@ -251,16 +256,16 @@ def _find(session: Read, run: Run, kind: CheckpointKind, step: int) -> Checkpoin
     ).one_or_none()
 
 
-def _prefix(run: Run, kind: CheckpointKind, step: int) -> str:
+def _prefix(run: Run, kind: CheckpointKind, step: int, checkpoint_id: UUID) -> str:
     folder = "export" if kind is CheckpointKind.EXPORT else f"step-{step}"
-    return f"{run_folder(run)}/f{run.fence}/{folder}"
+    return f"{run_folder(run)}/f{run.fence}/{checkpoint_id}/{folder}"
 
 
-def _check_names(store: LocalStore, prefix: str, files: Sequence[FileEntry]) -> None:
+def _check_names(store: LocalStore, files: Sequence[FileEntry]) -> None:
     seen: set[str] = set()
     for file in files:
         try:
-            store.path_of(f"{prefix}/{file.name}")
+            store.path_of(f"checkpoint/{file.name}")
         except ValueError:
             raise Invalid.at("files", "This is no file name.", file.name[:120]) from None
         if file.name in seen or "/" in file.name:

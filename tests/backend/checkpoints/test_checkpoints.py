@@ -49,6 +49,26 @@ def test_links_are_for_what_is_missing_and_refuse_other_bytes(scene: Scene) -> N
     assert {link["name"] for link in work.announce(changed).json()["links"]} == set(changed.files)
 
 
+def test_bytes_of_an_earlier_announcement_never_count(scene: Scene) -> None:
+    """The step was saved anew with equal sizes, and the agent died between its two announcements."""
+    work = scene.running()
+    first, second = Upload.make(3, salt="one"), Upload.make(3, salt="two")
+    late = {link["name"]: link["url"] for link in work.announce(first).json()["links"]}
+    work.put(first)
+    assert work.announce(second).status_code == 200
+    assert {link["name"] for link in work.announce(second).json()["links"]} == set(second.files)
+    assert work.commit(second).json()["code"] == "checkpoint_incomplete"
+    work.put(second)
+    part = "part-0.safetensors"
+    assert scene.agent.client.put(late[part], content=first.files[part]).status_code == 204
+    assert work.commit(second).status_code == 200
+    base = f"{scene.runs}/{work.run_id}/checkpoints"
+    [saved] = scene.site.admin.get(base).json()
+    files = scene.site.admin.get(f"{base}/{saved['id']}/files").json()
+    sent = {file["name"]: scene.agent.client.get(file["url"]).content for file in files}
+    assert sent == second.files
+
+
 def test_a_manifest_must_list_exactly_what_was_sent(scene: Scene) -> None:
     work = scene.running()
     good = Upload.make(3)
@@ -88,6 +108,7 @@ def test_older_ones_go_and_two_good_ones_stay(scene: Scene) -> None:
     work = scene.again(work.run_id)
     assert work.claim.job.resume is not None
     assert work.claim.job.resume.step == 2
+    work.begin(2)
     work.save(4)
     assert listed(scene, work) == [("state", 4), ("state", 3), ("state", 2)], "a damaged one does not count"
     work.save(5)
