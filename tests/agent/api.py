@@ -90,6 +90,8 @@ class ScriptedApi:
         self.away = False
         self.lose_replies: Counter[str] = Counter()
         """How many requests by verb are obeyed without an answer."""
+        self.reply_delays: dict[str, float] = {}
+        """Seconds by verb between obeying a request and answering it."""
         self.lock = threading.RLock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -195,7 +197,7 @@ class ScriptedApi:
             for run in self.runs.values()
             if not run.closed and not run.deleted
         ]
-        return {"placements": placements, "timers": self.timers.model_dump()}
+        return {"placements": placements, "timers": self.timers.model_dump(), "hints_url": self.hints_url}
 
     def _claim(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
         run.claims.append(said["claim_id"])
@@ -333,6 +335,7 @@ class ScriptedApi:
                         api.lose_replies[verb] -= 1
                         self.close_connection = True
                         return
+                time.sleep(api.reply_delays.get(verb, 0.0))
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()

@@ -61,6 +61,24 @@ def test_a_hint_brings_a_heartbeat_and_its_child_is_replaced_and_dies_with_the_a
     sender.close()
 
 
+def test_a_broker_that_moved_is_followed(api: ScriptedApi, machine: Machine, tmp_path: Path) -> None:
+    api.hints_url = f"redis+socket://{tmp_path}/before.sock?virtual_host=0"
+    agent = machine.start_agent()
+    wait_for(lambda: celery_children(agent.pid), "the hints' child")
+    api.hints_url = f"redis+socket://{tmp_path}/after.sock?virtual_host=0"
+
+    def knows_the_new_one(pid: int) -> bool:
+        try:
+            return b"after.sock" in Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+
+    wait_for(
+        lambda: any(map(knows_the_new_one, celery_children(agent.pid))), "a child that knows the new broker"
+    )
+    wait_for(lambda: len(celery_children(agent.pid)) == 1, "the other one gone")
+
+
 def test_a_dead_broker_stops_nothing(api: ScriptedApi, machine: Machine, tmp_path: Path) -> None:
     api.hints_url = f"redis+socket://{tmp_path}/nobody.sock?virtual_host=0"
     run = api.place(steps=2, ranks=1)

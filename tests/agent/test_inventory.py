@@ -1,5 +1,6 @@
 """What a node says it has."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_self_test_that_fails_costs_the_peak_and_is_loud(
     assert inventory.cpu_peak is None
     assert inventory.cores >= 1
     assert inventory.cpu_name
-    assert "PEAK IS UNKNOWN" in caplog.text
+    assert "SELF-TEST FAILED" in caplog.text
     assert "no_such_trainer" in caplog.text
 
 
@@ -36,3 +37,23 @@ def test_the_peak_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert take_inventory(tmp_path, settings).cpu_peak == measured.cpu_peak
     other_slots = settings.model_copy(update={"cpu_slots": 2, "trainer_module": "no_such_trainer"})
     assert take_inventory(tmp_path, other_slots).cpu_peak is None
+
+
+def test_slots_are_the_gpus_that_the_trainer_sees_at_this_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho '0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+    settings = Settings(trainer_module="tests.agent.standin", cpu_slots=2)
+    for visible, seen in (("0,1", 2), ("1", 1), ("", 0)):  # the last as with a build of torch for CPUs
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        caplog.clear()
+        inventory = take_inventory(tmp_path, settings)
+        assert [gpu.index for gpu in inventory.gpus] == list(range(seen))
+        assert all(gpu.name.endswith("by PCI_BUS_ID") for gpu in inventory.gpus)
+        assert (f"SEES {seen} OF 2 GPUS" in caplog.text) is (seen < 2)
+        assert inventory.cpu_peak is not None

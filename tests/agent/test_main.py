@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
+from tests.agent.folders import make_attempt
 from trainwright_agent.identity import load_identity, load_settings
+from trainwright_agent.loop import start_supervisor
 from trainwright_agent.main import app
+from trainwright_agent.workspace import Workspace
 
 
 def join(api_url: str, data: Path, token: str = JOIN_TOKEN) -> list[str]:
@@ -48,7 +51,30 @@ def test_running_before_joining_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_stopping_where_nothing_runs_is_harmless(tmp_path: Path) -> None:
+    Workspace(tmp_path / "node").prepare()
     assert CliRunner().invoke(app, ["stop", "--data", str(tmp_path / "node"), "--with-runs"]).exit_code == 0
+
+
+def test_stopping_in_a_mistyped_folder_is_no_success(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["stop", "--data", str(tmp_path / "nood"), "--with-runs"])
+    assert done.exit_code == 1
+    assert "no folder of an agent" in done.output
+    assert not (tmp_path / "nood").exists()
+
+
+def test_stopping_with_runs_ends_an_attempt_whose_supervisor_is_still_coming_up(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    data = tmp_path / "node"
+    assert CliRunner().invoke(app, join(api.url, data)).exit_code == 0
+    folder = make_attempt(data, api.place().run_id)
+    done = CliRunner().invoke(app, ["stop", "--data", str(data), "--with-runs"])
+    assert done.exit_code == 0
+    assert start_supervisor(folder).wait(20) == 0
+    end = folder.exit()
+    assert end is not None
+    assert end.code == "stopped"
+    assert not api.runs["run_1"].renewals
 
 
 def test_agents_need_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,25 +32,33 @@ class HintListener:
 
     Args:
         node_name: names the queue.
-        url: of the hints broker.
+        url: of the hints broker; None: there is none.
         on_hint: called in a thread of the listener's for every hint.
     """
 
-    def __init__(self, node_name: str, url: str, on_hint: Callable[[], None]) -> None:
+    def __init__(self, node_name: str, url: str | None, on_hint: Callable[[], None]) -> None:
+        self.url = url
+        """May be changed: the next `keep_alive` then starts another child in place of the one that knows the old one."""
         self._node_name = node_name
-        self._url = url
+        self._told_url: str | None = None
         self._on_hint = on_hint
         self._child: subprocess.Popen[bytes] | None = None
         self._start_at = 0.0
 
     def keep_alive(self) -> None:
         """Start the child if it is not there. From the main thread: the child dies with the thread that forks it."""
+        if self.url is None:
+            return
+        if self._child is not None and self._told_url != self.url:
+            self.stop()
+            self._child = None
         if self._child is not None and self._child.poll() is not None:
             log.warning("the hints' child ended with code %s", self._child.returncode)
             self._child = None
             self._start_at = time.monotonic() + _RESTART_SECONDS
         if self._child is None and time.monotonic() >= self._start_at:
-            self._child = self._start()
+            self._told_url = self.url
+            self._child = self._start(self.url)
 
     def stop(self) -> None:
         """End the child and wait until it is gone."""
@@ -58,7 +66,7 @@ class HintListener:
             self._child.kill()
             self._child.wait()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, url: str) -> subprocess.Popen[bytes]:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "celery", "--app", "trainwright_agent.hints", "worker"]
         options = ["--queues", hints_queue(self._node_name), "--pool", "solo", "--loglevel", "WARNING"]
@@ -69,7 +77,7 @@ class HintListener:
                 [*command, *options, *quiet],
                 env=inherited
                 | {
-                    URL_VARIABLE: self._url,
+                    URL_VARIABLE: url,
                     SOCKET_VARIABLE: str(theirs.fileno()),
                     PARENT_VARIABLE: str(os.getpid()),
                 },

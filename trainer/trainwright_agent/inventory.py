@@ -1,13 +1,14 @@
 """What this node has: cores, memory, GPUs, and how fast one CPU slot multiplies.
 
-GPUs are asked of the driver's own tool, so that the agent needs no CUDA. The CPU's peak is measured once, by the
-trainer's self-test in a process of its own, and kept; without it runs on this node show no MFU.
+A slot is a GPU as the trainer counts it, so the list is the trainer's: its self-test gives it, in a process of its own
+and in the environment that its ranks get. The driver's tool only tells whether it is worth asking, and whether something
+is wrong when the trainer sees fewer. The self-test also measures the CPU's peak; that is done once and kept, and
+without it runs on this node show no MFU.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import logging
 import os
 import platform
@@ -24,6 +25,7 @@ from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory
 from trainwright.contracts.base import Envelope
 from trainwright_agent.files import write_durably
 from trainwright_agent.identity import Settings
+from trainwright_agent.processes import trainer_environment
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +42,49 @@ class MeasuredPeak(Envelope):
     peak: CpuPeak
 
 
+class _CpuTest(Envelope):
+    flops_per_second: CpuPeak
+
+
+class _SelfTest(Envelope):
+    """What the trainer's self-test prints, as far as it is read here."""
+
+    cpu: _CpuTest
+    cuda: list[Gpu]
+
+
 def take_inventory(data: Path, settings: Settings) -> Inventory:
-    """Look at the machine. Measures the CPU's peak where that was not done yet, which takes seconds."""
-    name = cpu_name()
+    """Look at the machine. Runs the trainer's self-test where there are GPUs or the CPU's peak is not known yet."""
+    name, driver = cpu_name(), driver_gpus()
+    peak = _known_peak(data / PEAK_NAME, name, settings)
+    wants_peak = settings.cpu_slots > 0 and peak is None
+    tested = _self_test(settings) if driver or wants_peak else None
+    if tested is not None and wants_peak:
+        peak = tested.cpu.flops_per_second
+        _keep_peak(data / PEAK_NAME, MeasuredPeak(cpu_name=name, cpu_slots=settings.cpu_slots, peak=peak))
+    gpus = [] if tested is None else tested.cuda
+    if len(gpus) < len(driver):
+        log.error(
+            "THE TRAINER SEES %d OF %d GPUS, so this node offers %d. Its PyTorch may be a build for CPUs, or"
+            " CUDA_VISIBLE_DEVICES leaves some out.",
+            len(gpus),
+            len(driver),
+            len(gpus),
+        )
     return Inventory(
         hostname=socket.gethostname(),
         os=f"{platform.system()} {platform.release()}",
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        gpus=gpus(),
+        gpus=gpus,
         cpu_name=name,
         cpu_slots=settings.cpu_slots,
-        cpu_peak=_cpu_peak(data / PEAK_NAME, name, settings),
+        cpu_peak=peak,
         agent_version=_agent_version(),
     )
 
 
-def gpus() -> list[Gpu]:
+def driver_gpus() -> list[Gpu]:
     """GPUs as the NVIDIA driver lists them; none where it is not installed."""
     if shutil.which("nvidia-smi") is None:
         return []
@@ -66,7 +94,7 @@ def gpus() -> list[Gpu]:
             query, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        log.warning("nvidia-smi does not answer, so this node offers no GPUs: %s", error)
+        log.error("NVIDIA-SMI DOES NOT ANSWER, so this node offers no GPUs: %s", error)
         return []
     return parse_gpus(answer)
 
@@ -89,37 +117,43 @@ def cpu_name() -> str:
     return platform.machine()
 
 
-def _cpu_peak(path: Path, name: str, settings: Settings) -> CpuPeak | None:
+def _known_peak(path: Path, name: str, settings: Settings) -> CpuPeak | None:
+    """The peak as measured before, on this CPU with these slots."""
     if settings.cpu_slots == 0:
         return None
-    known = _known_peak(path)
-    if known is not None and (known.cpu_name, known.cpu_slots) == (name, settings.cpu_slots):
-        return known.peak
-    peak = _measure(settings)
-    if peak is not None:
-        measured = MeasuredPeak(cpu_name=name, cpu_slots=settings.cpu_slots, peak=peak)
-        write_durably(path, measured.model_dump_json(indent=1).encode())
-    return peak
-
-
-def _known_peak(path: Path) -> MeasuredPeak | None:
     try:
-        return MeasuredPeak.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, ValidationError):
+        known = MeasuredPeak.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
         return None
+    return known.peak if (known.cpu_name, known.cpu_slots) == (name, settings.cpu_slots) else None
 
 
-def _measure(settings: Settings) -> CpuPeak | None:
-    log.info("measuring the CPU's peak with %d slots busy", settings.cpu_slots)
-    module = f"{settings.trainer_module}.main"
-    command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(settings.cpu_slots)]
+def _keep_peak(path: Path, measured: MeasuredPeak) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_SELFTEST_SECONDS, check=True)
-        return CpuPeak.model_validate(json.loads(done.stdout)["cpu"]["flops_per_second"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+        write_durably(path, measured.model_dump_json(indent=1).encode())
+    except OSError as error:
+        log.error("the CPU's peak is measured again at the next start: it cannot be kept: %s", error)
+
+
+def _self_test(settings: Settings) -> _SelfTest | None:
+    slots = max(1, settings.cpu_slots)
+    log.info("running the trainer's self-test with %d CPU slots busy", slots)
+    module = f"{settings.trainer_module}.main"
+    command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(slots)]
+    try:
+        done = subprocess.run(
+            command,
+            env=trainer_environment(),
+            capture_output=True,
+            timeout=_SELFTEST_SECONDS,
+            check=True,
+        )
+        return _SelfTest.model_validate_json(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         said = getattr(error, "stderr", None) or b""
         log.error(
-            "THE CPU'S PEAK IS UNKNOWN: the trainer's self-test failed, so CPU runs on this node show no MFU. %s %s",
+            "THE TRAINER'S SELF-TEST FAILED, so this node offers no GPUs, and unless its CPU's peak is known from"
+            " before, CPU runs show no MFU. %s %s",
             error,
             said.decode(errors="replace")[-500:],
         )

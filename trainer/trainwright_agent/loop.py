@@ -67,11 +67,7 @@ class Agent:
         self._second_killer = SecondKiller()
         self._inventory: Inventory | None = None
         self._told_inventory: Inventory | None = None
-        self._hints = (
-            HintListener(identity.name, identity.hints_url, self._look_now.set)
-            if identity.hints_url
-            else None
-        )
+        self._hints = HintListener(identity.name, identity.hints_url, self._look_now.set)
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT. Supervisors are left alone."""
@@ -85,8 +81,7 @@ class Agent:
                 self._settle()
             self._settle()  # what a shipper has just finished must not wait for the next agent
         finally:
-            if self._hints is not None:
-                self._hints.stop()
+            self._hints.stop()
         log.info("the agent ends; supervisors go on")
 
     # Talking
@@ -112,6 +107,8 @@ class Agent:
         reply = client.heartbeat(Heartbeat(inventory=news, busy_slots=self._busy_slots()))
         self._told_inventory = inventory
         self._timers = reply.timers
+        if reply.hints_url is not None:  # an older API does not say; the broker may have moved since joining
+            self._hints.url = reply.hints_url
         unstarted = self._unstarted()
         for placed in reply.placements:
             if not placed.claimed and placed.run_id not in unstarted:
@@ -161,8 +158,7 @@ class Agent:
     # Settling
 
     def _settle(self) -> None:
-        if self._hints is not None:
-            self._hints.keep_alive()
+        self._hints.keep_alive()
         self._reap()
         for folder in self._workspace.attempts():
             try:
@@ -259,16 +255,37 @@ def write_lost_end(folder: AttemptFolder, code: EndCode) -> bool:
         return False
 
 
-def reach_supervisors(workspace: Workspace, signum: signal.Signals) -> list[AttemptFolder]:
-    """Signal every living supervisor.
+def stop_attempts(workspace: Workspace) -> int:
+    """End every attempt on a node without an agent: its supervisor by SIGTERM, or in place of one that is to come up.
 
     Returns:
-        Their folders.
+        How many supervisors still lived: call it again until there are none.
     """
-    reached = []
+    living = 0
     for folder in workspace.attempts():
+        with suppress(*_UNREADABLE):
+            living += not _is_stopped(folder)
+    return living
+
+
+def _is_stopped(folder: AttemptFolder) -> bool:
+    condition = folder.condition()
+    if condition is Condition.SUPERVISED:
         supervisor = folder.supervisor()
-        if supervisor is not None and folder.is_locked():
-            processes.send_signal(supervisor.pid, signum, folder.is_locked)
-            reached.append(folder)
-    return reached
+        if supervisor is not None:
+            processes.send_signal(supervisor.pid, signal.SIGTERM, folder.is_locked)
+        return False
+    if condition in _LOST:
+        return write_lost_end(folder, _LOST[condition])
+    return condition is Condition.ENDED or folder.granted() is None or _end_unstarted(folder)
+
+
+def _end_unstarted(folder: AttemptFolder) -> bool:
+    """A supervisor that comes up after this finds the end and leaves."""
+    try:
+        with folder.lock():
+            if folder.is_fresh:
+                folder.write_exit(Outcome(code=EndCode.STOPPED, message="The node's operator stopped it."))
+            return True
+    except AlreadyRunningError:
+        return False

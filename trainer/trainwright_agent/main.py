@@ -28,7 +28,7 @@ from trainwright_agent.identity import (
     save_settings,
 )
 from trainwright_agent.inventory import take_inventory
-from trainwright_agent.loop import Agent, reach_supervisors
+from trainwright_agent.loop import Agent, stop_attempts
 from trainwright_agent.workspace import AlreadyRunningError, Workspace
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -113,15 +113,16 @@ def stop(
     with_runs: Annotated[bool, typer.Option(help="End the runs on this node, too.")] = False,
 ) -> None:
     """Stop the agent that works in the folder."""
-    workspace = _prepared(data)
+    workspace = Workspace(data.resolve())
+    if not workspace.runs.is_dir():
+        raise _sorry(f"{data} is no folder of an agent.")
     pid = workspace.agent_pid()
     if pid is not None:
         processes.send_signal(pid, signal.SIGTERM, lambda: workspace.agent_pid() == pid)
-    left = reach_supervisors(workspace, signal.SIGTERM) if with_runs else []
     until = time.monotonic() + _STOP_SECONDS
     while time.monotonic() < until:
-        left = [folder for folder in left if folder.is_locked()]
-        if not left and workspace.agent_pid() is None:
+        # Only then: an agent that is still at work may start another supervisor.
+        if workspace.agent_pid() is None and not (with_runs and stop_attempts(workspace)):
             return
         time.sleep(0.1)
     raise _sorry(f"Something in {data} still runs after {_STOP_SECONDS:.0f} s.")

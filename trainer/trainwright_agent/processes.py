@@ -63,8 +63,13 @@ def child_environment(attempt_marker: str) -> dict[str, str]:
 
     Nothing of the agent's own settings goes down, least of all a token.
     """
+    return trainer_environment() | {MARKER_VARIABLE: attempt_marker, PARENT_VARIABLE: str(os.getpid())}
+
+
+def trainer_environment() -> dict[str, str]:
+    """What every process of the trainer gets: what makes its GPUs' numbers must be the same in all of them."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TRAINWRIGHT_")}
-    return inherited | {MARKER_VARIABLE: attempt_marker, PARENT_VARIABLE: str(os.getpid())}
+    return inherited | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def marked() -> dict[str, list[int]]:

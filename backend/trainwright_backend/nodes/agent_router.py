@@ -50,8 +50,12 @@ def join_node(session: WriteSession, request: Request, body: Join) -> Joined:
 @router.post("/heartbeat")
 def send_heartbeat(node: AsNode, session: WriteSession, request: Request, body: Heartbeat) -> HeartbeatReply:
     """The node lives; the answer says what is placed on it."""
-    timers = _settings(request).timers
-    return HeartbeatReply(placements=service.heartbeat(session, node.node_id, body, timers), timers=timers)
+    settings = _settings(request)
+    return HeartbeatReply(
+        placements=service.heartbeat(session, node.node_id, body, settings.timers),
+        timers=settings.timers,
+        hints_url=settings.resolved_agents_hints_url,
+    )
 
 
 @router.post("/runs/{run}/claim")

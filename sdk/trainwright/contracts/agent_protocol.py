@@ -165,6 +165,8 @@ class PlacedRun(Envelope):
 class HeartbeatReply(Envelope):
     placements: list[PlacedRun]
     timers: Timers
+    hints_url: str | None = None
+    """Broker for dispatch hints, which may have moved since the node joined; None: as told before."""
 
 
 class ClaimRequest(Envelope):

@@ -1,6 +1,7 @@
 """``export`` and ``selftest``, as the trainer's command line has them."""
 
 import json
+import os
 import sys
 
 from tests.agent.standin.behaviour import Job, obey
@@ -9,7 +10,12 @@ from tests.agent.standin.rank import save
 
 def main() -> int:
     if sys.argv[1] == "selftest":
-        print(json.dumps({"cpu": {"flops_per_second": {"fp32": 2e9, "bf16": 1e9}}, "cuda": []}))
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        gpus = [
+            {"index": index, "name": f"GPU {bus} by {os.environ['CUDA_DEVICE_ORDER']}", "memory_bytes": 1}
+            for index, bus in enumerate(filter(None, visible))
+        ]
+        print(json.dumps({"cpu": {"flops_per_second": {"fp32": 2e9, "bf16": 1e9}}, "cuda": gpus}))
         return 0
     job = Job(sys.argv[2])
     obey(job)
