@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +13,9 @@ import torch
 from tests.trainer.jobs import build_here, events, read_out, resume_from, run_trainer, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
 from trainwright.contracts.job_spec import failure_name
-from trainwright_trainer.checkpoint import save
-from trainwright_trainer.checkpoint.load import read_checkpoint, read_tensors, verify_files
-from trainwright_trainer.checkpoint.snapshot import config_digest, take_snapshot
+from trainwright_trainer.checkpoint import load, save
+from trainwright_trainer.checkpoint.load import read_checkpoint, read_tensor, verify_files
+from trainwright_trainer.checkpoint.snapshot import Snapshot, config_digest, take_snapshot
 from trainwright_trainer.ends import CheckpointInvalidError, read_job
 from trainwright_trainer.loop import train
 
@@ -138,7 +140,7 @@ def test_a_manifest_that_fits_its_own_digest_is_still_read_with_suspicion(traine
     ):
         changed = manifest.model_copy(update={"tensors": {name: entry.model_copy(update=change)}})
         with pytest.raises(CheckpointInvalidError):
-            read_tensors(folder, changed, {name: entry.shape})
+            read_tensor(folder, changed, name, entry.shape)
 
 
 def test_saving_the_same_step_again_replaces_it(tmp_path: Path, data: Path) -> None:
@@ -196,7 +198,44 @@ def test_an_export_of_a_damaged_checkpoint_is_refused(tmp_path: Path, data: Path
 def test_an_intact_checkpoint_is_read_back_as_written(trained: Path) -> None:
     spec = read_job(trained.parents[1] / "job.json").spec
     manifest = read_checkpoint(trained / "step-20", config_digest(spec), None)
-    shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
-    tensors = read_tensors(trained / "step-20", manifest, shapes)
-    assert set(tensors) == set(manifest.tensors)
-    assert all(tensor.isfinite().all() for tensor in tensors.values())
+    for name, entry in manifest.tensors.items():
+        assert read_tensor(trained / "step-20", manifest, name, entry.shape).isfinite().all(), name
+
+
+def test_weights_are_restored_one_at_a_time(
+    tmp_path: Path, data: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host holds no second copy of the model, however large it is."""
+    read: list[weakref.ref[torch.Tensor]] = []
+
+    def reading(folder: Path, manifest: CheckpointManifest, name: str, shape: torch.Size) -> torch.Tensor:
+        assert not [earlier for earlier in read if earlier() is not None]
+        tensor = read_tensor(folder, manifest, name, shape)
+        if name.startswith("model."):
+            read.append(weakref.ref(tensor))
+        return tensor
+
+    monkeypatch.setattr(load, "read_tensor", reading)
+    training = build_here(write_job(tmp_path, data, job=resume_from(trained / "step-10", tmp_path)))
+    assert len(read) == len(list(training.engine.model.parameters()))
+
+
+def test_a_snapshot_is_taken_when_the_one_before_is_written(tmp_path: Path, data: Path) -> None:
+    """Writing is made slow, so that a snapshot taken too early would find nothing written."""
+    training = train_here(write_job(tmp_path / "run", data, schedule={"steps": 5}))
+    engine, written = training.engine, []
+
+    def when_saved(saved: save.Saved) -> None:
+        time.sleep(0.3)
+        written.append(saved.step)
+
+    saver = save.Saver(tmp_path, save.Origin(config_digest(training.spec), 1, None), when_saved)
+    for step in range(3):
+
+        def take(step: int = step) -> Snapshot:
+            assert written == list(range(step))
+            return take_snapshot(engine.model, engine.optimizer, step, training.spec)
+
+        saver.save(take)
+    saver.wait()
+    assert written == [0, 1, 2]

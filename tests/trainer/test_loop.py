@@ -39,8 +39,8 @@ def _bare_loop(job_file: Path, loader, steps: int) -> list[float]:
     seen = []
     for step in range(1, steps + 1):
         total = torch.zeros(())
-        for tokens, targets in loader.micro_batches(step):
-            loss = cross_entropy(model(tokens).flatten(0, 1), targets.flatten()) / 4
+        for batch in loader.micro_batches(step):
+            loss = cross_entropy(model(batch.tokens).flatten(0, 1), batch.targets.flatten()) / 4
             loss.backward()
             total += loss.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

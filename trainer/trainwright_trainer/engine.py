@@ -130,9 +130,8 @@ class TorchEngine:
             self.optimizer.zero_grad(set_to_none=True)
 
     def _on_device(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        device = self._mesh.device
-        for tokens_BT, targets_BT in batches:
-            yield Batch(tokens_BT.to(device), targets_BT.to(device))
+        for batch in batches:
+            yield batch.to(self._mesh.device)
 
 
 def _check_finite(numbers: StepNumbers) -> None:

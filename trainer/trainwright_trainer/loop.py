@@ -90,4 +90,4 @@ def _save(training: Training, step: int) -> None:
     """Begin to write a checkpoint; weights are replicated, so rank 0 has all of it."""
     if training.mesh.rank == 0:
         engine = training.engine
-        training.saver.save(take_snapshot(engine.model, engine.optimizer, step, training.spec))
+        training.saver.save(lambda: take_snapshot(engine.model, engine.optimizer, step, training.spec))

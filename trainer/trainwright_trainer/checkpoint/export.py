@@ -19,7 +19,7 @@ from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
 from trainwright.contracts.run_spec import ModelSpec, RunSpec
 from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
 from trainwright_trainer.checkpoint.files import write_hashed, write_tensors
-from trainwright_trainer.checkpoint.load import read_tensors, verify_files
+from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import code_version, replace_folder, write_manifest
 from trainwright_trainer.data.shards import read_manifest
 from trainwright_trainer.model.transformer import Transformer
@@ -100,9 +100,10 @@ def hugging_face_name(name: str) -> str:
 
 
 def _renamed_weights(checkpoint: Path, manifest: CheckpointManifest, model: nn.Module) -> dict[str, Tensor]:
-    shapes = {f"model.{name}": weight.shape for name, weight in model.named_parameters()}
-    weights = read_tensors(checkpoint, manifest, shapes)
-    return {hugging_face_name(name.removeprefix("model.")): tensor for name, tensor in weights.items()}
+    return {
+        hugging_face_name(name): read_tensor(checkpoint, manifest, f"model.{name}", weight.shape)
+        for name, weight in model.named_parameters()
+    }
 
 
 def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, bytes]:

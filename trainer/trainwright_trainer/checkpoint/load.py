@@ -6,7 +6,7 @@ tensors the names and shapes of this model. The ranks share the hashing; if one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -76,40 +76,31 @@ def verify_together(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> N
 
 
 def restore(folder: Path, manifest: CheckpointManifest, model: nn.Module, optimizer: AdamW) -> None:
-    """Fill ``model`` and ``optimizer`` from a verified checkpoint."""
-    weights = dict(model.named_parameters())
-    shapes = {f"model.{name}": weight.shape for name, weight in weights.items()}
-    for moment in MOMENTS:
-        shapes |= {f"optimizer.{moment}.{name}": weight.shape for name, weight in weights.items()}
-    whole = read_tensors(folder, manifest, shapes)
-    with torch.no_grad():
-        for name, weight in weights.items():
-            weight.copy_(whole[f"model.{name}"])
-    _fill_moments(optimizer, weights, whole, manifest.step)
+    """Fill ``model`` and ``optimizer`` from a verified checkpoint, with one tensor at a time in host memory."""
+
+    def read(name: str, weight: Tensor) -> Tensor:
+        return read_tensor(folder, manifest, name, weight.shape).to(weight.device)
+
+    for name, weight in model.named_parameters():
+        weight.data.copy_(read(f"model.{name}", weight))
+        # What AdamW itself keeps of a weight: with fused=True the number of steps too is on the weight's device.
+        made = torch.tensor(float(manifest.step), device=weight.device)
+        moments = {moment: read(f"optimizer.{moment}.{name}", weight) for moment in MOMENTS}
+        optimizer.state[weight] = {"step": made} | moments
 
 
-def read_tensors(
-    folder: Path, manifest: CheckpointManifest, shapes: Mapping[str, Sequence[int]]
-) -> dict[str, Tensor]:
-    """Assemble the tensors named in ``shapes`` from their pieces in verified files.
+def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Sequence[int]) -> Tensor:
+    """Assemble one tensor from its pieces in verified files.
 
     Raises:
-        CheckpointInvalidError: a tensor is missing, has another shape, or its pieces do not fill it.
+        CheckpointInvalidError: it is missing, has another shape, or its pieces do not fill it.
     """
-    verified = {entry.name for entry in manifest.files}
-    whole: dict[str, Tensor] = {}
-    for name, shape in shapes.items():
-        entry = manifest.tensors.get(name)
-        if entry is None or entry.shape != tuple(shape):
-            raise CheckpointInvalidError(
-                f"{folder.name}: {name} is missing or has not the shape {tuple(shape)}"
-            )
-        if not verified.issuperset(piece.file for piece in entry.pieces):
-            raise CheckpointInvalidError(
-                f"{folder.name}: {name} lies in a file that the manifest does not list"
-            )
-        whole[name] = _assemble(folder, name, entry)
-    return whole
+    entry = manifest.tensors.get(name)
+    if entry is None or entry.shape != tuple(shape):
+        raise CheckpointInvalidError(f"{folder.name}: {name} is missing or has not the shape {tuple(shape)}")
+    if not {file.name for file in manifest.files}.issuperset(piece.file for piece in entry.pieces):
+        raise CheckpointInvalidError(f"{folder.name}: {name} lies in a file that the manifest does not list")
+    return _assemble(folder, name, entry)
 
 
 def _assemble(folder: Path, name: str, entry: TensorEntry) -> Tensor:
@@ -128,16 +119,3 @@ def _assemble(folder: Path, name: str, entry: TensorEntry) -> Tensor:
     if filled != tensor.numel():
         raise CheckpointInvalidError(f"{folder.name}: the pieces of {name} do not fill it")
     return tensor
-
-
-def _fill_moments(
-    optimizer: AdamW, weights: Mapping[str, nn.Parameter], whole: Mapping[str, Tensor], step: int
-) -> None:
-    names = {weight: name for name, weight in weights.items()}
-    ordered = [names[weight] for group in optimizer.param_groups for weight in group["params"]]
-    state = {
-        index: {"step": torch.tensor(float(step))}
-        | {moment: whole[f"optimizer.{moment}.{name}"] for moment in MOMENTS}
-        for index, name in enumerate(ordered)
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -64,10 +64,13 @@ class Saver:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Begin to write; waits first for the checkpoint before. Raises what that one failed with."""
+    def save(self, take: Callable[[], Snapshot]) -> None:
+        """Take a snapshot and begin to write it; waits first for the one before, so that two never share the memory.
+
+        Raises what that one failed with.
+        """
         self.wait()
-        self._writing = self._thread.submit(self._write, snapshot)
+        self._writing = self._thread.submit(self._write, take())
 
     def check(self) -> None:
         """Raise the error of a write that has failed."""

@@ -9,7 +9,7 @@ of ranks, and any cut into micro batches, sees the same global batches in the sa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,11 +20,27 @@ from trainwright_trainer.data.order import SequenceOrder
 from trainwright_trainer.data.shards import TokenStream
 
 
-class Batch(NamedTuple):
-    """Inputs and the tokens that follow them, both (B, T) int64."""
+@dataclass(frozen=True)
+class Batch:
+    """Sequences with the token after each: (B, T + 1) int64, of which inputs and targets are two views."""
 
-    tokens: Tensor
-    targets: Tensor
+    sequences: Tensor
+
+    @property
+    def tokens(self) -> Tensor:
+        """(B, T)."""
+        return self.sequences[:, :-1]
+
+    @property
+    def targets(self) -> Tensor:
+        """(B, T): the tokens that follow."""
+        return self.sequences[:, 1:]
+
+    def to(self, device: torch.device) -> Batch:
+        """Copy to ``device``; a GPU fetches from pinned memory when it gets there, and nobody waits for it."""
+        if device.type != "cuda":
+            return self
+        return Batch(self.sequences.pin_memory().to(device, non_blocking=True))
 
 
 class Loader:
@@ -47,5 +63,4 @@ def read_batches(stream: TokenStream, sequences: np.ndarray, micro_sequences: in
     """The named sequences in batches of ``micro_sequences``, the last one perhaps smaller."""
     for start in range(0, len(sequences), micro_sequences):
         rows = [stream.sequence(int(index)) for index in sequences[start : start + micro_sequences]]
-        tokens = torch.from_numpy(np.stack(rows))
-        yield Batch(tokens[:, :-1], tokens[:, 1:])
+        yield Batch(torch.from_numpy(np.stack(rows)))
