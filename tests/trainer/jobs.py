@@ -61,16 +61,16 @@ def resume_from(checkpoint: Path, folder: Path) -> dict[str, Any]:
     return {"resume": {"step": step, "digest": digest_of(content)}}
 
 
-def build_here(job_file: Path) -> Training:
+def build_here(job_file: Path, device: str = "cpu") -> Training:
     """Assemble a one-rank training in this process."""
     torch.set_num_threads(1)
     output_folder(job_file).mkdir(exist_ok=True)
-    return build(read_job(job_file), job_file, Mesh(0, 1, torch.device("cpu")))
+    return build(read_job(job_file), job_file, Mesh(0, 1, torch.device(device)))
 
 
-def train_here(job_file: Path) -> Training:
+def train_here(job_file: Path, device: str = "cpu") -> Training:
     """Run a one-rank job to its end in this process."""
-    training = build_here(job_file)
+    training = build_here(job_file, device)
     train(training)
     return training
 
@@ -81,9 +81,9 @@ def trainer(*arguments: object, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE)
 
 
-def run_trainer(*arguments: object) -> int:
+def run_trainer(*arguments: object, **environment: str) -> int:
     """Run the trainer's command line to its end; returns the exit code."""
-    with trainer(*arguments) as process:
+    with trainer(*arguments, **environment) as process:
         process.communicate(timeout=120)
         return process.returncode
 

@@ -71,8 +71,10 @@ def test_the_selftest_lists_what_is_visible(visible: str, indices: list[int]) ->
     assert [gpu["index"] for gpu in json.loads(done.stdout)["cuda"]] == indices
 
 
-def test_asking_for_help_does_not_load_torch() -> None:
-    code = "import sys, trainwright_trainer.main; sys.exit('torch' in sys.modules)"
+@pytest.mark.parametrize("command", ["main", "launch"])
+def test_a_command_does_not_load_torch_before_its_work(command: str) -> None:
+    """Help is quick, and the parent-death signal is armed before the seconds that torch takes."""
+    code = f"import sys, trainwright_trainer.{command}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

@@ -86,7 +86,7 @@ def _prepare(given: argparse.Namespace) -> int:
 
 
 def _train(given: argparse.Namespace) -> int:
-    from trainwright_trainer.launch import launch
+    from trainwright_trainer.elastic import launch
 
     return launch(given.job.resolve())
 

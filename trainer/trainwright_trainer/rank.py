@@ -6,10 +6,11 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import LOGS_FOLDER, Outcome, log_name, output_folder
-from trainwright_trainer.build import build
+from trainwright_trainer.build import Training, build
 from trainwright_trainer.ends import (
     DivergedError,
     read_job,
@@ -38,11 +39,7 @@ def run_rank(job_file: str) -> None:
         _train(Path(job_file), out)
         release_last_words(out, rank)
     except Exception as error:
-        if isinstance(error, RankLostError):
-            time.sleep(_WITNESS_SECONDS)
-        write_failure(out, rank, error)
-        # Threads and communicators of a failed rank may never end by themselves.
-        os._exit(1)
+        _leave(out, rank, error, step=None)
 
 
 def _train(job_file: Path, out: Path) -> None:
@@ -50,15 +47,30 @@ def _train(job_file: Path, out: Path) -> None:
     mesh = join_mesh(job)
     training = build(job, job_file, mesh)
     try:
-        outcome = train(training)
+        outcome = _planned_end(training)
+        if mesh.rank == 0:
+            write_outcome(out, outcome)
+        mesh.barrier()
+        mesh.leave()
+    except Exception as error:
+        _leave(out, mesh.rank, error, training.step)
+
+
+def _planned_end(training: Training) -> Outcome:
+    try:
+        return train(training)
     except DivergedError as error:
-        outcome = Outcome(
-            code=EndCode.DIVERGED, message=f"Step {training.step + 1}: {error}.", step=training.step
-        )
-    if mesh.rank == 0:
-        write_outcome(out, outcome)
-    mesh.barrier()
-    mesh.leave()
+        message = f"Step {training.step + 1}: {error}."
+        return Outcome(code=EndCode.DIVERGED, message=message, step=training.step)
+
+
+def _leave(out: Path, rank: int, error: Exception, step: int | None) -> NoReturn:
+    """Say why this rank fails after ``step`` and end its process."""
+    if isinstance(error, RankLostError):
+        time.sleep(_WITNESS_SECONDS)
+    write_failure(out, rank, error, step)
+    # Threads and communicators of a failed rank may never end by themselves.
+    os._exit(1)
 
 
 def _log_to(path: Path) -> None:
