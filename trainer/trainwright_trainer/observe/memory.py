@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 from pathlib import Path
 
 import torch
 
+_MEMORY = Path("/proc/self/statm")
+_CPUS = Path("/proc/cpuinfo")
+
 
 def memory_bytes(device: torch.device) -> int:
-    """On a GPU the most that tensors ever occupied; on a CPU the process's resident memory now."""
+    """On a GPU the most that tensors ever occupied; on a CPU the process's resident memory now.
+
+    Where the kernel has no ``/proc`` (macOS), it is the most that was ever resident.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    if not _MEMORY.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, the one such system
+    return int(_MEMORY.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def device_name(device: torch.device) -> str:
@@ -23,7 +31,7 @@ def device_name(device: torch.device) -> str:
 
 
 def cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
+    for line in _CPUS.read_text().splitlines() if _CPUS.exists() else ():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.machine()
