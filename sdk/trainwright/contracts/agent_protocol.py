@@ -264,6 +264,12 @@ class Batch(Envelope):
     metrics: list[MetricBlock] = []
     """Numbers of steps after the resume point."""
 
+    @model_validator(mode="after")
+    def _goes_forward(self) -> Self:
+        if self.next_offset < self.offset:
+            raise refused("next_offset", self.next_offset, f"must be at least offset = {self.offset}")
+        return self
+
 
 class Stored(Envelope):
     offset: int
@@ -306,8 +312,14 @@ class CheckpointCommit(Envelope):
     kind: CheckpointKind
     step: int
     manifest_digest: str
-    events_offset: int = 0
+    events_offset: int = Field(default=0, ge=0)
     """End of the `checkpoint_saved` line; the commit waits until events are stored up to it. 0 for an export."""
+
+    @model_validator(mode="after")
+    def _a_state_has_its_line(self) -> Self:
+        if self.kind is CheckpointKind.STATE and self.events_offset == 0:
+            raise refused("events_offset", 0, "must be the end of the checkpoint_saved line")
+        return self
 
 
 class Committed(Envelope):
