@@ -180,7 +180,9 @@ class Work:
             sent = self.agent.client.put(link["url"], content=upload.files[link["name"]])
             assert sent.status_code == 204, sent.text
 
-    def commit(self, upload: "Upload", events_offset: int = 0) -> Response:
+    def commit(self, upload: "Upload", events_offset: int | None = None) -> Response:
+        if events_offset is None:
+            events_offset = self.offset if upload.kind is CheckpointKind.STATE else 0
         body = {
             "fence": self.claim.fence,
             "kind": upload.kind.value,

@@ -87,6 +87,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def storable(text: str) -> str:
+    """What a program said, without what no database takes: NUL (PostgreSQL), lone surrogates (no UTF-8)."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 class Read(Session):
     """Sees one snapshot and writes nothing."""
 

@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select
 
 from trainwright.contracts.agent_protocol import MetricBlock
 from trainwright.contracts.events import SERIES_UNITS
-from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.metrics.tables import MetricChunk, MetricSeries, MetricTail
 
 CHUNK_POINTS = 1_000
@@ -147,7 +147,7 @@ def _by_name(blocks: Sequence[MetricBlock]) -> dict[str, Curve]:
     for block in blocks:
         steps = np.array(block.steps, STEP)
         for name, values in block.series.items():
-            parts.setdefault(name[:LONGEST_NAME], []).append(Curve(steps, np.array(values, VALUE)))
+            parts.setdefault(storable(name)[:LONGEST_NAME], []).append(Curve(steps, np.array(values, VALUE)))
     return {name: Curve.joined(found) for name, found in parts.items()}
 
 

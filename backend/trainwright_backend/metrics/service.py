@@ -22,7 +22,7 @@ from trainwright.contracts.events import (
     Note,
 )
 from trainwright.contracts.job_spec import EVENTS_NAME
-from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.metrics.points import Curve, append, read_curves, rewind, series_of, thinned
 from trainwright_backend.metrics.tables import MetricMark
@@ -122,7 +122,7 @@ def _begin_attempt(session: Write, run: Run, summary: RunSummary, event: Attempt
     session.execute(this.values(resume_step=event.resume_step))
     summary.attempt = run.attempt
     summary.step = min(summary.step, event.resume_step)
-    summary.peak_name = event.peak_name
+    summary.peak_name = storable(event.peak_name) if event.peak_name is not None else None
     summary.spark = [point for point in summary.spark if point[0] <= event.resume_step]
     summary.values = _last_values(session, run.id)
     origin = f"from step {event.resume_step:,}" if event.resume_step else "from the start"

@@ -1,28 +1,29 @@
 """What the end of an attempt means: success, another try, or the end of the run.
 
 An end is accepted once everything that was shipped before it is stored; accepting it closes the placement, and
-repeating it is harmless. Ends are counted by class over the attempts since the newest checkpoint that is good, so
-progress forgives and standing still does not (`RETRIES`).
+repeating it is harmless. Ends are counted by class over the attempts since the newest checkpoint, so progress forgives
+and standing still does not (`RETRIES`). A damaged checkpoint was progress once: the ends before it stay forgiven, but
+ends by damage itself are counted since the newest checkpoint that is still good.
 """
 
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from trainwright.contracts.agent_protocol import Ended, EndReport, Timers
 from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
-from trainwright_backend.checkpoints.service import has_export, mark_invalid, newest_state
+from trainwright_backend.checkpoints.service import has_export, last_saving_attempt, mark_invalid
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.nodes.renewals import walk
-from trainwright_backend.nodes.seats import check_open, run_of_node, seat_of_claim
+from trainwright_backend.nodes.seats import check_seat, run_of_node, seat_of_claim
 from trainwright_backend.runs.files import stored_bytes
 from trainwright_backend.runs.moves import lock_run, move, settle, stop
-from trainwright_backend.runs.sentences import end_sentence
+from trainwright_backend.runs.sentences import end_sentence, failed_sentence
 from trainwright_backend.runs.tables import Attempt, Closed, Placement, Run
 
 FAILS_AS = {EndClass.LOST: EndCode.POISON, EndClass.LAPSE: EndCode.UNREACHABLE}
@@ -39,7 +40,7 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
     seat = seat_of_claim(session, node_id, run, report.claim_id)
     if seat.closed is Closed.ENDED:
         return Ended(state=run.state, code=seat.end_reason or report.exit.code)
-    check_open(session, node_id, run, report.fence)
+    check_seat(run, seat, report.fence)
     _check_shipped(session, run, report.offsets)
     finished = report.exit.code is EndCode.FINISHED and run.state is not RunState.STOPPING
     if finished and not has_export(session, run):
@@ -54,7 +55,7 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
         steps = RunSpec.model_validate(run.spec).schedule.steps
         move(session, run, RunState.SUCCEEDED, f"trained {steps:,} steps", reason=EndCode.FINISHED)
     else:
-        end_attempt(session, run, report.exit, timers)
+        end_attempt(session, run, _unasked(report.exit), timers)
     return Ended(state=run.state, code=report.exit.code)
 
 
@@ -99,7 +100,7 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
         mark_invalid(session, run.id, exit.step)
     fails_as = _fails_as(session, run, exit.code)
     if fails_as is not None:
-        message = end_sentence(fails_as, exit.message)
+        message = failed_sentence(fails_as, exit.message)
         return stop(session, run, Verdict.FAIL, fails_as, message, attempt_reason=exit.code)
     return stop(
         session,
@@ -109,6 +110,14 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
         exit.message or end_sentence(exit.code, ""),
         retry_at=_retry_at(session, run, timers),
     )
+
+
+def _unasked(exit: Outcome) -> Outcome:
+    """A planned end that nobody planned is a crash: whoever sent the signal, it is tried again and counted."""
+    if end_class(exit.code) is not EndClass.PLANNED:
+        return exit
+    words = f"The attempt ended as {exit.code}, and nobody had asked it to. {exit.message}".strip()
+    return exit.model_copy(update={"code": EndCode.CRASHED, "message": words})
 
 
 def _check_shipped(session: Read, run: Run, offsets: dict[str, int]) -> None:
@@ -134,15 +143,17 @@ def _fails_as(session: Read, run: Run, code: EndCode) -> EndCode | None:
 
 
 def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
-    """Earlier attempts, since the newest good checkpoint and its own included, that ended so (None: early at all)."""
-    newest = newest_state(session, run.id)
-    since = newest.attempt if newest is not None else 0
-    codes = [code for code in EndCode if kind is None or end_class(code) is kind]
+    """Earlier attempts without progress since, that ended so (None: early at all)."""
+    codes = {code for code in EndCode if kind is None or end_class(code) is kind}
+    damage = {EndCode.CHECKPOINT_INVALID}
+    saved, still_good = last_saving_attempt(session, run.id)
     ends = select(func.count()).where(
         Attempt.run_id == run.id,
-        Attempt.number >= since,
         Attempt.number < run.attempt,
-        Attempt.reason.in_(codes),
+        or_(
+            and_(Attempt.number >= saved, Attempt.reason.in_(codes - damage)),
+            and_(Attempt.number >= still_good, Attempt.reason.in_(codes & damage)),
+        ),
     )
     return session.scalar(ends) or 0
 

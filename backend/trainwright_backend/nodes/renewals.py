@@ -12,8 +12,8 @@ from trainwright.contracts.agent_protocol import Order, Phase, Renewal, RenewalR
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobKind
 from trainwright.contracts.run_state import ADVANCING, RunState, Verdict
-from trainwright_backend.core.db import Write, now
-from trainwright_backend.nodes.seats import run_of_node, seat_of_claim, stale_fence
+from trainwright_backend.core.db import Write, now, storable
+from trainwright_backend.nodes.seats import check_seat, run_of_node, seat_of_claim
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.moves import move, settle
 from trainwright_backend.runs.tables import Closed, Placement, Run
@@ -42,8 +42,7 @@ def renew(session: Write, node_id: UUID, run_id: str, said: Renewal, timers: Tim
     seat = seat_of_claim(session, node_id, run, said.claim_id)
     if seat.closed is Closed.ENDED:
         return RenewalReply(order=Order.LEAVE, timers=timers)
-    if seat.closed is not None or said.fence != run.fence or seat.fence != said.fence:
-        raise stale_fence(run, said.fence)
+    check_seat(run, seat, said.fence)
     if said.phase is Phase.ENDED:
         return RenewalReply(order=_ended(session, run, seat, said, timers), timers=timers)
     _keep(session, run, seat, said.progress, timers)
@@ -68,8 +67,10 @@ def walk(session: Write, run: Run, target: RunState) -> None:
 def _keep(session: Write, run: Run, seat: Placement, progress: str, timers: Timers) -> None:
     seat.renewal += 1
     seat.renewed = now()
-    seat.lease_seconds = timers.lease_seconds
-    shown = progress[:LONGEST_PROGRESS]
+    # The answer may be lost, and then the supervisor goes by a longer lease that it was granted before: so within an
+    # attempt the reaper's lease only grows, and a shortened setting is for the next claims.
+    seat.lease_seconds = max(seat.lease_seconds or 0.0, timers.lease_seconds)
+    shown = storable(progress)[:LONGEST_PROGRESS]
     if run.progress != shown:
         run.progress = shown
         wake_run(session, run.id)

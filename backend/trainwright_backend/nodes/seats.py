@@ -50,6 +50,16 @@ def check_open(session: Read, node_id: UUID, run: Run, fence: int) -> None:
         raise stale_fence(run, fence)
 
 
+def check_seat(run: Run, seat: Placement, fence: int) -> None:
+    """Let pass what the supervisor of ``seat`` says of its own attempt while that lives.
+
+    Raises:
+        Conflict: ``stale_fence``; also when the placement is closed.
+    """
+    if seat.closed is not None or fence != run.fence or seat.fence != fence:
+        raise stale_fence(run, fence)
+
+
 def seat_of_claim(session: Read, node_id: UUID, run: Run, claim_id: str) -> Placement:
     """The placement that the node claimed under ``claim_id``.
 

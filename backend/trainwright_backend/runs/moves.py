@@ -26,7 +26,7 @@ from trainwright.contracts.run_state import (
     RunState,
     Verdict,
 )
-from trainwright_backend.core.db import Write, now
+from trainwright_backend.core.db import Write, now, storable
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementSlot, Run, RunEvent
 from trainwright_backend.runs.wake import wake_control, wake_run
@@ -150,14 +150,14 @@ def add_event(
             run_id=run.id,
             sequence=sequence,
             time=time or now(),
-            type=kind,
+            type=storable(kind),
             state=None,
             verdict=None,
             reason=None,
             fence=run.fence,
             attempt=run.attempt,
             step=step,
-            message=message,
+            message=storable(message),
         )
     )
     wake_run(session, run.id)
@@ -178,7 +178,7 @@ def _write(
         "state": state,
         "verdict": verdict,
         "reason": reason,
-        "message": message,
+        "message": storable(message),
         "retry_at": retry_at,
         "progress": "",
         "waiting_reason": "",

@@ -36,6 +36,15 @@ def end_sentence(code: EndCode, message: str) -> str:
     return closed if sentence(code) in closed else f"{closed} {sentence(code)}"
 
 
+def failed_sentence(code: EndCode, message: str) -> str:
+    """As `end_sentence`, for an end that is not tried again."""
+    if code is not EndCode.CHECKPOINT_INVALID:
+        return end_sentence(code, message)
+    return (
+        "Its checkpoints were damaged again and again. Check the disks of the node and of the object store."
+    )
+
+
 def duration(seconds: float) -> str:
     """A stretch of time as people say it: `42 s`, `18 min`, `1 h 15 min`, `2 d 3 h`."""
     whole = max(round(seconds), 0)

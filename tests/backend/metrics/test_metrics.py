@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from sqlalchemy import event as hooks
 from sqlalchemy import func, select
 
 from tests.backend.scripted_agent import Scene, Work, losses, stream_events
@@ -87,6 +88,34 @@ def test_a_rewind_leaves_no_gap_and_no_duplicate(scene: Scene) -> None:
     assert points_of(events) == again
     assert points_of(follow(scene, work.run_id)) == again
     assert points_of(follow(scene, work.run_id, "1:7")) == again, "an unknown place begins anew"
+
+
+def test_a_pack_between_two_reads_hides_no_point(scene: Scene) -> None:
+    """A reader asks for chunks and then for the tail; meanwhile the tail becomes a chunk."""
+    work = scene.running(last_step=999, steps=2_000)
+    engine = scene.database.engine
+    packed: list[str] = []
+
+    def pack_first(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        if "FROM metric_tail" in statement and not packed:
+            packed.append(statement)
+            work.step(1_000, 1_000)
+
+    hooks.listen(engine, "before_cursor_execute", pack_first)
+    try:
+        shown = curve(scene, work.run_id)
+    finally:
+        hooks.remove(engine, "before_cursor_execute", pack_first)
+    assert packed
+    assert sorted(shown) == list(range(1, 1_000))
+    assert sorted(curve(scene, work.run_id)) == list(range(1, 1_001))
+
+
+def test_a_stretch_goes_forward(scene: Scene) -> None:
+    work = scene.running()
+    back = {**work.batch(metrics=[losses(4, 4)]), "next_offset": work.offset - 1}
+    answer = work.agent.post(work.run_id, "batches", back)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "next_offset")
 
 
 def test_a_follower_goes_on_where_it_stopped(scene: Scene) -> None:

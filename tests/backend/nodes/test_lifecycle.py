@@ -1,5 +1,6 @@
 """The protocol between API, agents and supervisors, as lifecycle.md tells it."""
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -180,6 +181,49 @@ def test_renewals_keep_a_lease_and_a_late_loop_blames_nobody(scene: Scene) -> No
     assert scene.state(work.run_id) == "retry_wait"
 
 
+def test_a_shortened_lease_waits_for_the_next_claim(scene: Scene) -> None:
+    """The answer that tells the supervisor of it may be lost: until then it trains by the longer one."""
+    work = scene.running()
+    app = scene.site.app
+    shorter = app.state.settings.timers.model_copy(update={"lease_seconds": LEASE_SECONDS / 2})
+    app.state.settings = app.state.settings.model_copy(update={"timers": shorter})
+    assert work.order("running") == "go"
+    scene.control.let_pass(LEASE_SECONDS / 2 + 1)
+    assert scene.state(work.run_id) == "running"
+    scene.control.let_pass(LEASE_SECONDS / 2)
+    assert scene.state(work.run_id) == "retry_wait"
+
+
+def test_what_a_trainer_says_is_stored_whatever_it_is(scene: Scene) -> None:
+    odd = "rank\0 1 \ud800 died"
+    work = scene.running()
+    assert work.renew("running", progress="a\0b").status_code == 200
+    started = {"type": "attempt_started", "attempt": 1, "resume_step": 0, "ranks": 2, "parameters": 7}
+    started |= {"device": "a\0 CPU", "peak_name": "a\0 peak"}
+    events = [{"type": "note", "message": odd}, {"type": "new\0er", "message": "\0"}, started]
+    series = {"steps": [4], "series": {"lo\0ss": [1.0]}}
+    body = json.dumps(work.batch(events, [series]))
+    stored = work.agent.client.post(
+        f"/api/v1/agent/runs/{work.run_id}/batches",
+        content=body,
+        headers={"Content-Type": "application/json"},
+    )
+    assert stored.status_code == 200, stored.text
+    work.offset = stored.json()["offset"]
+    assert work.ended("crashed", "rank\0 1 died") == "retry_wait"
+    assert scene.show(work.run_id)["sentence"] == "rank 1 died; tries again"
+
+
+def test_an_end_speaks_for_its_own_claim(scene: Scene) -> None:
+    """A node that has the run's newest seat cannot end it by the claim it held before."""
+    old = scene.running()
+    scene.control.let_pass(LEASE_SECONDS + 1)
+    new = scene.again(old.run_id)
+    mixed = old.end("crashed", fence=new.claim.fence, offsets={})
+    assert (mixed.status_code, mixed.json().get("code")) == (409, "stale_fence")
+    assert scene.state(new.run_id) == "starting"
+
+
 def test_a_run_is_suspect_before_its_lease_lapses(scene: Scene) -> None:
     work = scene.running()
     assert scene.show(work.run_id)["suspect_seconds"] is None
@@ -220,15 +264,19 @@ def test_a_supervisor_that_ended_does_not_wait_for_a_dead_agent(scene: Scene) ->
 
 
 @pytest.mark.parametrize(
-    ("code", "tries", "reason"),
+    ("code", "tries", "reason", "counted_as"),
     [
-        ("diverged", 1, "diverged"),
-        ("supervisor_lost", 2, "poison"),
-        ("crashed", 3, "crashed"),
-        ("self_fenced", 10, "unreachable"),
+        ("diverged", 1, "diverged", "diverged"),
+        ("supervisor_lost", 2, "poison", "supervisor_lost"),
+        ("crashed", 3, "crashed", "crashed"),
+        ("stopped", 3, "crashed", "crashed"),
+        ("saved", 3, "crashed", "crashed"),
+        ("self_fenced", 10, "unreachable", "self_fenced"),
     ],
 )
-def test_ends_without_progress_are_bounded(scene: Scene, code: str, tries: int, reason: str) -> None:
+def test_ends_without_progress_are_bounded(
+    scene: Scene, code: str, tries: int, reason: str, counted_as: str
+) -> None:
     work = scene.start()
     for _ in range(tries - 1):
         assert work.ended(code) == "retry_wait"
@@ -236,9 +284,29 @@ def test_ends_without_progress_are_bounded(scene: Scene, code: str, tries: int, 
     assert work.ended(code, "rank 1 went away") == "failed"
     shown = scene.show(work.run_id)
     assert (shown["reason"], shown["attempt"]) == (reason, tries)
-    assert shown["sentence"].startswith("rank 1 went away. ")
+    assert "rank 1 went away. " in shown["sentence"]
     marks = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["attempts"]
-    assert [mark["reason"] for mark in marks] == [code] * tries
+    assert [mark["reason"] for mark in marks] == [counted_as] * tries
+
+
+def test_a_damaged_checkpoint_does_not_call_back_what_was_forgiven(scene: Scene) -> None:
+    work = scene.running(last_step=10)
+    work.save(5)
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    work.begin(5)
+    work.step(6, 10)
+    work.save(8)
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    assert work.ended("checkpoint_invalid", step=8) == "retry_wait", "one crash and one damage since step 8"
+    work = scene.again(work.run_id)
+    assert work.claim.job.resume is not None
+    assert work.claim.job.resume.step == 5
+    assert work.ended("checkpoint_invalid", step=5) == "failed"
+    shown = scene.show(work.run_id)
+    assert shown["reason"] == "checkpoint_invalid"
+    assert shown["sentence"].startswith("Its checkpoints were damaged again and again."), "nothing is used"
 
 
 def test_progress_forgives_and_the_wait_doubles_without_it(scene: Scene) -> None:
