@@ -91,6 +91,35 @@ def test_prose_becomes_documents_of_bounded_size_that_join_to_the_file(tmp_path:
     assert all(item.text.endswith("\n") for item in found)
 
 
+@pytest.mark.parametrize("word", ["word ", "語", "é", "x"])
+def test_prose_on_one_line_is_cut_between_words_or_characters(tmp_path: Path, word: str) -> None:
+    source = Source("text8.txt", tmp_path / "a")
+    text = word * 400_000
+    source.path.write_text(text)
+    parts = plan_slices([source], 2**18)
+    found = [item for part in parts for item in read_documents(source, part)]
+    assert len(parts) > 1 and len(found) > 5
+    texts = [item.text for item in found if isinstance(item, Document)]
+    assert "".join(texts) == text
+    assert max(len(item.encode()) for item in texts) <= documents.PROSE_BYTES
+    assert {item[-1] for item in texts} == {word[-1]}
+    assert sum(count_lines(source, part) for part in parts) == 0
+
+
+@given(text=st.text(alphabet="a é\n語"), piece_bytes=st.integers(4, 9), slice_bytes=st.integers(1, 40))
+def test_prose_cut_anywhere_joins_to_the_file(
+    tmp_path_factory: pytest.TempPathFactory, text: str, piece_bytes: int, slice_bytes: int
+) -> None:
+    source = Source("a.txt", tmp_path_factory.mktemp("cut") / "a")
+    source.path.write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "PROSE_BYTES", piece_bytes)
+        found = _read(source, slice_bytes)
+        assert all(isinstance(item, Document) for item in found)
+        texts = [item.text for item in found if isinstance(item, Document)]
+    assert "".join("".join(texts).split()) == "".join(text.split())
+
+
 def test_bad_bytes_in_prose_cost_their_line(tmp_path: Path) -> None:
     source = Source("book.txt", tmp_path / "a")
     source.path.write_bytes(b"one\ntw\xff\nthree")

@@ -90,7 +90,7 @@ class Preparation(Base):
     """Why it failed, and what to do."""
 
     failures: Mapped[int] = mapped_column(default=0)
-    """Errors of workers so far; the third ends it."""
+    """Errors of workers since the last step that was made; the third ends it."""
 
     may_be_repeated: Mapped[bool] = mapped_column(default=False)
     """It failed for a reason that does not lie in the data, so the next submission begins it anew."""

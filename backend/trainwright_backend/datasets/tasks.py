@@ -10,9 +10,10 @@ import structlog
 from celery import Celery
 
 from trainwright_backend.core.db import Database
+from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.preparations import PREPARE_TASK
-from trainwright_backend.datasets.work import do_step, next_step, note_failure
+from trainwright_backend.datasets.work import do_step, next_step, note_failure, put_back
 
 log = structlog.get_logger()
 
@@ -38,6 +39,9 @@ def make_step(database: Database, store: LocalStore, preparation_id: UUID) -> bo
         return False
     try:
         do_step(database, store, step)
+    except AppError as error:
+        log.warning("a step of preparing was put back", preparation=str(preparation_id), error=error.detail)
+        put_back(database, step)
     except Exception as error:
         log.exception("preparing failed", preparation=str(preparation_id), step=type(step).__name__)
         note_failure(database, step, error)

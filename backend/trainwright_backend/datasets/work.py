@@ -6,7 +6,7 @@ killed worker costs its step and no more. While a step runs, a thread renews its
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,11 +18,11 @@ from sqlalchemy import ColumnElement, or_, select, update
 from trainwright.contracts.api import PreparationState
 from trainwright.contracts.run_spec import TokenizerSpec
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
-from trainwright.prepare.documents import Rejected, Slice, Source, plan_slices
+from trainwright.prepare.documents import Rejected, Slice, Source, UnusableDataError, plan_slices
 from trainwright.prepare.shards import SliceResult, build_manifest, rejected_lines, tokenize_slice
 from trainwright.prepare.tokenizer import load_tokenizer, tokenizer_bytes, train_tokenizer
 from trainwright_backend.core.db import Database, Read, Write, now
-from trainwright_backend.core.errors import Busy
+from trainwright_backend.core.errors import AppError, Busy
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.preparations import object_folder, send_messages
 from trainwright_backend.datasets.tables import DatasetFile, Preparation, PreparationSlice, RejectedLine
@@ -99,7 +99,7 @@ def do_step(database: Database, store: LocalStore, step: Step) -> None:
                     _tokenize(database, store, step)
                 case Complete():
                     _complete(database, store, step)
-        except ValueError as error:  # the data or the settings are at fault, and will be again
+        except UnusableDataError as error:
             _fail(database, step, str(error))
     _sweep_if_deleted(database, store, step)
 
@@ -107,10 +107,10 @@ def do_step(database: Database, store: LocalStore, step: Step) -> None:
 def note_failure(database: Database, step: Step, error: Exception) -> None:
     """A step ended with an error that may go away: it is tried again a little later, a few times."""
     with database.write() as session:
+        held = _release(session, step)
         preparation = session.get(Preparation, step.preparation_id, with_for_update=True)
-        if preparation is None or preparation.state not in UNFINISHED:
+        if not held or preparation is None or preparation.state not in UNFINISHED:
             return
-        _release(session, step)
         preparation.failures += 1
         preparation.touched = now()
         if preparation.failures >= MOST_FAILURES:
@@ -120,6 +120,12 @@ def note_failure(database: Database, step: Step, error: Exception) -> None:
                 f"Preparing failed {MOST_FAILURES} times, at last with: {str(error)[:500] or type(error).__name__}. "
                 "Once that is cured, submit a run again to go on."
             )
+
+
+def put_back(database: Database, step: Step) -> None:
+    """Nothing is wrong with the step: it is made when the platform can serve it again."""
+    with suppress(AppError), database.write() as session:
+        _release(session, step)
 
 
 def _plan(database: Database, store: LocalStore, step: Plan) -> None:
@@ -135,6 +141,7 @@ def _plan(database: Database, store: LocalStore, step: Plan) -> None:
                 state=PreparationState.WORKING,
                 shards_total=len(slices),
                 tokenizer_bytes=len(content),
+                failures=0,
                 lease=None,
                 leased_until=None,
                 touched=now(),
@@ -173,7 +180,7 @@ def _tokenize(database: Database, store: LocalStore, step: Tokenize) -> None:
             session.change(
                 update(Preparation)
                 .where(Preparation.id == step.preparation_id)
-                .values(shards_done=Preparation.shards_done + 1, touched=now())
+                .values(shards_done=Preparation.shards_done + 1, failures=0, touched=now())
             )
             send_messages(session, step.preparation_id, 1)
 
@@ -186,7 +193,7 @@ def _complete(database: Database, store: LocalStore, step: Complete) -> None:
     content = manifest.model_dump_json(indent=1).encode()
     stored = store.write(f"{step.folder}/{MANIFEST_NAME}", content)
     rejected = sum(result.rejected_count for result in results)
-    error = _why_not_usable(manifest, rejected)
+    error = _why_not_usable(manifest, rejected, [name for name, _ in step.files])
     with database.write() as session:
         completed = session.change(
             update(Preparation)
@@ -208,7 +215,7 @@ def _complete(database: Database, store: LocalStore, step: Complete) -> None:
             _list_rejected(session, step.preparation_id, rejected_lines(results)[:REJECTED_LISTED])
 
 
-def _why_not_usable(manifest: ShardManifest, rejected: int) -> str | None:
+def _why_not_usable(manifest: ShardManifest, rejected: int, files: Sequence[str]) -> str | None:
     if manifest.train.documents:
         return None
     if manifest.validation.documents:
@@ -217,11 +224,20 @@ def _why_not_usable(manifest: ShardManifest, rejected: int) -> str | None:
             "Upload more documents, or lower data.validation_fraction."
         )
     if rejected:
+        rules = [
+            "each line of a .jsonl file must be a JSON object with a string under 'text'",
+            "a .txt file must be UTF-8",
+        ]
+        apply = [rule for rule, kind in zip(rules, (".jsonl", ".txt"), strict=True) if _any_is(files, kind)]
         return (
             f"No usable document was found: all {rejected} lines were refused. The list of refused lines says why; "
-            "each line of a .jsonl file must be a JSON object with a string under 'text'."
+            f"{', and '.join(apply)}."
         )
     return "No usable document was found: the files hold nothing but white space. Upload files with text."
+
+
+def _any_is(files: Sequence[str], kind: str) -> bool:
+    return any(name.lower().endswith(kind) for name in files)
 
 
 def _list_rejected(session: Write, preparation_id: UUID, lines: list[Rejected]) -> None:
@@ -329,6 +345,8 @@ def _is_slice(step: Tokenize) -> tuple[ColumnElement[bool], ...]:
 
 def _fail(database: Database, step: Step, error: str) -> None:
     with database.write() as session:
+        if not _release(session, step):  # somebody else makes the step by now
+            return
         session.change(
             update(Preparation)
             .where(Preparation.id == step.preparation_id, Preparation.state.in_(UNFINISHED))
@@ -336,8 +354,9 @@ def _fail(database: Database, step: Step, error: str) -> None:
         )
 
 
-def _release(session: Write, step: Step) -> None:
-    _set_lease(session, step, lease=None, leased_until=None)
+def _release(session: Write, step: Step) -> bool:
+    """Give the step's lease back; False when it was lost before."""
+    return _set_lease(session, step, lease=None, leased_until=None) == 1
 
 
 def _set_lease(session: Write, step: Step, **values: Any) -> int:

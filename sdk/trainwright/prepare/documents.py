@@ -2,8 +2,8 @@
 
 A ``.jsonl`` file holds one JSON object a line whose ``text`` is a document. A ``.txt`` file holds plain prose; it
 becomes documents of about 64 KiB, cut at line ends, so that one large file still has a validation split and never
-has to fit into memory. A *slice* is a stretch of whole lines of one file: the unit that one worker handles and that is
-lost when that worker is killed. What cannot be read is reported with its line number and the reason, never dropped
+has to fit into memory; where no line ends for so long, at white space. A *slice* is a stretch of one file, cut in the
+same way: the unit that one worker handles and that is lost when that worker is killed. What cannot be read is reported with its line number and the reason, never dropped
 in silence.
 
 Which split a document belongs to follows from a hash of its text alone: equal texts land in the same split, and
@@ -25,11 +25,15 @@ from typing import BinaryIO
 from trainwright.contracts.base import Envelope
 
 SLICE_BYTES = 32 * 2**20
-"""A slice ends at the first line end after this many bytes."""
+"""A slice ends at the first line end after this many bytes (in prose without line ends: a little later)."""
 LINE_BYTES = 8 * 2**20
-"""A longer line is rejected, unread: memory stays bounded whatever is uploaded."""
+"""A longer line of JSON is rejected, unread: memory stays bounded whatever is uploaded."""
 PROSE_BYTES = 64 * 2**10
-"""A document of a ``.txt`` file ends at the first line end after this many bytes."""
+"""A document of a ``.txt`` file ends at the first line end after this many bytes, or in a line that is longer."""
+
+
+class UnusableDataError(ValueError):
+    """The files themselves are at fault: trying again gives the same."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Source:
 
 
 class Slice(Envelope):
-    """A stretch of whole lines of one file."""
+    """A stretch of one file; of ``.jsonl``, whole lines."""
 
     index: int
     """Position in the plan; shards are named by it."""
@@ -89,12 +93,12 @@ def plan_slices(sources: Sequence[Source], slice_bytes: int = SLICE_BYTES) -> li
     """Cut ``sources`` into slices; a pure function of the files' names, order and bytes.
 
     Raises:
-        ValueError: a file is neither ``.jsonl`` nor ``.txt``, or two have the same name.
+        UnusableDataError: a file is neither ``.jsonl`` nor ``.txt``, or two have the same name.
     """
     _check_names(sources)
     slices: list[Slice] = []
     for source in sources:
-        for start, end in _cuts(source.path, slice_bytes):
+        for start, end in _cuts(source, slice_bytes):
             slices.append(Slice(index=len(slices), file=source.name, start=start, end=end))
     return slices
 
@@ -103,18 +107,20 @@ def read_documents(source: Source, part: Slice) -> Iterator[Document | Rejected]
     """The documents of one slice, in order; the line numbers of rejected lines count from the slice's first line."""
     with source.path.open("rb") as file:
         file.seek(part.start)
-        lines = _lines(file, part.end)
-        yield from _prose(source.name, lines) if _is_prose(source.name) else _json_lines(source.name, lines)
+        if _is_prose(source.name):
+            yield from _prose(source.name, _pieces(file, part.end))
+        else:
+            yield from _json_lines(source.name, _lines(file, part.end))
 
 
 def count_lines(source: Source, part: Slice) -> int:
-    """Lines in a slice, by which later slices of the file number theirs."""
+    """Line ends in a slice, by which later slices of the file number their lines."""
     with source.path.open("rb") as file:
         file.seek(part.start)
-        count, left, last = 0, part.end - part.start, b"\n"
+        count, left = 0, part.end - part.start
         while left and (block := file.read(min(left, 2**20))):
-            count, left, last = count + block.count(b"\n"), left - len(block), block[-1:]
-    return count + (last != b"\n")
+            count, left = count + block.count(b"\n"), left - len(block)
+    return count
 
 
 def is_validation(text: str, fraction: float) -> bool:
@@ -136,22 +142,23 @@ def _check_names(sources: Sequence[Source]) -> None:
     names = [source.name for source in sources]
     for name in names:
         if not name.lower().endswith((".jsonl", ".txt")):
-            raise ValueError(f"{name}: a dataset's files must end in .jsonl or .txt")
+            raise UnusableDataError(f"{name}: a dataset's files must end in .jsonl or .txt")
         if names.count(name) > 1:
-            raise ValueError(f"{name}: two files have this name")
+            raise UnusableDataError(f"{name}: two files have this name")
 
 
 def _is_prose(name: str) -> bool:
     return name.lower().endswith(".txt")
 
 
-def _cuts(path: Path, slice_bytes: int) -> Iterator[tuple[int, int]]:
-    size = path.stat().st_size
-    with path.open("rb") as file:
+def _cuts(source: Source, slice_bytes: int) -> Iterator[tuple[int, int]]:
+    size = source.path.stat().st_size
+    skip = _skip_piece if _is_prose(source.name) else _skip_line
+    with source.path.open("rb") as file:
         start = 0
         while start < size:
             file.seek(min(start + slice_bytes - 1, size))
-            _skip_line(file)
+            skip(file)
             end = min(file.tell(), size)
             yield start, end
             start = end
@@ -160,6 +167,37 @@ def _cuts(path: Path, slice_bytes: int) -> Iterator[tuple[int, int]]:
 def _skip_line(file: BinaryIO) -> None:
     while (block := file.readline(2**20)) and not block.endswith(b"\n"):
         pass
+
+
+def _skip_piece(file: BinaryIO) -> None:
+    """Go to the next place where prose may be cut."""
+    start = file.tell()
+    piece = file.readline(PROSE_BYTES)
+    if len(piece) == PROSE_BYTES:
+        file.seek(start + _cut(piece))
+
+
+def _pieces(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
+    """Prose up to offset ``end`` with line numbers: whole lines, and parts of those longer than a document."""
+    number = 1
+    while (start := file.tell()) < end:
+        piece = file.readline(min(PROSE_BYTES, end - start))
+        if len(piece) == PROSE_BYTES:
+            piece = piece[: _cut(piece)]
+            file.seek(start + len(piece))
+        yield number, piece.removeprefix(b"\xef\xbb\xbf") if start == 0 else piece
+        number += piece.endswith(b"\n")
+
+
+def _cut(text: bytes) -> int:
+    """Where ``text`` is best cut: after its last white space, else before its last character of several bytes."""
+    after_space = max(text.rfind(space) for space in (b"\n", b" ", b"\t", b"\r")) + 1
+    if after_space:
+        return after_space
+    end = len(text)
+    while end > 1 and text[end - 1] & 0xC0 == 0x80:  # a byte that goes on with a character
+        end -= 1
+    return end - 1 if end > 1 and text[end - 1] >= 0xC0 else len(text)
 
 
 def _lines(file: BinaryIO, end: int) -> Iterator[bytes | None]:
@@ -205,20 +243,17 @@ def _text_of(line: bytes) -> str | Reason:
     return Reason.BAD_UTF8 if any("\ud800" <= letter <= "\udfff" for letter in text) else text
 
 
-def _prose(name: str, lines: Iterator[bytes | None]) -> Iterator[Document | Rejected]:
+def _prose(name: str, pieces: Iterator[tuple[int, bytes]]) -> Iterator[Document | Rejected]:
     held: list[str] = []
     held_bytes = 0
-    for number, line in enumerate(lines, start=1):
-        if line is None:
-            yield Rejected(file=name, line=number, reason=Reason.TOO_LONG)
-            continue
+    for number, piece in pieces:
         try:
-            held.append(line.decode())
+            held.append(piece.decode())
         except UnicodeDecodeError:
             yield Rejected(file=name, line=number, reason=Reason.BAD_UTF8)
             continue
-        held_bytes += len(line)
-        if held_bytes >= PROSE_BYTES:
+        held_bytes += len(piece)
+        if held_bytes >= PROSE_BYTES or not piece.endswith(b"\n"):
             yield from _joined(held)
             held, held_bytes = [], 0
     yield from _joined(held)

@@ -20,7 +20,7 @@ from trainwright.prepare.tokenizer import byte_tokenizer
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.enqueue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
-from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.errors import Busy, Invalid
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets import preparations, tasks, work
 from trainwright_backend.datasets.preparations import (
@@ -186,6 +186,17 @@ def test_a_preparation_without_a_document_fails_with_a_sentence(
         assert again.state == PreparationState.FAILED, "the same data would fail again"
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "unsaid"), [("a.jsonl", ".jsonl", ".txt"), ("a.txt", "UTF-8", ".jsonl")]
+)
+def test_a_refusal_names_the_rule_of_the_files_that_were_sent(
+    site: Site, upload: Upload, name: str, said: str, unsaid: str
+) -> None:
+    dataset = upload(**{name: b"\xff\xfe\n"})
+    error = dataset["versions"][0]["preparations"][0]["error"]
+    assert said in error and unsaid not in error
+
+
 def test_a_killed_worker_costs_its_slice_only(
     site: Site, upload: Upload, sent: list[str], small_slices: None
 ) -> None:
@@ -264,6 +275,63 @@ def test_an_error_of_the_worker_is_tried_three_times(
             states.append(only(site).state)
     assert states == ["waiting", "waiting", "failed"]
     assert "No space left on device" in str(only(site).error)
+
+
+def test_errors_between_steps_that_succeed_never_add_up(
+    site: Site, upload: Upload, sent: list[str], small_slices: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    upload(ready=False)
+    preparation = only(site)
+    while only(site).state != PreparationState.READY:
+        with monkeypatch.context() as patch:
+            patch.setattr(tasks, "do_step", full)
+            assert step_once(site, preparation)
+        assert step_once(site, preparation)
+    assert (only(site).shards_total or 0) > work.MOST_FAILURES
+
+
+def test_a_database_that_is_busy_is_no_failure_of_the_data(
+    site: Site, upload: Upload, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise Busy("database_busy", "Not now.")
+
+    upload(ready=False)
+    preparation = only(site)
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "do_step", busy)
+        for _ in range(work.MOST_FAILURES + 1):
+            assert step_once(site, preparation), "the step was put back at once"
+    assert only(site).failures == 0
+    site.prepare()
+    assert only(site).state == PreparationState.READY
+
+
+def test_a_worker_that_lost_its_lease_fails_nothing(
+    site: Site, upload: Upload, sent: list[str], small_slices: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unusable(*_: object) -> None:
+        raise documents.UnusableDataError("a slow worker's opinion")
+
+    database: Database = site.app.state.database
+    upload(ready=False)
+    preparation = only(site)
+    step_once(site, preparation)
+    with database.write() as session:
+        slow = work.next_step(session, preparation.id)
+        assert slow is not None
+        session.execute(update(PreparationSlice).values(leased_until=now() - timedelta(seconds=1)))
+    site.prepare()
+    with database.write() as session:
+        session.execute(update(Preparation).values(state=PreparationState.WORKING))
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "_tokenize", unusable)
+        work.do_step(database, site.app.state.store, slow)
+    work.note_failure(database, slow, OSError("late"))
+    assert (only(site).state, only(site).failures) == (PreparationState.WORKING, 0)
 
 
 def test_a_preparation_that_was_deleted_under_its_worker_leaves_no_bytes(
