@@ -1382,6 +1382,11 @@ export interface components {
         };
         /** HeartbeatReply */
         HeartbeatReply: {
+            /**
+             * Hints Url
+             * @description Broker for dispatch hints, which may have moved since the node joined; None: as told before.
+             */
+            hints_url?: string | null;
             /** Placements */
             placements: components["schemas"]["PlacedRun"][];
             timers: components["schemas"]["Timers"];
