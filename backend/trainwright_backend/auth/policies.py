@@ -5,6 +5,7 @@ the caller does not belong to are the same 404; a role that is too low is a 403.
 without a membership. Policies open and close a session of their own, so that a route that streams holds none.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
@@ -88,6 +89,19 @@ class IsInTeam(Policy):
             team_slug=team_row.slug,
             role=role,
         )
+
+
+def still_in_team(request: Request, access: Access) -> Callable[[], bool]:
+    """A question for streams, which outlive the answer: may their reader still look at the team?"""
+    policy = IsInTeam(Role.VIEWER)
+
+    def permitted() -> bool:
+        try:
+            return policy(request, access.team_slug).team_id == access.team_id
+        except (Unauthorized, NotFound):
+            return False
+
+    return permitted
 
 
 SignedIn = Annotated[Person, Depends(IsSignedIn())]

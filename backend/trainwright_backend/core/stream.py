@@ -19,6 +19,8 @@ from trainwright_backend.core.db import Write
 
 POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
+RIGHTS_SECONDS = 3.0
+"""How often a stream asks whether its reader may still read: sooner than the five seconds that are promised."""
 
 
 @dataclass(frozen=True)
@@ -96,26 +98,39 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-def follow(topics: Topics, topic: str, read: Callable[[], tuple[Sequence[ServerEvent], bool]]) -> EventStream:
-    """A stream of what ``read`` finds.
+def follow(
+    topics: Topics,
+    topic: str,
+    read: Callable[[], tuple[Sequence[ServerEvent], bool]],
+    permitted: Callable[[], bool],
+) -> EventStream:
+    """A stream of what ``read`` finds, for as long as its reader may read it.
 
     Args:
         topic: its `Topics.publish` makes the stream read at once.
         read: called in a thread, again and again; opens and closes its own session, remembers where it stands, and
             returns the new events and whether the stream has ended.
+        permitted: called in a thread now and then; False ends the stream.
     """
     return EventStream(
-        _events(topics, topic, read),
+        _events(topics, topic, read, permitted),
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
 async def _events(
-    topics: Topics, topic: str, read: Callable[[], tuple[Sequence[ServerEvent], bool]]
+    topics: Topics,
+    topic: str,
+    read: Callable[[], tuple[Sequence[ServerEvent], bool]],
+    permitted: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
     yield b": open\n\n"
-    last_sent = time.monotonic()
+    last_sent = last_permitted = time.monotonic()
     while True:
+        if time.monotonic() - last_permitted >= RIGHTS_SECONDS:
+            if not await run_in_threadpool(permitted):
+                return
+            last_permitted = time.monotonic()
         events, ended = await run_in_threadpool(read)
         if events:
             yield b"".join(event.encode() for event in events)

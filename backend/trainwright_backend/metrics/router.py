@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 
 from trainwright.contracts.api import Metrics
-from trainwright_backend.auth.policies import Viewer
+from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.db import ReadSession
 from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.stream import EventStream, ServerEvent, follow
@@ -46,4 +46,5 @@ def stream_metrics(
         events, first = [*first, *events], []
         return events, ended
 
-    return follow(request.app.state.topics, run_topic(follower.run_id), read)
+    permitted = still_in_team(request, access)
+    return follow(request.app.state.topics, run_topic(follower.run_id), read, permitted)

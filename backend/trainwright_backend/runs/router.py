@@ -12,7 +12,7 @@ from trainwright.contracts.api import LogFile, LogText, Page, RunEvent, Verdicts
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState
-from trainwright_backend.auth.policies import Editor, Viewer
+from trainwright_backend.auth.policies import Editor, Viewer, still_in_team
 from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import LARGEST_NUMBER
@@ -117,7 +117,7 @@ def stream_run_events(
         seen = found[-1].sequence if found else seen
         return [ServerEvent(event.model_dump_json(), id=str(event.sequence)) for event in found], ended
 
-    return follow(request.app.state.topics, run_topic(run_id), read)
+    return follow(request.app.state.topics, run_topic(run_id), read, still_in_team(request, access))
 
 
 @router.get("/{run}/logs")

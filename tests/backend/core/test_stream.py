@@ -42,7 +42,7 @@ def test_a_stream_sends_what_is_read_and_ends() -> None:
         return found.pop(0)
 
     async def gather() -> bytes:
-        response: StreamingResponse = follow(Topics(), "runs", read)
+        response: StreamingResponse = follow(Topics(), "runs", read, lambda: True)
         assert response.media_type == "text/event-stream"
         return b"".join([part async for part in response.body_iterator])  # type: ignore[misc]
 
@@ -55,7 +55,18 @@ def test_a_quiet_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> 
     reads: Iterator[tuple[list[ServerEvent], bool]] = iter([([], False), ([], True)])
 
     async def gather() -> bytes:
-        response = follow(Topics(), "runs", lambda: next(reads))
+        response = follow(Topics(), "runs", lambda: next(reads), lambda: True)
         return b"".join([part async for part in response.body_iterator])  # type: ignore[misc]
 
     assert asyncio.run(gather()) == b": open\n\n: heartbeat\n\n"
+
+
+def test_a_stream_ends_when_its_reader_may_not_read_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "RIGHTS_SECONDS", 0.0)
+    rights = iter([True, True, False])
+
+    async def gather() -> bytes:
+        response = follow(Topics(), "runs", lambda: ([ServerEvent("1")], False), lambda: next(rights))
+        return b"".join([part async for part in response.body_iterator])  # type: ignore[misc]
+
+    assert asyncio.run(gather()) == b": open\n\n" + 2 * b"data: 1\n\n"
