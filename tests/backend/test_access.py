@@ -178,9 +178,8 @@ def test_another_team_s_ids_are_unknown_under_ones_own_team(
     dataset = upload()
     spec = {"name": "theirs", "data": {"dataset": dataset["id"]}, "resources": {"device": "cpu"}}
     run = site.admin.post(f"{site.path}/runs", json=spec)
-    foreign = UNKNOWN | {"team": "initech", "dataset": dataset["id"]}
-    if run.status_code == 201:
-        foreign["run"] = run.json()["id"]
+    assert run.status_code == 201, run.text
+    foreign = UNKNOWN | {"team": "initech", "dataset": dataset["id"], "run": run.json()["id"]}
     for route, rule in EXPECTED.items():
         method, _, path = route.partition(" ")
         if rule not in MEMBERS or not ("{dataset}" in path or "{run}" in path):

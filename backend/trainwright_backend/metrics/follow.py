@@ -63,14 +63,14 @@ class Follower:
         if self.attempt and resumed_at is not None:
             self.last_steps = {name: min(step, resumed_at) for name, step in self.last_steps.items()}
             yield _rewind(resumed_at)
-        groups = [
-            group
-            for one in range(self.attempt, mark.attempt + 1)
-            for group in self._fresh(session, one, mark)
-        ]
-        for number, points in enumerate(groups):
-            last = number == len(groups) - 1
-            yield ServerEvent(points.model_dump_json(), event="points", id=cursor_of(mark) if last else None)
+        before: MetricPoints | None = None
+        for one in range(self.attempt, mark.attempt + 1):
+            for points in self._fresh(session, one, mark):
+                if before is not None:
+                    yield ServerEvent(before.model_dump_json(), event="points")
+                before = points
+        if before is not None:  # only the last has an id: who breaks off earlier gets all of them again
+            yield ServerEvent(before.model_dump_json(), event="points", id=cursor_of(mark))
 
     def _fresh(self, session: Read, attempt: int, mark: MetricMark) -> Iterator[MetricPoints]:
         """Points of one attempt that the follower does not have, series with the same steps together."""

@@ -25,13 +25,14 @@ from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.metrics.points import Curve, append, read_curves, rewind, series_of, thinned
-from trainwright_backend.metrics.tables import MetricMark
+from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.files import take_stretch
 from trainwright_backend.runs.moves import add_event
 from trainwright_backend.runs.tables import Attempt, Run, RunSummary
 from trainwright_backend.runs.wake import wake_run
 
 SPARK_POINTS = 32
+MOST_POINTS = 10_000
 KEPT_MARKS = 600
 LONGEST_MESSAGE = 2_000
 
@@ -60,24 +61,33 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
 def read_metrics(
     session: Read, run: Run, names: Sequence[str], after_step: int, points: int | None
 ) -> Metrics:
-    """Curves of the run over all its attempts; ``points`` thins each one out (see `thinned`)."""
+    """Curves of the run over all its attempts, of at most ``points`` (None: `MOST_POINTS`) each; see `thinned`.
+
+    One series is in memory at a time: those of a long run are larger together than what is answered.
+    """
     mark = newest_mark(session, run.id)
     wanted = [one for one in series_of(session, run.id) if not names or one.name in names]
-    curves = read_curves(session, wanted, after_step)
-    by_name: dict[str, list[Curve]] = {}
-    units = {}
+    by_name: dict[str, list[MetricSeries]] = {}
     for one in wanted:
-        seen = mark.last_steps.get(one.name, 0) if mark is not None and one.attempt == mark.attempt else None
-        by_name.setdefault(one.name, []).append(curves[one.id].between(after_step, seen))
-        units[one.name] = one.unit
+        by_name.setdefault(one.name, []).append(one)
     series = []
     for name in sorted(by_name, key=_order):
-        curve = Curve.joined(by_name[name])
-        shown = curve if points is None else thinned(curve, points)
+        parts = by_name[name]
+        curves = read_curves(session, parts, after_step)
+        seen = {one.id: _seen(one, mark) for one in parts}
+        curve = Curve.joined([curves[one.id].between(after_step, seen[one.id]) for one in parts])
+        shown = thinned(curve, points or MOST_POINTS)
         series.append(
-            Series(name=name, unit=units[name], steps=shown.steps.tolist(), values=shown.values.tolist())
+            Series(name=name, unit=parts[0].unit, steps=shown.steps.tolist(), values=shown.values.tolist())
         )
     return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
+
+
+def _seen(series: MetricSeries, mark: MetricMark | None) -> int | None:
+    """The last step that ``mark`` vouches for; None: all of an earlier attempt."""
+    return (
+        mark.last_steps.get(series.name, 0) if mark is not None and series.attempt == mark.attempt else None
+    )
 
 
 def newest_mark(session: Read, run_id: UUID) -> MetricMark | None:

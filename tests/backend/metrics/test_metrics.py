@@ -157,6 +157,10 @@ def test_thinning_keeps_spikes_and_the_last_point(scene: Scene) -> None:
     assert thin[steps[4_321]] == 99.0
     assert thin[10_000] == values[-1]
     assert set(thin.items()) <= set(zip(steps, values, strict=True))
+    work.send(work.batch(metrics=[{"steps": [10_001, 10_002], "series": {"grad_norm": [1.0, 2.0]}}]))
+    assert 9_000 < len(curve(scene, work.run_id, "grad_norm")) <= 10_000, (
+        "who asks for no number gets a bounded one"
+    )
 
 
 def test_what_is_no_number_or_no_progress_is_dropped(scene: Scene) -> None:
