@@ -10,12 +10,14 @@ import typer
 import uvicorn
 from pydantic import ValidationError
 
+from trainwright.contracts.api import NewJoinToken
 from trainwright.contracts.base import problems
 from trainwright_backend import local
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
 from trainwright_backend.nodes.service import create_join_token
 from trainwright_backend.teams import links
@@ -37,7 +39,8 @@ def serve(
     fd: Annotated[int | None, typer.Option(help="Listening socket that was handed down.")] = None,
 ) -> None:
     """Serve the API, the pages and the control loop."""
-    _settings()
+    with _database(_settings()):
+        pass  # its tables are the ones that this version knows
     choices: dict[str, Any] = {
         "factory": True,
         "log_config": None,
@@ -77,6 +80,8 @@ def up(
 def worker() -> None:
     """Prepare datasets: work on the queue `tasks`."""
     settings = _settings()
+    with _database(settings):
+        pass
     try:
         run_worker(settings)
     except ValueError as error:
@@ -87,7 +92,7 @@ def worker() -> None:
 def migrate() -> None:
     """Bring the database to this version's tables."""
     settings = _settings()
-    with _database(settings) as database:
+    with _opened(settings) as database:
         migrate_database(database)
 
 
@@ -110,9 +115,13 @@ def sign_in_link(email: str) -> None:
 @app.command("join-token")
 def join_token(name: str) -> None:
     """A token with which the node of this name joins once."""
+    try:
+        asked = NewJoinToken(name=name)
+    except ValidationError as error:
+        _refuse("\n".join(problem.message for problem in problems(error, NewJoinToken)))
     settings = _settings()
     with _database(settings) as database, database.write() as session:
-        typer.echo(create_join_token(session, settings, name).token)
+        typer.echo(create_join_token(session, settings, asked.name).token)
 
 
 @app.command("check-settings")
@@ -135,6 +144,15 @@ def check_settings() -> None:
 
 @contextmanager
 def _database(settings: Settings) -> Iterator[Database]:
+    """The database, whose tables are this version's."""
+    with _opened(settings) as database:
+        if not is_migrated(database):
+            _refuse("The database is not at this version. Run `trainwright-server migrate` first.")
+        yield database
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[Database]:
     database = open_database(settings, {})
     try:
         yield database

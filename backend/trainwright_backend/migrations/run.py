@@ -4,6 +4,8 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from trainwright_backend.core.db import Database
 
@@ -14,6 +16,13 @@ def migrate(database: Database) -> None:
     """Apply all migrations that ``database`` lacks."""
     with database.write() as session:
         command.upgrade(config(session.connection()), "head")
+
+
+def is_migrated(database: Database) -> bool:
+    """Whether ``database`` has this version's tables."""
+    with database.read() as session:
+        found = MigrationContext.configure(session.connection()).get_current_heads()
+    return set(found) == set(ScriptDirectory(str(FOLDER)).get_heads())
 
 
 def config(connection: object) -> Config:

@@ -1,0 +1,50 @@
+"""The operator's commands say what to do first, and never answer with a traceback."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.backend.conftest import SECRET
+from trainwright_backend.cli import app
+from trainwright_backend.core.db import Database
+from trainwright_backend.migrations.run import is_migrated
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRAINWRIGHT_SECRET_KEY", SECRET.get_secret_value())
+    monkeypatch.setenv("TRAINWRIGHT_DATA_DIR", str(tmp_path))
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("command", ["serve", "link first-owner", "link sign-in a@b", "join-token node-a"])
+def test_before_the_tables_are_made_a_command_says_how_to_make_them(environment: None, command: str) -> None:
+    code, said = run(*command.split())
+    assert (code, said) == (
+        1,
+        "The database is not at this version. Run `trainwright-server migrate` first.\n",
+    )
+
+
+def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
+    assert run("migrate") == (0, "")
+    code, said = run("link", "first-owner")
+    assert code == 0 and "/link/" in said
+
+
+def test_a_name_that_no_node_can_have_gets_no_token(environment: None) -> None:
+    run("migrate")
+    code, said = run("join-token", "My Node")
+    assert code == 1 and "pattern" in said
+    assert run("join-token", "my-node")[0] == 0
+
+
+def test_a_migrated_database_is_known_on_both(database_url: str) -> None:
+    database = Database(database_url)
+    assert is_migrated(database)
+    database.dispose()
