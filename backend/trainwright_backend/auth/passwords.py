@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from uuid import UUID
 
 from pwdlib import PasswordHash
@@ -32,88 +33,7 @@ LONGEST_WAIT_SECONDS = 5.0
 GUESSES = 20
 WINDOW = timedelta(minutes=10)
 
-COMMON = frozenset(
-    [
-        "1234567890",
-        "12345678910",
-        "0123456789",
-        "0987654321",
-        "9876543210",
-        "1111111111",
-        "0000000000",
-        "123123123123",
-        "1q2w3e4r5t",
-        "1qaz2wsx3edc",
-        "1q2w3e4r5t6y",
-        "abcdefghij",
-        "abcdefghijk",
-        "abc1234567",
-        "abcd123456",
-        "aaaaaaaaaa",
-        "asdfghjkl;",
-        "asdfghjkl1",
-        "qwertyuiop",
-        "qwertyuiop1",
-        "qwerty12345",
-        "qwerty123456",
-        "qwerty1234",
-        "qwertyuiop123",
-        "password12",
-        "password123",
-        "password1234",
-        "password12345",
-        "passw0rd123",
-        "passwordpassword",
-        "p@ssw0rd123",
-        "p@ssword123",
-        "mypassword",
-        "mypassword1",
-        "changeme123",
-        "changemenow",
-        "letmein123",
-        "letmeinnow",
-        "welcome123",
-        "welcome1234",
-        "iloveyou12",
-        "iloveyou123",
-        "adminadmin",
-        "admin12345",
-        "admin123456",
-        "administrator",
-        "administrator1",
-        "rootrootroot",
-        "football123",
-        "baseball123",
-        "superman123",
-        "sunshine123",
-        "princess123",
-        "princess12",
-        "trustno1trustno1",
-        "whatever123",
-        "computer123",
-        "internet123",
-        "michael123",
-        "jennifer123",
-        "michelle123",
-        "liverpool123",
-        "starwars123",
-        "dragon12345",
-        "monkey12345",
-        "master12345",
-        "shadow12345",
-        "secret12345",
-        "secretsecret",
-        "testtesttest",
-        "test123456",
-        "testing123",
-        "demodemodemo",
-        "default123",
-        "trainwright",
-        "trainwright1",
-        "trainwright123",
-        "correcthorsebatterystaple",
-    ]
-)
+COMMON = frozenset(Path(__file__).with_name("common_passwords.txt").read_text().split())
 """Of ten letters and more, as they head the lists of leaked passwords."""
 
 _hashes = threading.BoundedSemaphore(HASHES_AT_ONCE)
