@@ -13,11 +13,12 @@ from tests.backend.scripted_agent import Control, Scene
 from trainwright_backend.control import ControlLoop, Leader
 from trainwright_backend.core import db
 from trainwright_backend.core.db import Database, now
+from trainwright_backend.core.doomed import DoomedBytes
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
 from trainwright_backend.nodes import placement
-from trainwright_backend.runs.tables import DoomedBytes, Run
+from trainwright_backend.runs.tables import Run
 
 
 def test_one_loop_leads_and_the_next_takes_over(scene: Scene) -> None:
