@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def undisturbed(live: Live, dataset: Dataset) -> dict[int, float]:
     return series(live.team, run.id, "loss")
 
 
-@pytest.mark.parametrize("victim", ["rank", "launcher", "supervisor"])
+@pytest.mark.parametrize("victim", ["rank 0", "rank 1", "launcher", "supervisor"])
 def test_a_killed_part_costs_an_attempt_and_nothing_else(
     victim: str, live: Live, dataset: Dataset, undisturbed: dict[int, float]
 ) -> None:
@@ -100,10 +101,12 @@ def _launcher(live: Live) -> int:
     return _the_one(live, lambda pid: parent_of(pid) == supervisor)
 
 
-def _rank(live: Live) -> int:
-    """A rank, and not torch's helper processes: the youngest child of the launcher is the last rank."""
+def _rank(live: Live, rank: int) -> int:
+    """The child of the launcher that has said of itself, in the first line of its log, that it is this rank."""
     launcher = _launcher(live)
-    return max(pid for pid in marked_processes(_folder(live)) if parent_of(pid) == launcher)
+    first_lines = [path.open().readline() for path in _folder(live).rglob(f"out/logs/rank-{rank}.log")]
+    said = {int(line.rpartition("pid ")[2]) for line in first_lines if line.startswith(f"rank {rank} of 2")}
+    return _the_one(live, lambda pid: pid in said and parent_of(pid) == launcher)
 
 
 def _the_one(live: Live, is_it: Callable[[int], bool]) -> int:
@@ -115,4 +118,9 @@ def _folder(live: Live) -> Path:
     return live.platform.folder.path
 
 
-VICTIMS = {"rank": _rank, "launcher": _launcher, "supervisor": _supervisor}
+VICTIMS: dict[str, Callable[[Live], int]] = {
+    "rank 0": partial(_rank, rank=0),
+    "rank 1": partial(_rank, rank=1),
+    "launcher": _launcher,
+    "supervisor": _supervisor,
+}
