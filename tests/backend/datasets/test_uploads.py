@@ -181,7 +181,9 @@ def test_deleting_a_dataset_deletes_its_bytes(site: Site, upload: object) -> Non
     keep, drop = upload("keep"), upload("drop")
     before = len(bytes_in_store(site))
     assert site.admin.delete(f"{site.path}/datasets/{drop['id']}").status_code == 204
-    assert len(bytes_in_store(site)) == before, "the request touches no bytes, so it cannot lose its place among them"
+    assert len(bytes_in_store(site)) == before, (
+        "the request touches no bytes, so it cannot lose its place among them"
+    )
     sweep_bytes(site.app.state.database, site.app.state.store)
     assert len(bytes_in_store(site)) == before // 2
     assert site.admin.get(f"{site.path}/datasets/{drop['id']}").status_code == 404
