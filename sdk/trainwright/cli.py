@@ -81,10 +81,10 @@ def upload(name: str, files: list[Path], key: Key, team: TeamSlug, server: Serve
 def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List the team's datasets."""
     with _team(server, key, team) as api:
-        table = _list_of("name", "version", "MB")
+        table = _list_of("name", "version", "MiB")
         for dataset in api.datasets():
             newest = dataset.versions[0]
-            table.add_row(dataset.id, dataset.name, str(newest.number), f"{newest.bytes / 1e6:.1f}")
+            table.add_row(dataset.id, dataset.name, str(newest.number), f"{newest.bytes / 2**20:.1f}")
         out.print(table)
 
 
@@ -199,10 +199,10 @@ def delete_run(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
 def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List a run's checkpoints."""
     with _team(server, key, team) as api:
-        table = _list_of("kind", "step", "MB")
+        table = _list_of("kind", "step", "MiB")
         for checkpoint in api.checkpoints(run):
             table.add_row(
-                checkpoint.id, checkpoint.kind, str(checkpoint.step), f"{checkpoint.bytes / 1e6:.1f}"
+                checkpoint.id, checkpoint.kind, str(checkpoint.step), f"{checkpoint.bytes / 2**20:.1f}"
             )
         out.print(table)
 
@@ -297,7 +297,7 @@ def _show_run(run: Run) -> None:
 
 
 def _show_bytes(done: int, total: int) -> None:
-    sys.stderr.write(f"\r\033[K{done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
+    sys.stderr.write(f"\r\033[K{done / 2**20:,.1f} of {total / 2**20:,.1f} MiB")
     sys.stderr.flush()
 
 

@@ -208,7 +208,12 @@ def _is_unavailable(error: BaseException | None) -> bool:
 
 
 def _engine(url: str) -> Engine:
-    pool = {"pool_size": POOL_SIZE, "max_overflow": POOL_SIZE, "pool_timeout": BUSY_TIMEOUT_SECONDS}
+    pool: dict[str, Any] = {
+        "pool_size": POOL_SIZE,
+        "max_overflow": POOL_SIZE,
+        "pool_timeout": BUSY_TIMEOUT_SECONDS,
+        "hide_parameters": True,  # errors are logged, and values can be people's addresses and hashes
+    }
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         connect = {name: value for name, value in NOTICES_A_LOST_HOST.items() if name not in parsed.query}

@@ -112,8 +112,7 @@ def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, o
     if isinstance(event, AttemptStarted):
         _begin_attempt(session, run, summary, event)
     elif isinstance(event, CheckpointSaved):
-        megabytes = event.bytes / 1e6
-        words = f"saved step {event.step:,} ({megabytes:,.1f} MB in {event.seconds:.2f} s)"
+        words = f"saved step {event.step:,} ({event.bytes / 2**20:,.1f} MiB in {event.seconds:.2f} s)"
         _add(session, run, event.type, words, event.time, event.step)
     elif isinstance(event, Finished):
         _add(session, run, event.type, f"trained to step {event.step:,}", event.time, event.step)

@@ -205,7 +205,7 @@ def test_events_tell_the_story_and_stream(scene: Scene) -> None:
         "checkpoint_saved",
         "of_a_newer_trainer",
     ]
-    assert "saved step 2 (5.0 MB in 1.00 s)" in [event["message"] for event in told]
+    assert "saved step 2 (4.8 MiB in 1.00 s)" in [event["message"] for event in told]
     streamed = scene.site.admin.get(
         f"{scene.runs}/{work.run_id}/events/stream", headers={"Last-Event-ID": "3"}
     )
