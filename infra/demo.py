@@ -77,12 +77,17 @@ def main() -> int:
             "make demo needs Linux, because node agents do: use WSL2 on Windows or a Linux VM. SDK and CLI work here."
         )
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # SIGINT too: a shell's background jobs begin with it ignored
+        signal.signal(number, signal.default_int_handler)
     options.json.unlink(missing_ok=True)
     try:
         with Platform(_take_folder(options.data), _listen()) as platform:
             return _demonstrate(platform, options)
     except KeyboardInterrupt:
+        console.print("Stopped. The data is kept: the next demo uses the same dataset.")
         return 130
     except (PlatformError, BrokerError, DemoError, ApiError, httpx.TransportError) as error:
         console.print(f"\nThe demo failed. {error}", style="red", markup=False)
@@ -211,13 +216,13 @@ def _upload(team: TeamClient, folder: Path) -> Dataset:
 
 
 def _write_documents(file: Path) -> int:
-    """One JSON document for each source file of the interpreter's standard library, tests left out."""
+    """One JSON document for each source file of the standard library; tests and generated tables are left out."""
     library = Path(sysconfig.get_path("stdlib"))
     count = 0
     with file.open("w", encoding="utf-8") as out:
         for source in sorted(library.rglob("*.py")):
             parts = source.relative_to(library).parts
-            if {"test", "tests", "site-packages", "idle_test"} & set(parts):
+            if {"test", "tests", "site-packages", "idle_test", "encodings", "pydoc_data"} & set(parts):
                 continue
             try:
                 text = source.read_text(encoding="utf-8")
@@ -270,7 +275,7 @@ def _follow(team: TeamClient, run: Run) -> Run:
         BarColumn(bar_width=24),
         TextColumn("{task.fields[numbers]}"),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, refresh_per_second=2) as progress:
         task = progress.add_task(run.sentence, total=run.spec.schedule.steps, numbers="")
 
         def show(current: Run) -> None:
@@ -292,7 +297,7 @@ def _numbers(run: Run) -> str:
     if "tokens_per_second" in values:
         parts.append(f"{values['tokens_per_second']:,.0f} tokens/s")
     if "mfu" in values:
-        parts.append(f"MFU {values['mfu']:.1%}")
+        parts.append(f"MFU {100 * values['mfu']:.1f} %")
     if run.state is RunState.RUNNING and "eta_seconds" in values:
         parts.append(f"{values['eta_seconds']:.0f} s left")
     return "  ".join(parts)

@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,9 +46,8 @@ class Live:
 @contextmanager
 def live_platform(folder: Path) -> Iterator[Live]:
     """A platform in ``folder`` that ends with the block, its supervisors included."""
-    timers = {f"TRAINWRIGHT_TIMERS__{name.upper()}": str(value) for name, value in SCALED_TIMERS.items()}
     data = DataFolder.take(folder)
-    platform = Platform(data, listen("127.0.0.1", 0), environment=timers)
+    platform = Platform(data, listen("127.0.0.1", 0), environment=live_environment(SCALED_TIMERS))
     try:
         with platform, Client(platform.url) as client:
             link = platform.command("link", "first-owner").strip().rsplit("/", 1)[-1]
@@ -62,6 +61,11 @@ def live_platform(folder: Path) -> Iterator[Live]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         data.release()
+
+
+def live_environment(timers: Mapping[str, float]) -> dict[str, str]:
+    """Timers as settings of the server."""
+    return {f"TRAINWRIGHT_TIMERS__{name.upper()}": str(value) for name, value in timers.items()}
 
 
 def eventually(check: Callable[[], object], claim: str, seconds: float = 30.0) -> None:

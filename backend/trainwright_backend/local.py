@@ -185,6 +185,14 @@ class Platform:
             self._broker.stop()
             self._broker = None
 
+    def stop_runs(self) -> None:
+        """End the agent and what works for runs on this machine; the runs go on from their checkpoints later."""
+        agent = [sys.executable, "-m", "trainwright_agent.main"]
+        self._parts.pop("agent", None)
+        subprocess.run(
+            [*agent, "stop", "--with-runs", "--data", str(self.folder.path / "agent")], check=False
+        )
+
     def __enter__(self) -> Self:
         try:
             self.start()
@@ -271,13 +279,16 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
     listener = listen(host, port)
     try:
         with Platform(folder, listener, cpu_slots=cpu_slots, reload=reload) as platform:
+            print(f"Trainwright serves at {platform.url} from {folder.path}.", flush=True)
             print(
-                f"Trainwright serves at {platform.url} from {folder.path}. Ctrl-C stops it; runs resume at the next start.",
-                flush=True,
+                "Ctrl-C stops it and what it trains; runs go on from their last checkpoint at the next start."
             )
             _print_first_owner_link(platform)
-            while not (dead := platform.dead_parts()):
-                time.sleep(0.5)
+            try:
+                while not (dead := platform.dead_parts()):
+                    time.sleep(0.5)
+            finally:
+                platform.stop_runs()
             return f"{', '.join(dead)} ended by itself: read the logs in {folder.path / 'logs'}"
     except KeyboardInterrupt:
         return None

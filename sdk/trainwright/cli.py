@@ -288,6 +288,8 @@ def _finish(run: Run) -> None:
 
 
 def _show_run(run: Run) -> None:
+    if not sys.stderr.isatty():
+        return
     loss = _number(run.summary.values.get("loss"), ".3f")
     line = (
         f"{run.state}  step {run.summary.step:,} of {run.spec.schedule.steps:,}  loss {loss}  {run.sentence}"
@@ -297,6 +299,8 @@ def _show_run(run: Run) -> None:
 
 
 def _show_bytes(done: int, total: int) -> None:
+    if not sys.stderr.isatty():
+        return
     sys.stderr.write(f"\r\033[K{done / 2**20:,.1f} of {total / 2**20:,.1f} MiB")
     sys.stderr.flush()
 

@@ -75,7 +75,10 @@ class ApiError(Exception):
     """The server refused. ``code`` is fixed, ``detail`` says what to do, ``problems`` name fields."""
 
     def __init__(self, body: ErrorBody) -> None:
-        lines = [body.detail, *(f"  {p.field}: {p.message}" for p in body.errors)]
+        lines = [
+            body.detail,
+            *(f"  {p.field}: {p.message}" for p in body.errors if p.message not in body.detail),
+        ]
         super().__init__("\n".join(lines))
         self.status = body.status
         self.code = body.code

@@ -36,7 +36,9 @@ def refusals(content: dict[str, Any]) -> list[Problem]:
         ({"schedule": {"steps": 10, "warmup_steps": 10}}, "schedule.warmup_steps", "less than steps 10"),
         ({"batch": {"global_sequences": 9}}, "batch.global_sequences", "multiple of"),
         ({"parallelism": {"data": 3}}, "parallelism.data", "must equal"),
-        ({"name": "../etc"}, "name", "pattern"),
+        ({"name": "../etc"}, "name", "Use letters, digits"),
+        ({"seed": "many"}, "seed", "whole number"),
+        ({"model": 7}, "model", "object"),
         ({"schema_version": 2}, "schema_version", "1"),
     ],
 )

@@ -34,7 +34,11 @@ def train(training: Training) -> Outcome:
     clock = StepClock(training.mesh.device)
     if not training.validation.sequences:
         training.report(
-            Note(time=now(), message="No document fell into the validation split: it is not measured.")
+            Note(
+                time=now(),
+                message="Validation is not measured: its split holds less than one sequence of "
+                f"{spec.batch.sequence_tokens:,} tokens. Raise data.validation_fraction.",
+            )
         )
     for step in range(training.step + 1, last + 1):
         _learn(training, clock, step)

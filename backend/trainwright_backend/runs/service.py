@@ -74,7 +74,7 @@ def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     run = locked_run(session, team_id, run_id)
     if run.state in FINAL:
         raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
-    message = f"Cancelled by {by}."
+    message = f"Cancelled by {by}"
     if run.state in WITHOUT_TRAINER:
         return move(session, run, RunState.CANCELLED, message, reason=EndCode.CANCELLED)
     return stop(session, run, Verdict.CANCEL, EndCode.CANCELLED, message)

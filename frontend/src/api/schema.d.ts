@@ -2218,7 +2218,7 @@ export interface components {
             model: components["schemas"]["ModelSpec"];
             /**
              * Name
-             * @description What people call the run.
+             * @description What people call the run: letters, digits, spaces and . _ -.
              */
             name: string;
             /**

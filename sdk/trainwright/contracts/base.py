@@ -41,6 +41,21 @@ class Envelope(BaseModel):
     )
 
 
+PLAIN = {
+    "int_parsing": "Write a whole number",
+    "int_type": "Write a whole number",
+    "int_from_float": "Write a whole number",
+    "float_parsing": "Write a number",
+    "float_type": "Write a number",
+    "bool_parsing": "Write true or false",
+    "string_type": "Write a text",
+    "model_type": "Write an object with keys and values",
+    "model_attributes_type": "Write an object with keys and values",
+    "dict_type": "Write an object with keys and values",
+}
+"""What people read in the place of a library's words about its types."""
+
+
 class Problem(Envelope):
     """One thing that is wrong with an input, at the field where it is wrong."""
 
@@ -83,7 +98,7 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
         elif item["type"] == "missing":
             found.append(Problem(field=".".join(path), message="This field is required."))
         else:
-            message = item["msg"].removeprefix("Value error, ")
+            message = PLAIN.get(item["type"], item["msg"].removeprefix("Value error, "))
             found.append(
                 Problem(field=".".join(path), message=_sentence(message), value=_short(item["input"]))
             )

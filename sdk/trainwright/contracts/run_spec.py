@@ -8,10 +8,11 @@ What is not built yet is refused here, at the field, with the reason.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from trainwright.contracts.base import Strict, refused
 
@@ -19,9 +20,14 @@ SCHEMA_VERSION = 1
 BYTES_VOCABULARY = 257
 """256 byte values and the end-of-text token."""
 
-Name = Annotated[
-    str, StringConstraints(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")
-]
+
+def _plain(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]*", name):
+        raise ValueError("use letters, digits, spaces and . _ -, beginning with a letter or a digit")
+    return name
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_plain)]
 
 
 class TokenizerKind(StrEnum):
@@ -285,7 +291,7 @@ class RunSpec(Strict):
     """Version of this format."""
 
     name: Name
-    """What people call the run."""
+    """What people call the run: letters, digits, spaces and . _ -."""
 
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the weights and of the order of the data."""

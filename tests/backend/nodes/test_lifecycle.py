@@ -68,7 +68,7 @@ def test_cancel_moves_the_run_or_refuses_in_every_state(scene: Scene) -> None:
             assert answer.json()["state"] == "cancelled", arrange.__name__
         else:
             assert (answer.json()["state"], answer.json()["verdict"]) == ("stopping", "cancel")
-            assert answer.json()["sentence"] == "Cancelled by Ada."
+            assert answer.json()["sentence"] == "Cancelled by Ada"
             assert work.order("running") == "kill"
             assert work.order("ended", exit={"code": "stopped", "message": "as asked"}) == "leave"
             assert work.order("ended") == "leave"
