@@ -1,7 +1,11 @@
+import { useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import { PageTitle } from "@/components/PageTitle";
 
 interface Props {
   title: string;
+  /** Title of the browser's tab, where it is not the title and the team. */
+  tabTitle?: string | undefined;
   /** Link to the list that this page is one of. */
   parent?: ReactNode;
   children?: ReactNode;
@@ -9,9 +13,11 @@ interface Props {
 }
 
 /** The top of a page: where you are, how it stands, and at most one main button. */
-export function TitleRow({ title, parent, children, actions }: Props) {
+export function TitleRow({ title, tabTitle, parent, children, actions }: Props) {
+  const { team } = useParams({ strict: false });
   return (
     <header className="mb-4 flex min-h-8 flex-wrap items-center gap-x-3 gap-y-2">
+      <PageTitle>{tabTitle ?? (team === undefined ? title : `${title} · ${team}`)}</PageTitle>
       <div className="flex min-w-0 flex-wrap text-title font-semibold">
         {parent !== undefined && (
           <nav aria-label="Breadcrumb" className="whitespace-pre text-soft">

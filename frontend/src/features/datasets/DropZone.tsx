@@ -62,7 +62,7 @@ export function DropZone({ title, onFiles }: Props) {
         </label>
       </p>
       <p className="mt-1 text-small text-soft">
-        .jsonl with one object a line whose <code className="font-mono">text</code> is a document, or .txt, one document a file.
+        .jsonl with one object a line whose <code className="font-mono">text</code> is a document, or .txt, cut at line ends into documents of about 64 KiB.
       </p>
       {strange.length > 0 && (
         <p role="alert" className="mt-2 text-small text-bad">

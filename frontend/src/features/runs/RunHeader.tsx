@@ -27,6 +27,7 @@ export function RunHeader({ team, run, live, actions }: Props) {
     <>
       <TitleRow
         title={run.name}
+        tabTitle={run.state === "running" ? `${count(step)}/${count(steps)} ${run.name}` : undefined}
         parent={
           <Link to="/$team/runs" params={{ team }} className="hover:text-accent">
             Runs
