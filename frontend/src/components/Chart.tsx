@@ -71,13 +71,16 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
     };
   }, [asTable, group, styles, scale, height, xText, axisText, scheme]);
 
+  const named = lines.length > 1;
+  // A series without a point yet is not spoken of; the first is the chart itself.
+  const shown = lines.filter(({ values }, index) => index === 0 || values.some((value) => value !== null));
   const at = under !== null && under < x.length ? under : null;
   return (
     <figure className="panel flex min-w-0 flex-col p-3">
       <div className="mb-1 flex items-center gap-3 text-small">
         <h2 className="text-body font-medium">{title}</h2>
-        {lines.length > 1 &&
-          lines.map(({ label, color }) => (
+        {named &&
+          shown.map(({ label, color }) => (
             <span key={label} className="flex items-center gap-1.5 text-soft">
               <span aria-hidden className="h-0.5 w-3" style={{ background: `var(--color-series-${color})` }} />
               {label}
@@ -96,32 +99,32 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
         </button>
       </div>
       {asTable ? (
-        <ChartTable title={title} x={x} xName={xName} xText={xText} lines={lines} yText={yText} height={height} />
+        <ChartTable title={title} x={x} xName={xName} xText={xText} lines={shown} yText={yText} height={height} />
       ) : (
         <div ref={box} className="min-w-0" style={{ height }} />
       )}
       <figcaption className="mt-1 truncate text-small text-soft">
-        {at === null ? caption(lines, yText) : reading(at)}
+        {at === null ? caption(shown, named, yText) : reading(at)}
       </figcaption>
     </figure>
   );
 
   function reading(index: number): string {
-    const values = lines.map(({ label, values: row }) => {
+    const values = shown.map(({ label, values: row }) => {
       // What is measured only now and then is read from its last time.
       const value = row.slice(0, index + 1).findLast((one) => one !== null);
       const text = value === undefined ? NO_TEXT : yText(value);
-      return lines.length > 1 ? `${label} ${text}` : text;
+      return named ? `${label} ${text}` : text;
     });
     return `${xName} ${xText(x[index] ?? 0)}: ${values.join(", ")}`;
   }
 }
 
-function caption(lines: readonly ChartLine[], yText: (value: number) => string): string {
+function caption(lines: readonly ChartLine[], named: boolean, yText: (value: number) => string): string {
   const parts = lines.map(({ label, values }) => {
     const value = values.findLast((one) => one !== null);
     const text = value === undefined ? NO_TEXT : yText(value);
-    return lines.length > 1 ? `${label} ${text}` : text;
+    return named ? `${label} ${text}` : text;
   });
   return `last ${parts.join(", ")}`;
 }

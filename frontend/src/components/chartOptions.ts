@@ -82,8 +82,8 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
       {},
       ...lines.flatMap(({ label, color: number, faint }): uPlot.Series[] => {
         const stroke = color(`series-${number}`);
-        const strong: uPlot.Series = { label, stroke, width: 1.5, spanGaps: true, points: { show: false } };
-        return faint ? [{ ...strong, alpha: 0.25, width: 1 }, strong] : [strong];
+        const strong: uPlot.Series = { label, stroke, width: 1.5, spanGaps: true, points: { show: hasFew, size: 5, fill: stroke } };
+        return faint ? [{ ...strong, alpha: 0.25, width: 1, points: { show: false } }, strong] : [strong];
       }),
     ],
     hooks: {
@@ -99,6 +99,13 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
       ],
     },
   };
+}
+
+const FEW_POINTS = 8;
+
+/** A line through few points hides them, and a single one has no line at all. */
+function hasFew(plot: uPlot, series: number): boolean {
+  return Array.from(plot.data[series] ?? []).filter((value) => value !== null).length < FEW_POINTS;
 }
 
 /** A custom property may hold `light-dark(…)`, which only a real element resolves. */

@@ -1,6 +1,7 @@
 import type { Run } from "@/api/types";
 import { Tile } from "@/features/metrics/Tile";
 import { bytesParts, decimal, percent, plural, rate, shortTime } from "@/lib/format";
+import { isFinal } from "@/lib/runProgress";
 import { last, type Columns } from "@/lib/series";
 
 /** The five numbers by which one sees whether a run is well. */
@@ -15,7 +16,7 @@ export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
   const { peak_name: peak } = run.summary;
   return (
     <dl className="panel mb-6 grid grid-cols-5 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
-      <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(columns)} />
+      <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(run, columns)} />
       <Tile
         name="MFU"
         value={text(mfu, percent)}
@@ -49,10 +50,14 @@ function mfuNote(peak: string | null | undefined, begun: boolean): string {
   return begun ? "this device's peak is unknown" : "";
 }
 
-function validationNote(columns: Columns): string {
+function validationNote(run: Run, columns: Columns): string {
   const values = columns["validation_loss"]?.values ?? [];
   const [before, newest] = [values[values.length - 2], values[values.length - 1]];
-  if (newest === undefined) return "not validated yet";
+  if (newest === undefined) {
+    const loading = columns["loss"] === undefined && run.summary.step > 0;
+    if (loading) return "";
+    return isFinal(run.state) ? "not validated" : "not validated yet";
+  }
   const trend = before === undefined ? "" : newest < before ? ", falling" : newest > before ? ", rising" : "";
   return `validation ${decimal(newest)}${trend}`;
 }
