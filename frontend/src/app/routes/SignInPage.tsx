@@ -17,6 +17,9 @@ export function SignInPage() {
           router.history.push(inside(next));
         }}
       />
+      <p className="mt-4 text-small text-soft">
+        No account yet? The terminal that started the server shows a link for the first owner.
+      </p>
     </SignedOutFrame>
   );
 }

@@ -16,16 +16,25 @@ interface Props {
 
 /** What a one-time link asks before it is used: nothing but a click, or the account that it creates. */
 export function LinkForm({ token, link, onSignedIn }: Props) {
-  const [account, setAccount] = useState({ name: "", email: link.email ?? "", password: "", team: "" });
+  const [account, setAccount] = useState<Account>({ name: "", email: link.email ?? "", password: "", team: "" });
+  const [tried, setTried] = useState(false);
   const { mutate, isPending, error } = useMutation({ mutationFn: openLink, onSuccess: onSignedIn });
   const firstOwner = link.purpose === "first_owner";
 
-  function submit(event: SubmitEvent): void {
+  const wrong = link.needs_account ? wrongIn(account, firstOwner) : {};
+
+  function submit(event: SubmitEvent<HTMLFormElement>): void {
     event.preventDefault();
+    setTried(true);
+    const [first] = Object.keys(wrong);
+    if (first !== undefined) {
+      event.currentTarget.querySelector<HTMLInputElement>(`[name=${first}]`)?.focus();
+      return;
+    }
     mutate(link.needs_account ? { token, ...filled(account) } : { token });
   }
 
-  function input(field: keyof typeof account) {
+  function input(field: keyof Account) {
     return {
       name: field,
       value: account[field],
@@ -35,12 +44,13 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
     };
   }
 
-  function problem(field: string): string | undefined {
+  function problem(field: keyof Account): string | undefined {
+    if (tried && wrong[field] !== undefined) return wrong[field];
     return error instanceof ApiError ? error.problems.find((one) => one.field === field)?.message : undefined;
   }
 
   return (
-    <form onSubmit={submit} className="flex flex-col gap-4">
+    <form onSubmit={submit} noValidate className="flex flex-col gap-4">
       {link.needs_account && (
         <>
           <Field label="Your name" error={problem("name")}>
@@ -66,18 +76,10 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           {firstOwner && (
             <Field
               label="Team"
-              help="Short name of your first team, as it stands in addresses: small letters, digits and hyphens."
+              help="Short name of your first team, as it stands in addresses: lower-case letters, digits and hyphens, such as my-team."
               error={problem("team")}
             >
-              {(control) => (
-                <TextInput
-                  {...control}
-                  {...input("team")}
-                  required
-                  pattern="[a-z][a-z0-9\-]{1,38}[a-z0-9]"
-                  placeholder="vision-lab"
-                />
-              )}
+              {(control) => <TextInput {...control} {...input("team")} required maxLength={40} />}
             </Field>
           )}
         </>
@@ -90,7 +92,29 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
   );
 }
 
-function filled(account: { name: string; email: string; password: string; team: string }) {
+interface Account {
+  name: string;
+  email: string;
+  password: string;
+  team: string;
+}
+
+const TEAM = /^[a-z][a-z0-9-]{1,38}[a-z0-9]$/;
+const LEAST_PASSWORD = 10;
+
+/** What must change before the account can be asked for, in the order of the fields. */
+function wrongIn({ name, email, password, team }: Account, firstOwner: boolean): Partial<Account> {
+  return {
+    ...(name.trim() === "" ? { name: "Enter your name." } : {}),
+    ...(/^[^\s@]+@[^\s@]+$/.test(email) ? {} : { email: "Enter an e-mail address, such as ada@example.org." }),
+    ...(password.length < LEAST_PASSWORD ? { password: `Enter at least ${LEAST_PASSWORD} characters.` } : {}),
+    ...(firstOwner && !TEAM.test(team) ? { team: TEAM_RULE } : {}),
+  };
+}
+
+const TEAM_RULE = "Use 3 to 40 lower-case letters, digits and hyphens, a letter first and no hyphen last, such as my-team.";
+
+function filled(account: Account) {
   const { team, ...person } = account;
   return team === "" ? person : { ...person, team };
 }
