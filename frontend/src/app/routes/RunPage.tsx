@@ -1,5 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { DatasetLink } from "@/app/DatasetLink";
 import { Overview } from "@/app/Overview";
 import { RunTabs } from "@/app/RunTabs";
 import type { Run } from "@/api/types";
@@ -77,7 +78,7 @@ function LiveRun() {
       case "checkpoints":
         return <CheckpointTable team={team} run={runId} live={live} />;
       case "configuration":
-        return <ConfigurationTab run={run} />;
+        return <ConfigurationTab run={run} dataset={<DatasetLink team={team} datasetId={run.spec.data.dataset} />} />;
       default:
         return (
           <Overview

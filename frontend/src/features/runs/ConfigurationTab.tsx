@@ -1,9 +1,24 @@
+import type { ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { CopyButton } from "@/components/CopyButton";
+import { automaticValue } from "@/lib/automatic";
+import { count } from "@/lib/format";
 import { label, type Json } from "@/lib/specForm";
 
-/** Everything that was asked of a run, as it was stored. */
-export function ConfigurationTab({ run }: { run: Run }) {
+interface Props {
+  run: Run;
+  /** The dataset as people know it. */
+  dataset: ReactNode;
+}
+
+interface Entry {
+  path: string;
+  name: string;
+  value: Json;
+}
+
+/** Everything that was asked of a run, as it was stored, and what the fields left empty became. */
+export function ConfigurationTab({ run, dataset }: Props) {
   const spec = run.spec as unknown as Record<string, Json>;
   const general = Object.entries(spec).filter(([, value]) => !isSection(value));
   const sections = Object.entries(spec).filter(([, value]) => isSection(value));
@@ -13,27 +28,32 @@ export function ConfigurationTab({ run }: { run: Run }) {
         <CopyButton words="Copy as JSON" text={JSON.stringify(spec, null, 2)} />
       </div>
       <div className="columns-3 gap-3 max-desk:columns-2 max-tablet:columns-1">
-        <Section title="Run" entries={general} />
+        <Section title="Run" entries={general.map(([key, value]) => ({ path: key, name: key, value }))} show={show} />
         {sections.map(([key, value]) => (
-          <Section key={key} title={label(key)} entries={flat(value)} />
+          <Section key={key} title={label(key)} entries={entriesOf(value, key)} show={show} />
         ))}
       </div>
     </div>
   );
+
+  function show({ path, value }: Entry): ReactNode {
+    if (path === "data.dataset") return dataset;
+    return value === null ? empty(run.spec, path) : told(value);
+  }
 }
 
-function Section({ title, entries }: { title: string; entries: [string, Json][] }) {
+function Section({ title, entries, show }: { title: string; entries: Entry[]; show: (entry: Entry) => ReactNode }) {
   return (
     <section className="panel mb-3 min-w-0 break-inside-avoid">
       <h2 className="border-b px-4 py-2 font-medium">{title}</h2>
       <dl className="px-4 py-2">
-        {entries.map(([key, value]) => (
-          <div key={key} className="flex justify-between gap-4 py-0.5">
-            <dt className="text-soft">{label(key).toLowerCase()}</dt>
+        {entries.map((entry) => (
+          <div key={entry.path} className="flex justify-between gap-4 py-0.5">
+            <dt className="text-soft">{label(entry.name).toLowerCase()}</dt>
             <dd
-              className={`min-w-0 text-right break-words ${typeof value === "string" ? "[font-variant-numeric:normal]" : ""} ${value === null ? "text-soft" : ""}`}
+              className={`min-w-0 text-right break-words ${typeof entry.value === "string" ? "[font-variant-numeric:normal]" : ""} ${entry.value === null ? "text-soft" : ""}`}
             >
-              {told(value)}
+              {show(entry)}
             </dd>
           </div>
         ))}
@@ -46,16 +66,25 @@ function isSection(value: Json): value is { [key: string]: Json } {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function flat(value: Json): [string, Json][] {
-  if (!isSection(value)) return [];
-  return Object.entries(value).flatMap(([key, inner]): [string, Json][] =>
-    isSection(inner) ? flat(inner).map(([name, leaf]): [string, Json] => [`${key} ${name}`, leaf]) : [[key, inner]],
-  );
+/** The fields of a section; one within another is named with it: `tokenizer vocabulary`. */
+function entriesOf(section: Json, path: string, prefix = ""): Entry[] {
+  if (!isSection(section)) return [];
+  return Object.entries(section).flatMap(([key, value]): Entry[] => {
+    const entry = { path: `${path}.${key}`, name: `${prefix}${key}`, value };
+    return isSection(value) ? entriesOf(value, entry.path, `${key} `) : [entry];
+  });
+}
+
+/** For the fields whose emptiness is a choice of its own. */
+const EMPTY: Record<string, string> = { "resources.max_attempts": "no limit", "optimizer.clip_norm": "off" };
+
+function empty(spec: Run["spec"], path: string): string {
+  const value = automaticValue(spec, path);
+  return value === undefined ? (EMPTY[path] ?? "automatic") : `${count(value)} (automatic)`;
 }
 
 function told(value: Json): string {
-  if (value === null) return "automatic";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return value.toLocaleString("en-US");
+  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return count(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }

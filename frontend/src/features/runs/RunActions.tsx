@@ -13,13 +13,13 @@ interface Props {
   onDeleted: () => void;
 }
 
-/** Cancel while a run lives, delete once it has ended; each asks first and says what it does. */
+/** Cancel while a run lives and is not stopping already, delete once it has ended; each asks first and says what it does. */
 export function RunActions({ team, run, onDeleted }: Props) {
-  const [asking, setAsking] = useState(false);
+  const [asking, setAsking] = useState<"cancel" | "delete" | null>(null);
   const client = useQueryClient();
   const final = isFinal(run.state);
   const close = () => {
-    setAsking(false);
+    setAsking(null);
   };
   const cancel = useMutation({
     mutationFn: () => cancelRun(team, run.id),
@@ -35,20 +35,20 @@ export function RunActions({ team, run, onDeleted }: Props) {
       await client.invalidateQueries({ queryKey: ["runs", team] });
     },
   });
-  const cancelling = run.state === "stopping" && run.verdict === "cancel";
+  const verb = final ? "delete" : "cancel";
   const act = final ? remove : cancel;
+  if (run.state === "stopping") return null;
   return (
     <>
       <Button
-        disabled={cancelling}
         onClick={() => {
           act.reset();
-          setAsking(true);
+          setAsking(verb);
         }}
       >
         {final ? "Delete" : "Cancel"}
       </Button>
-      {asking && (
+      {asking === verb && (
         <ConfirmDialog
           title={final ? `Delete ${run.name}?` : `Cancel ${run.name}?`}
           consequence={final ? DELETE : cancelConsequence(run)}

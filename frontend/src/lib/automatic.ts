@@ -1,0 +1,19 @@
+import type { Run } from "@/api/types";
+
+/** What the platform takes for a field that was left empty, where that follows from the rest of the spec. */
+export function automaticValue({ data, model, resources }: Run["spec"], path: string): number | undefined {
+  switch (path) {
+    case "data.tokenizer.vocabulary":
+      return data.tokenizer.kind === "bytes" ? 257 : 4_096;
+    case "model.head_size":
+      return model.width / model.heads;
+    case "model.kv_heads":
+      return model.heads;
+    case "model.feed_forward":
+      return Math.ceil((8 * model.width) / (3 * 32)) * 32;
+    case "parallelism.data":
+      return resources.nodes * resources.slots_per_node;
+    default:
+      return undefined;
+  }
+}

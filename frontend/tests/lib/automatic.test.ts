@@ -1,0 +1,20 @@
+import { expect, it } from "vitest";
+import { automaticValue } from "@/lib/automatic";
+import { aRun } from "../runs";
+
+const { spec } = aRun();
+const wide = { ...spec, model: { ...spec.model, width: 192, heads: 6 }, resources: { ...spec.resources, nodes: 2, slots_per_node: 4 } };
+const bytes = { ...spec, data: { ...spec.data, tokenizer: { kind: "bytes" as const, vocabulary: null } } };
+
+it.each([
+  [spec, "data.tokenizer.vocabulary", 4_096],
+  [bytes, "data.tokenizer.vocabulary", 257],
+  [wide, "model.head_size", 32],
+  [wide, "model.kv_heads", 6],
+  [wide, "model.feed_forward", 512],
+  [spec, "model.feed_forward", 192],
+  [wide, "parallelism.data", 8],
+  [spec, "resources.max_attempts", undefined],
+])("says what an empty field becomes (%#)", (given, path, value) => {
+  expect(automaticValue(given, path)).toBe(value);
+});
