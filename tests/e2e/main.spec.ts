@@ -6,6 +6,7 @@ import { complaints, look } from "./look";
 test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
   const heard = complaints(page);
   await signIn(page);
+  await expect(page).toHaveTitle(/^Runs · .+ · Trainwright$/);
   await look(page, "runs-empty");
 
   await test.step("a dataset is uploaded and prepared", async () => {

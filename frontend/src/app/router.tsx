@@ -10,6 +10,7 @@ import { RunPage } from "@/app/routes/RunPage";
 import { RunsPage } from "@/app/routes/RunsPage";
 import { SettingsPage } from "@/app/routes/SettingsPage";
 import { SignInPage } from "@/app/routes/SignInPage";
+import { NothingHere } from "@/app/NothingHere";
 import { FrameError } from "@/app/FrameError";
 import { Root } from "@/app/Root";
 import { Shell } from "@/app/Shell";
@@ -46,6 +47,7 @@ const team = createRoute({
   path: "/$team",
   beforeLoad: async ({ location }) => ({ me: await signedIn(location.href) }),
   component: Shell,
+  notFoundComponent: NothingHere,
   errorComponent: FrameError,
 });
 

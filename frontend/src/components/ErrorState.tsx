@@ -1,5 +1,8 @@
-import { Button } from "@/components/Button";
+import { Link } from "@tanstack/react-router";
+import { ApiError } from "@/api/errors";
+import { Button, buttonClass } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
+import { PageTitle } from "@/components/PageTitle";
 
 interface Props {
   error: unknown;
@@ -8,13 +11,26 @@ interface Props {
   titled?: boolean;
 }
 
-/** In the place of a list or page that could not be had. */
+/** In the place of a list or page that could not be had. What does not exist is not tried again. */
 export function ErrorState({ error, onRetry, titled = false }: Props) {
+  const missing = error instanceof ApiError && error.status === 404;
+  const title = missing ? "There is nothing here" : "This page could not be loaded";
   return (
     <div className="flex max-w-xl flex-col items-start gap-4">
-      {titled && <h1 className="text-title font-semibold">This page could not be loaded</h1>}
+      {titled && (
+        <>
+          <PageTitle>{title}</PageTitle>
+          <h1 className="text-title font-semibold">{title}</h1>
+        </>
+      )}
       <ErrorNote error={error} />
-      <Button onClick={onRetry}>Try again</Button>
+      {missing ? (
+        <Link to="/" className={buttonClass()}>
+          Go to your runs
+        </Link>
+      ) : (
+        <Button onClick={onRetry}>Try again</Button>
+      )}
     </div>
   );
 }

@@ -1,0 +1,42 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { act, render, screen, waitFor } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import { queryClient } from "@/app/queryClient";
+import { router } from "@/app/router";
+import { server } from "../server";
+
+const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "owner" }] };
+const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such run." };
+
+it("names each page in the title, and leads on from what does not exist", async () => {
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
+  );
+  router.history.push("/lab/runs");
+  render(
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>,
+  );
+  await waitFor(() => {
+    expect(document.title).toBe("Runs · lab · Trainwright");
+  });
+
+  act(() => {
+    router.history.push("/lab/nonsense");
+  });
+  await screen.findByRole("heading", { name: "There is nothing here" });
+  expect(screen.getByRole("link", { name: "Datasets" })).toBeDefined();
+  expect(screen.getAllByRole("main")).toHaveLength(1);
+
+  act(() => {
+    router.history.push("/lab/runs/run_gone/overview");
+  });
+  await screen.findByText("There is no such run.");
+  expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/");
+  expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
+});
