@@ -26,7 +26,8 @@ import httpx
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from trainwright.client import ApiError, Client, TeamClient
+from trainwright.client import Client, TeamClient
+from trainwright.connection import ApiError
 from trainwright.contracts.api import Dataset, OneTimeLink, Run
 from trainwright.contracts.run_spec import (
     BatchSpec,

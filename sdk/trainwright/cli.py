@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from trainwright import spec_page
-from trainwright.client import ApiError, Client, DigestMismatchError, TeamClient
+from trainwright.client import Client, TeamClient
+from trainwright.connection import ApiError, DigestMismatchError
 from trainwright.contracts.api import Run
 from trainwright.contracts.base import Problem, problems
 from trainwright.contracts.presets import PRESETS

@@ -12,7 +12,7 @@
 
 It holds no state but the connection. Reads are repeated when the connection breaks, submissions too, by an
 idempotency key; nothing else is. `wait` and `stream_metrics` follow a run for days, so they outlive a server that is
-away for minutes. Errors of the server are `ApiError` with its code, its sentence and the fields.
+away for minutes. Errors of the server are `connection.ApiError` with its code, its sentence and the fields.
 """
 
 from __future__ import annotations
@@ -22,20 +22,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any
 from urllib.parse import quote
-from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel
 
+from trainwright.connection import RETRY_SECONDS, Answer, ApiError, Connection, DigestMismatchError
 from trainwright.contracts.api import (
     Checkpoint,
     CheckpointFile,
     CreatedKey,
     Dataset,
-    ErrorBody,
     Health,
     JoinToken,
     LogFile,
@@ -53,66 +50,19 @@ from trainwright.contracts.api import (
     Team,
     Verdicts,
 )
-from trainwright.contracts.base import Problem
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL
-from trainwright.sse import Message, messages
 
-Answer = TypeVar("Answer", bound=BaseModel)
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all."""
 
-API = "/api/v1"
-BLOCK_BYTES = 1 << 20
-RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Waits between the tries of a call that may be repeated."""
 AWAY_SECONDS = 900.0
 """How long `wait` and `stream_metrics` go on trying to reach a server that does not answer."""
 
 
-class ApiError(Exception):
-    """The server refused. ``code`` is fixed, ``detail`` says what to do, ``problems`` name fields."""
-
-    def __init__(self, body: ErrorBody) -> None:
-        lines = [
-            body.detail,
-            *(f"  {p.field}: {p.message}" for p in body.errors if p.message not in body.detail),
-        ]
-        super().__init__("\n".join(lines))
-        self.status = body.status
-        self.code = body.code
-        self.detail = body.detail
-        self.problems: Sequence[Problem] = body.errors
-        self.request_id = body.request_id
-
-
-class DigestMismatchError(Exception):
-    """A downloaded file is not the one that was announced."""
-
-
-class Client:
-    """A connection to one server.
-
-    Args:
-        server: address, such as ``http://127.0.0.1:8000``.
-        key: API key (``tw_…``); without it only the calls that need none work, until a link is used.
-    """
-
-    def __init__(self, server: str, key: str | None = None, *, timeout_seconds: float = 30.0) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=server.rstrip("/"), headers=headers, timeout=timeout_seconds)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._http.close()
+class Client(Connection):
+    """What belongs to no team: accounts, nodes, the spec."""
 
     def team(self, slug: str) -> TeamClient:
         """Calls that belong to one team."""
@@ -142,86 +92,6 @@ class Client:
     def create_join_token(self, node_name: str) -> JoinToken:
         """A one-time token with which the node of that name may join."""
         return self.post("/join-tokens", JoinToken, json={"name": node_name})
-
-    # --- transport, used by TeamClient
-
-    def get(self, path: str, answer: type[Answer], params: Mapping[str, Any] | None = None) -> Answer:
-        return answer.model_validate_json(self.fetch(path, params).content)
-
-    def get_list(
-        self, path: str, item: type[Answer], params: Mapping[str, Any] | None = None
-    ) -> list[Answer]:
-        return [item.model_validate(entry) for entry in self.fetch(path, params).json()]
-
-    def fetch(self, path: str, params: Mapping[str, Any] | None = None) -> httpx.Response:
-        """GET, repeated when the connection breaks or the server is busy."""
-        return self._repeated(lambda: self._http.get(API + path, params=params))
-
-    def post(
-        self, path: str, answer: type[Answer], *, json: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        response = self._http.post(API + path, json=json, headers=headers)
-        return answer.model_validate_json(_checked(response).content)
-
-    def post_repeatable(self, path: str, answer: type[Answer], *, json: Any) -> Answer:
-        """POST under an idempotency key, so that it may be repeated when the answer is lost."""
-        headers = {"Idempotency-Key": str(uuid4())}
-        response = self._repeated(lambda: self._http.post(API + path, json=json, headers=headers))
-        return answer.model_validate_json(response.content)
-
-    def post_files(
-        self, path: str, answer: type[Answer], data: Mapping[str, str], files: list[Any]
-    ) -> Answer:
-        response = self._http.post(
-            API + path, data=data, files=files, timeout=httpx.Timeout(30.0, write=None, read=None)
-        )
-        return answer.model_validate_json(_checked(response).content)
-
-    def delete(self, path: str) -> None:
-        _checked(self._http.delete(API + path))
-
-    def stream(self, path: str, last_id: str | None) -> Iterator[Message]:
-        """Server-sent events of one connection, until the server closes it."""
-        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-        # The server sends a comment every 15 s: longer silence is a dead connection.
-        with self._http.stream(
-            "GET", API + path, headers=headers, timeout=httpx.Timeout(30.0, read=45.0)
-        ) as response:
-            if response.is_error:
-                response.read()
-            yield from messages(_checked(response).iter_lines())
-
-    def save(self, url: str, target: Path, digest: str, on_bytes: Callable[[int], None]) -> None:
-        """Download ``url`` to ``target`` and check its SHA-256 before it gets its name."""
-        partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
-        try:
-            found = hashlib.sha256()
-            with self._http.stream("GET", url) as response, partial.open("wb") as out:
-                if response.is_error:
-                    response.read()
-                for block in _checked(response).iter_bytes(BLOCK_BYTES):
-                    out.write(block)
-                    found.update(block)
-                    on_bytes(len(block))
-            if found.hexdigest() != digest:
-                raise DigestMismatchError(
-                    f"{target.name}: got SHA-256 {found.hexdigest()}, announced was {digest}"
-                )
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    def _repeated(self, call: Callable[[], httpx.Response]) -> httpx.Response:
-        for wait_seconds in RETRY_SECONDS:
-            try:
-                response = call()
-            except httpx.TransportError:
-                time.sleep(wait_seconds)
-                continue
-            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
-                return _checked(response)
-            time.sleep(wait_seconds)
-        return _checked(call())
 
 
 class TeamClient:
@@ -467,16 +337,3 @@ def _is_there(target: Path, file: CheckpointFile) -> bool:
 
 def _as_json(spec: Mapping[str, Any] | RunSpec) -> Any:
     return spec.model_dump(mode="json") if isinstance(spec, RunSpec) else dict(spec)
-
-
-def _checked(response: httpx.Response) -> httpx.Response:
-    if not response.is_error:
-        return response
-    if response.headers.get("content-type", "").startswith("application/problem+json"):
-        raise ApiError(ErrorBody.model_validate_json(response.content))
-    text = response.text[:200]
-    title = response.reason_phrase
-    detail = f"The server answered {response.status_code} {title} without an explanation: {text}"
-    raise ApiError(
-        ErrorBody(title=title, status=response.status_code, code="unexpected_answer", detail=detail)
-    )

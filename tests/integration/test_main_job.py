@@ -17,7 +17,7 @@ from tests.live import (
     small_spec,
     write_letters,
 )
-from trainwright.client import ApiError
+from trainwright.connection import ApiError
 from trainwright.contracts.api import Dataset, PreparationState
 from trainwright.contracts.events import SERIES_UNITS
 from trainwright.contracts.run_state import RunState

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright import client as client_module
-from trainwright.client import ApiError, Client, DigestMismatchError
+from trainwright.client import Client
+from trainwright.connection import ApiError, DigestMismatchError
 
 CONTENT = b"weights " * 1_000
 FILE = {"name": "model.safetensors", "bytes": len(CONTENT), "digest": hashlib.sha256(CONTENT).hexdigest()}
@@ -47,7 +47,8 @@ class Scripted(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
-    monkeypatch.setattr(client_module, "RETRY_SECONDS", (0.01, 0.01))
+    for module in ("client", "connection"):
+        monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
     handler = type("Handler", (Scripted,), {"answers": {}, "asked": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever)
