@@ -104,7 +104,9 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
             dataset = _upload(team, platform.folder.path)
             run = team.submit(_spec(dataset, _wait_for_slots(client, team), options.steps))
             console.print(f"\nRun page   [bold]{platform.url}/{TEAM}/runs/{run.id}[/bold]")
-            console.print(f"Sign in    {_sign_in_link(platform)}   (works once, for 15 minutes)\n")
+            console.print(
+                f"Sign in    {_sign_in_link(platform)}   (works once, for 15 minutes)\n", soft_wrap=True
+            )
             run = _follow(team, run)
         except KeyboardInterrupt:
             console.print("\nStopping: cancelling the run and waiting for its end.")
@@ -115,7 +117,8 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
         if options.once:
             return code
         console.print(
-            f"\nServing at {platform.url} until Ctrl-C. Another sign-in link: {_sign_in_link(platform)}"
+            f"\nServing at {platform.url} until Ctrl-C. Another sign-in link: {_sign_in_link(platform)}",
+            soft_wrap=True,
         )
         return code if _serve(platform, team) else 1
 
