@@ -51,7 +51,8 @@ fix: setup ## let ruff repair and format the Python sources
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format --quiet
 
-openapi: setup frontend ## regenerate the API description and the frontend's types from it
+openapi: setup frontend ## regenerate the API description, the frontend's types from it, and docs/spec.md
+	@$(BIN)/trainwright schema --markdown > docs/spec.md
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
 	@$(NODE) npm run openapi --silent >/dev/null
 

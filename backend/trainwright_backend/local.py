@@ -274,7 +274,11 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
         FolderInUseError: ``data`` belongs to a platform that runs.
         PlatformError: a part did not start, or the port is taken.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # SIGINT too: a shell's background jobs begin with it ignored
+        signal.signal(number, signal.default_int_handler)
     folder = DataFolder.take(data)
     listener = listen(host, port)
     try:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -180,42 +179,6 @@ def test_a_folder_that_cannot_be_read_does_not_hold_up_the_others(api: ScriptedA
     machine.start_agent()
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "finished"
-
-
-def test_an_agent_told_to_dies_with_its_parent_and_supervisors_do_not(
-    api: ScriptedApi, machine: Machine
-) -> None:
-    run = api.place(steps=60)
-    script = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); input()"
-    command = machine.agent_command("--die-with-parent")
-    with machine.log.open("ab") as log:
-        parent = subprocess.Popen(
-            [sys.executable, "-c", script, *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        )
-    assert parent.stdout is not None
-    agent_pid = int(parent.stdout.readline())
-    ranks = machine.rank_pids()
-    supervisor = machine.supervisor_pid()
-    parent.kill()
-    parent.communicate()
-    wait_for(lambda: not is_running(agent_pid), "the agent gone")
-    assert is_running(supervisor)
-    assert sorted(machine.rank_pids()) == sorted(ranks)
-    machine.start_agent()
-    wait_for(lambda: run.ends, "an end")
-    assert run.end["code"] == "finished"
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process lives; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_the_answer_to_a_claim_is_kept_word_for_word(

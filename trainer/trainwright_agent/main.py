@@ -7,7 +7,6 @@ Stopping the agent leaves the runs alone: each has a supervisor of its own, and 
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 import time
@@ -86,15 +85,9 @@ def run(
     object_store: Annotated[
         Path | None, typer.Option(help="The server's object folder, when it is on this disk.")
     ] = None,
-    die_with_parent: Annotated[
-        bool, typer.Option(help="End when the process that started this one ends.")
-    ] = False,
     trainer_module: TrainerModule = None,
 ) -> None:
     """Work for the server until SIGTERM."""
-    if die_with_parent:
-        parent = int(os.environ.get(processes.PARENT_VARIABLE, os.getppid()))
-        processes.die_with_parent(parent, signal.SIGTERM)
     workspace = _prepared(data)
     settings = _settings(workspace, cpu_slots, cache_gib, object_store, trainer_module)
     try:
