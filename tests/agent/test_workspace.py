@@ -76,8 +76,15 @@ def test_a_lock_is_held_once_and_given_back(tmp_path: Path) -> None:
 
 def test_children_do_not_inherit_a_lock(tmp_path: Path) -> None:
     with held(tmp_path / "lock"):
-        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "print(flush=True); input()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            close_fds=False,
+        )
     try:
+        assert child.stdout is not None
+        child.stdout.readline()  # the kernel closes inherited files a moment after the parent goes on
         assert not is_held(tmp_path / "lock")
     finally:
         child.kill()
