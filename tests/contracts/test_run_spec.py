@@ -51,7 +51,6 @@ def test_a_wrong_spec_names_field_and_remedy(sections: dict[str, Any], field: st
 @pytest.mark.parametrize(
     ("sections", "field"),
     [
-        ({"precision": {"kind": "fp8"}}, "precision.kind"),
         ({"parallelism": {"tensor": 2}}, "parallelism.tensor"),
         ({"parallelism": {"pipeline": 2}}, "parallelism.pipeline"),
         ({"parallelism": {"context": 2}}, "parallelism.context"),
@@ -95,3 +94,65 @@ def test_every_field_of_the_schema_has_its_sentence() -> None:
         if not content.get("description")
     ]
     assert bare == []
+
+
+FP8 = {"kind": "fp8"}
+
+
+@pytest.mark.parametrize(
+    ("sections", "field"),
+    [
+        ({"precision": {"kind": "bf16", "fp8": {}}}, "precision.fp8"),
+        ({"precision": FP8 | {"fp8": {"scaling": "row", "amax": "delayed"}}}, "precision.fp8.amax"),
+        ({"precision": FP8 | {"fp8": {"scaling": "block", "level": "O3"}}}, "precision.fp8.scaling"),
+        ({"precision": FP8 | {"fp8": {"moments": "block", "level": "O1"}}}, "precision.fp8.moments"),
+        ({"precision": FP8 | {"fp8": {"release_gradients": True}}}, "precision.fp8.skip_limit"),
+        ({"precision": FP8 | {"fp8": {"high_first_layers": 6}}}, "precision.fp8.high_first_layers"),
+        ({"precision": FP8, "model": {"width": 200, "heads": 5}}, "model.width"),
+        ({"precision": FP8, "model": {"feed_forward": 100}}, "model.feed_forward"),
+        ({"precision": FP8, "batch": {"sequence_tokens": 9}}, "batch.micro_sequences"),
+        ({"precision": FP8 | {"fp8": {"scaling": "block"}}}, "model.width"),
+        ({"schedule": {"decay_steps": 5}}, "schedule.decay_steps"),
+        ({"schedule": {"kind": "wsd", "steps": 60, "decay_steps": 11}}, "schedule.decay_steps"),
+    ],
+)
+def test_combinations_that_do_not_go_together_name_a_field(sections: dict[str, Any], field: str) -> None:
+    assert [problem.field for problem in refusals(spec(**sections))] == [field]
+
+
+RELEASE = FP8 | {"fp8": {"release_gradients": True, "skip_limit": 0}}
+ONE_ROUND = {"micro_sequences": 64}
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({"batch": ONE_ROUND}, "clipping"),
+        ({"optimizer": {"clip_norm": None}}, "micro batches"),
+        (
+            {
+                "batch": {"micro_sequences": 32},
+                "optimizer": {"clip_norm": None},
+                "resources": {"slots_per_node": 2},
+            },
+            "ranks",
+        ),
+        ({"batch": ONE_ROUND, "optimizer": {"clip_norm": None}}, None),
+    ],
+)
+def test_gradients_are_released_only_where_nothing_waits_for_all_of_them(
+    sections: dict[str, Any], reason: str | None
+) -> None:
+    asked = spec(precision=RELEASE, **sections)
+    if reason is None:
+        RunSpec.model_validate(asked)
+        return
+    (problem,) = refusals(asked)
+    assert problem.field == "precision.fp8.release_gradients"
+    assert reason in problem.message
+
+
+def test_fp8_takes_the_default_recipe_and_says_so() -> None:
+    run = RunSpec.model_validate(spec(precision=FP8))
+    assert run.precision.fp8 is not None
+    assert RunSpec.model_validate_json(run.model_dump_json()) == run

@@ -936,6 +936,16 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * AccumulationKind
+         * @enum {string}
+         */
+        AccumulationKind: "bf16" | "fp32";
+        /**
+         * AmaxKind
+         * @enum {string}
+         */
+        AmaxKind: "present" | "delayed";
         /** ApiKey */
         ApiKey: {
             /**
@@ -1093,6 +1103,13 @@ export interface components {
              */
             every_steps: number;
             /**
+             * Export Dtype
+             * @description Number format of the exported weights.
+             * @default fp32
+             * @enum {string}
+             */
+            export_dtype: "fp32" | "bf16";
+            /**
              * Keep
              * @description Newest checkpoints to keep; older ones are deleted once a newer one is committed.
              * @default 2
@@ -1128,6 +1145,11 @@ export interface components {
             /** Checkpoint Id */
             checkpoint_id: string;
         };
+        /**
+         * CompileKind
+         * @enum {string}
+         */
+        CompileKind: "auto" | "on" | "off";
         /**
          * CpuPeak
          * @description FLOP/s of one CPU slot, measured with all slots busy.
@@ -1331,6 +1353,72 @@ export interface components {
             type: string;
         };
         /**
+         * FP8Level
+         * @enum {string}
+         */
+        FP8Level: "O1" | "O2" | "O3";
+        /**
+         * FP8Spec
+         * @description The FP8-LM recipe: what is kept and sent in 8 bits, and how it is scaled.
+         */
+        FP8Spec: {
+            /**
+             * @description Format in which the gradients of several micro batches are added up, before they are stored in E4M3 once.
+             * @default bf16
+             */
+            accumulation: components["schemas"]["AccumulationKind"];
+            /**
+             * @description Inputs and output gradients are scaled by their `present` maximum, or by that of the last 16 steps (`delayed`).
+             * @default present
+             */
+            amax: components["schemas"]["AmaxKind"];
+            /**
+             * High First Layers
+             * @description Blocks at the model's start whose products stay in bfloat16; embedding, norms and head always do.
+             * @default 0
+             */
+            high_first_layers: number;
+            /**
+             * High Last Layers
+             * @description Blocks at the model's end whose products stay in bfloat16.
+             * @default 0
+             */
+            high_last_layers: number;
+            /**
+             * @description `O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks.
+             * @default O2
+             */
+            level: components["schemas"]["FP8Level"];
+            /**
+             * @description Adam's moments at O2 and O3: `paper` has E4M3 and FP16, one scale a tensor; `block` has both in E4M3, by 128.
+             * @default paper
+             */
+            moments: components["schemas"]["MomentsKind"];
+            /**
+             * Observe Every Steps
+             * @description Steps between two measurements of scales, saturated and flushed values, and updates lost to rounding.
+             * @default 10
+             */
+            observe_every_steps: number;
+            /**
+             * Release Gradients
+             * @description Update each weight in the backward pass as soon as its gradient is there, and keep no gradients at all.
+             * @default false
+             */
+            release_gradients: boolean;
+            /**
+             * @description What shares one scale in the products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128).
+             * @default tensor
+             */
+            scaling: components["schemas"]["ScalingKind"];
+            /**
+             * Skip Limit
+             * @description Steps in a row that are skipped because a gradient is not finite, before the run ends as diverged.
+             * @default 3
+             */
+            skip_limit: number;
+        };
+        /**
          * FileEntry
          * @description One file of a checkpoint.
          */
@@ -1454,6 +1542,8 @@ export interface components {
         JobSpec: {
             /** Attempt */
             attempt: number;
+            /** @description In an FP8 run also its BF16 peak, so that both MFUs can be told. */
+            bf16_peak?: components["schemas"]["Peak"] | null;
             /**
              * Device
              * @enum {string}
@@ -1463,6 +1553,7 @@ export interface components {
             fence: number;
             /** @default train */
             kind: components["schemas"]["JobKind"];
+            /** @description The device's peak in the dtype of the run's products. */
             peak?: components["schemas"]["Peak"] | null;
             resume?: components["schemas"]["ResumePoint"] | null;
             /** Run Id */
@@ -1600,6 +1691,23 @@ export interface components {
             slug: string;
         };
         /**
+         * MemorySpec
+         * @description What is computed twice or in pieces so that less memory is needed.
+         */
+        MemorySpec: {
+            /**
+             * Loss Chunk Tokens
+             * @description Tokens whose logits exist at one time; a micro batch with more of them gets its loss in chunks.
+             * @default 4096
+             */
+            loss_chunk_tokens: number;
+            /**
+             * @description In the backward pass: `selective` computes all but products and attention again, `full` each block whole.
+             * @default none
+             */
+            recompute: components["schemas"]["RecomputeKind"];
+        };
+        /**
          * MetricBlock
          * @description Numbers of consecutive lines with the same series, as columns.
          */
@@ -1697,6 +1805,11 @@ export interface components {
              */
             width: number;
         };
+        /**
+         * MomentsKind
+         * @enum {string}
+         */
+        MomentsKind: "paper" | "block";
         /** NewInvitation */
         NewInvitation: {
             /** Email */
@@ -1948,14 +2061,21 @@ export interface components {
          * PrecisionKind
          * @enum {string}
          */
-        PrecisionKind: "fp32" | "bf16";
+        PrecisionKind: "fp32" | "bf16" | "fp8";
         /**
          * PrecisionSpec
          * @description The number formats of the training arithmetic.
          */
         PrecisionSpec: {
             /**
-             * @description `bf16` computes products in bfloat16 under autocast with float32 weights; `fp32` does everything in float32.
+             * @description Compile the model with torch.compile; `auto` does so on GPUs, where the minute it takes is soon won back.
+             * @default auto
+             */
+            compile: components["schemas"]["CompileKind"];
+            /** @description The FP8 recipe; only for kind `fp8`, where leaving it empty takes its defaults. */
+            fp8?: components["schemas"]["FP8Spec"] | null;
+            /**
+             * @description `bf16` computes products in bfloat16 with float32 weights, `fp32` all in float32, `fp8` by the recipe below.
              * @default bf16
              */
             kind: components["schemas"]["PrecisionKind"];
@@ -2029,6 +2149,11 @@ export interface components {
             /** Limit */
             limit: number;
         };
+        /**
+         * RecomputeKind
+         * @enum {string}
+         */
+        RecomputeKind: "none" | "selective" | "full";
         /**
          * RejectedDocument
          * @description A document that could not be read.
@@ -2197,12 +2322,21 @@ export interface components {
              * @description How often the state is saved.
              * @default {
              *       "every_steps": 200,
+             *       "export_dtype": "fp32",
              *       "keep": 2
              *     }
              */
             checkpoint: components["schemas"]["CheckpointSpec"];
             /** @description What the model is trained on. */
             data: components["schemas"]["DataSpec"];
+            /**
+             * @description Memory against time.
+             * @default {
+             *       "loss_chunk_tokens": 4096,
+             *       "recompute": "none"
+             *     }
+             */
+            memory: components["schemas"]["MemorySpec"];
             /**
              * @description Shape of the network.
              * @default {
@@ -2246,6 +2380,7 @@ export interface components {
             /**
              * @description Number formats.
              * @default {
+             *       "compile": "auto",
              *       "kind": "bf16"
              *     }
              */
@@ -2332,10 +2467,25 @@ export interface components {
             };
         };
         /**
+         * ScalingKind
+         * @enum {string}
+         */
+        ScalingKind: "tensor" | "row" | "block";
+        /**
+         * ScheduleKind
+         * @enum {string}
+         */
+        ScheduleKind: "cosine" | "linear" | "wsd";
+        /**
          * ScheduleSpec
          * @description How long training lasts, and the learning rate along the way.
          */
         ScheduleSpec: {
+            /**
+             * Decay Steps
+             * @description Steps over which `wsd` falls linearly at the end; a fifth of all steps when left empty.
+             */
+            decay_steps?: number | null;
             /**
              * Final Fraction
              * @description Learning rate at the last step, as a fraction of the peak.
@@ -2343,12 +2493,10 @@ export interface components {
              */
             final_fraction: number;
             /**
-             * Kind
-             * @description Shape of the learning rate after the warm-up.
+             * @description After the warm-up `cosine` and `linear` fall to the last step; `wsd` stays at the peak and falls at the end.
              * @default cosine
-             * @constant
              */
-            kind: "cosine";
+            kind: components["schemas"]["ScheduleKind"];
             /**
              * Steps
              * @description Optimizer steps in the whole run.

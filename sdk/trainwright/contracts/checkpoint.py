@@ -46,6 +46,9 @@ class TensorEntry(Envelope):
     shape: tuple[int, ...]
     dtype: str
     pieces: list[Piece]
+    scale: str | None = None
+    """Name of the tensor that the stored values are multiplied with to get real ones: one number, or one for each 128
+    elements in row-major order. Empty: the stored values are the real ones."""
 
 
 class CheckpointManifest(Envelope):

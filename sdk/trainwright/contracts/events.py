@@ -20,6 +20,7 @@ SERIES_UNITS: dict[str, str] = {
     "tokens": "tokens",
     "tokens_per_second": "tokens/s",
     "mfu": "fraction",
+    "bf16_mfu": "fraction",
     "memory_bytes": "bytes",
     "eta_seconds": "s",
     "seconds": "s",
@@ -28,9 +29,24 @@ SERIES_UNITS: dict[str, str] = {
     "backward_seconds": "s",
     "collectives_seconds": "s",
     "optimizer_seconds": "s",
+    "skipped_steps": "steps",
+    "fp8_saturated": "fraction",
+    "fp8_flushed": "fraction",
+    "fp8_lost_updates": "fraction",
+    "fp8_smallest_headroom": "",
 }
 """Series that every trainer writes, with their units. ``tokens`` counts all seen since step 0; ``seconds`` is the
-time of one step and the ``…_seconds`` of phases sum to it; ``mfu`` is missing where the device's peak is unknown."""
+time of one step and the ``…_seconds`` of phases sum to it; ``mfu`` is missing where the device's peak is unknown,
+and ``bf16_mfu`` (against the BF16 peak) is there in FP8 runs only.
+
+FP8 runs add ``skipped_steps`` (all since step 0), and every few steps of all gradients' values the fractions that were
+clamped at the largest code (saturated) and that became zero (flushed), the fraction of weights whose update was lost
+to rounding, and the smallest headroom factor μ of a gradient."""
+
+LAYER_SERIES = ("fp8_amax", "fp8_scale")
+"""Series of single tensors, ``fp8_amax/<tensor>`` and ``fp8_scale/<tensor>``: the largest absolute value, and the
+number that multiplies stored values to get real ones. A tensor is a weight's canonical name with ``:weight``,
+``:gradient``, ``:input`` or ``:output_gradient`` behind it."""
 
 
 class Line(Envelope):
@@ -52,6 +68,9 @@ class AttemptStarted(Line):
 
     peak_name: str | None = None
     """What MFU is a fraction of, such as `BF16 peak 989 TFLOP/s of NVIDIA H200`; empty: no MFU is shown."""
+
+    bf16_peak_name: str | None = None
+    """In an FP8 run, what ``bf16_mfu`` is a fraction of."""
 
 
 class Step(Line):

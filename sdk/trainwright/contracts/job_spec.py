@@ -81,6 +81,11 @@ class JobSpec(Strict):
 
     threads_per_rank: int = Field(default=1, ge=1)
     peak: Peak | None = None
+    """The device's peak in the dtype of the run's products."""
+
+    bf16_peak: Peak | None = None
+    """In an FP8 run also its BF16 peak, so that both MFUs can be told."""
+
     resume: ResumePoint | None = None
 
     @property

@@ -173,11 +173,17 @@ class OptimizerSpec(Strict):
     """Gradients are scaled down to this global L2 norm; no clipping when empty."""
 
 
+class ScheduleKind(StrEnum):
+    COSINE = "cosine"
+    LINEAR = "linear"
+    WSD = "wsd"
+
+
 class ScheduleSpec(Strict):
     """How long training lasts, and the learning rate along the way."""
 
-    kind: Literal["cosine"] = "cosine"
-    """Shape of the learning rate after the warm-up."""
+    kind: ScheduleKind = ScheduleKind.COSINE
+    """After the warm-up `cosine` and `linear` fall to the last step; `wsd` stays at the peak and falls at the end."""
 
     steps: int = Field(default=1_000, ge=1, le=100_000_000)
     """Optimizer steps in the whole run."""
@@ -188,11 +194,24 @@ class ScheduleSpec(Strict):
     final_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
     """Learning rate at the last step, as a fraction of the peak."""
 
+    decay_steps: int | None = Field(default=None, ge=1)
+    """Steps over which `wsd` falls linearly at the end; a fifth of all steps when left empty."""
+
     @model_validator(mode="after")
-    def _warmup_ends(self) -> Self:
+    def _phases_fit(self) -> Self:
         if self.warmup_steps >= self.steps:
             raise refused("warmup_steps", self.warmup_steps, f"must be less than steps {self.steps}")
+        if self.decay_steps is not None and self.kind is not ScheduleKind.WSD:
+            raise refused("decay_steps", self.decay_steps, f"belongs to wsd: leave it empty for {self.kind}")
+        if self.decay_steps is not None and self.decay_steps > self.steps - self.warmup_steps:
+            rule = f"must be at most steps - warmup_steps = {self.steps - self.warmup_steps}"
+            raise refused("decay_steps", self.decay_steps, rule)
         return self
+
+    @property
+    def final_steps(self) -> int:
+        """Steps of the fall at the end of `wsd`."""
+        return self.decay_steps or min(-(-self.steps // 5), self.steps - self.warmup_steps)
 
 
 class ValidationSpec(Strict):
@@ -208,20 +227,138 @@ class ValidationSpec(Strict):
 class PrecisionKind(StrEnum):
     FP32 = "fp32"
     BF16 = "bf16"
+    FP8 = "fp8"
+
+
+class FP8Level(StrEnum):
+    O1 = "O1"
+    O2 = "O2"
+    O3 = "O3"
+
+
+class ScalingKind(StrEnum):
+    TENSOR = "tensor"
+    ROW = "row"
+    BLOCK = "block"
+
+
+class AmaxKind(StrEnum):
+    PRESENT = "present"
+    DELAYED = "delayed"
+
+
+class MomentsKind(StrEnum):
+    PAPER = "paper"
+    BLOCK = "block"
+
+
+class AccumulationKind(StrEnum):
+    BF16 = "bf16"
+    FP32 = "fp32"
+
+
+class FP8Spec(Strict):
+    """The FP8-LM recipe: what is kept and sent in 8 bits, and how it is scaled."""
+
+    level: FP8Level = FP8Level.O2
+    """`O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks."""
+
+    scaling: ScalingKind = ScalingKind.TENSOR
+    """What shares one scale in the products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128)."""
+
+    amax: AmaxKind = AmaxKind.PRESENT
+    """Inputs and output gradients are scaled by their `present` maximum, or by that of the last 16 steps (`delayed`)."""
+
+    high_first_layers: int = Field(default=0, ge=0)
+    """Blocks at the model's start whose products stay in bfloat16; embedding, norms and head always do."""
+
+    high_last_layers: int = Field(default=0, ge=0)
+    """Blocks at the model's end whose products stay in bfloat16."""
+
+    accumulation: AccumulationKind = AccumulationKind.BF16
+    """Format in which the gradients of several micro batches are added up, before they are stored in E4M3 once."""
+
+    moments: MomentsKind = MomentsKind.PAPER
+    """Adam's moments at O2 and O3: `paper` has E4M3 and FP16, one scale a tensor; `block` has both in E4M3, by 128."""
+
+    release_gradients: bool = False
+    """Update each weight in the backward pass as soon as its gradient is there, and keep no gradients at all."""
+
+    skip_limit: int = Field(default=3, ge=0, le=1_000)
+    """Steps in a row that are skipped because a gradient is not finite, before the run ends as diverged."""
+
+    observe_every_steps: int = Field(default=10, ge=1)
+    """Steps between two measurements of scales, saturated and flushed values, and updates lost to rounding."""
+
+    @model_validator(mode="after")
+    def _choices_go_together(self) -> Self:
+        if self.scaling is not ScalingKind.TENSOR and self.amax is AmaxKind.DELAYED:
+            rule = f"needs a history, which whole tensors have only: use present with scaling {self.scaling}"
+            raise refused("amax", self.amax, rule)
+        if self.scaling is not ScalingKind.TENSOR and self.level is FP8Level.O3:
+            rule = "does not go with O3, which holds weights with one scale a tensor: use tensor, or level O2"
+            raise refused("scaling", self.scaling, rule)
+        if self.level is FP8Level.O1 and self.moments is MomentsKind.BLOCK:
+            raise refused(
+                "moments",
+                self.moments,
+                "does not go with O1, which keeps float32 moments: use level O2 or O3",
+            )
+        if self.release_gradients and self.level is FP8Level.O1:
+            rule = "does not go with O1, which is about stored gradients: use level O2, or false"
+            raise refused("release_gradients", "true", rule)
+        if self.release_gradients and self.skip_limit:
+            rule = "cannot go with release_gradients, which updates before all gradients were seen: use 0"
+            raise refused("skip_limit", self.skip_limit, rule)
+        return self
+
+
+class CompileKind(StrEnum):
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
 
 
 class PrecisionSpec(Strict):
     """The number formats of the training arithmetic."""
 
     kind: PrecisionKind = PrecisionKind.BF16
-    """`bf16` computes products in bfloat16 under autocast with float32 weights; `fp32` does everything in float32."""
+    """`bf16` computes products in bfloat16 with float32 weights, `fp32` all in float32, `fp8` by the recipe below."""
+
+    fp8: FP8Spec | None = None
+    """The FP8 recipe; only for kind `fp8`, where leaving it empty takes its defaults."""
+
+    compile: CompileKind = CompileKind.AUTO
+    """Compile the model with torch.compile; `auto` does so on GPUs, where the minute it takes is soon won back."""
 
     @model_validator(mode="before")
     @classmethod
-    def _fp8_is_not_built_yet(cls, data: object) -> object:
-        if isinstance(data, dict) and data.get("kind") == "fp8":
-            raise refused("kind", "fp8", "does not exist in this version yet: choose bf16 or fp32")
-        return data
+    def _default_recipe(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("kind") == PrecisionKind.FP8 and given.get("fp8") is None:
+            return given | {"fp8": {}}
+        return given
+
+    @model_validator(mode="after")
+    def _recipe_fits_kind(self) -> Self:
+        if self.fp8 is not None and self.kind is not PrecisionKind.FP8:
+            raise refused("fp8", "a recipe", f"belongs to kind fp8: remove it, or change kind {self.kind}")
+        return self
+
+
+class RecomputeKind(StrEnum):
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class MemorySpec(Strict):
+    """What is computed twice or in pieces so that less memory is needed."""
+
+    recompute: RecomputeKind = RecomputeKind.NONE
+    """In the backward pass: `selective` computes all but products and attention again, `full` each block whole."""
+
+    loss_chunk_tokens: int = Field(default=4_096, ge=128, le=1_048_576)
+    """Tokens whose logits exist at one time; a micro batch with more of them gets its loss in chunks."""
 
 
 class ParallelismSpec(Strict):
@@ -256,6 +393,9 @@ class CheckpointSpec(Strict):
 
     keep: int = Field(default=2, ge=2, le=1_000)
     """Newest checkpoints to keep; older ones are deleted once a newer one is committed."""
+
+    export_dtype: Literal["fp32", "bf16"] = "fp32"
+    """Number format of the exported weights."""
 
 
 class ResourcesSpec(Strict):
@@ -317,6 +457,9 @@ class RunSpec(Strict):
     precision: PrecisionSpec = PrecisionSpec()
     """Number formats."""
 
+    memory: MemorySpec = MemorySpec()
+    """Memory against time."""
+
     parallelism: ParallelismSpec = ParallelismSpec()
     """How the work is cut over the ranks."""
 
@@ -336,7 +479,32 @@ class RunSpec(Strict):
         if self.batch.global_sequences % round_sequences:
             rule = f"must be a multiple of batch.micro_sequences × ranks = {round_sequences}"
             raise refused("batch.global_sequences", self.batch.global_sequences, rule)
+        if self.precision.fp8 is not None:
+            self._fp8_fits(self.precision.fp8)
         return self
+
+    def _fp8_fits(self, fp8: FP8Spec) -> None:
+        """What the recipe asks of the sections around it."""
+        _check_fp8_shapes(self.model, self.batch, fp8.scaling)
+        high = fp8.high_first_layers + fp8.high_last_layers
+        if high >= self.model.layers:
+            rule = f"and high_last_layers leave none of {self.model.layers} layers for FP8: lower one of them"
+            raise refused("precision.fp8.high_first_layers", fp8.high_first_layers, rule)
+        if fp8.release_gradients:
+            hindrance = self._why_no_release()
+            if hindrance is not None:
+                rule = f"updates in the backward pass, but {hindrance}"
+                raise refused("precision.fp8.release_gradients", "true", rule)
+
+    def _why_no_release(self) -> str | None:
+        """What hinders that a weight is updated as soon as this rank has its gradient."""
+        if self.optimizer.clip_norm is not None:
+            return "clipping needs the norm of all gradients first: leave optimizer.clip_norm empty, or use false"
+        if self.accumulation_rounds > 1:
+            return "several micro batches must be added up first: raise batch.micro_sequences, or use false"
+        if self.resources.ranks > 1:
+            return "all ranks must have found their gradients finite first: use one slot, or false"
+        return None
 
     @property
     def accumulation_rounds(self) -> int:
@@ -346,3 +514,25 @@ class RunSpec(Strict):
     @property
     def tokens_per_step(self) -> int:
         return self.batch.global_sequences * self.batch.sequence_tokens
+
+
+def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind) -> None:
+    """The products' dims: GPUs multiply FP8 matrices in tiles of 16, and blocks of 128 must not be cut."""
+    tile = 128 if scaling is ScalingKind.BLOCK else 16
+    sizes = {
+        "model.width": model.width,
+        "model.heads": model.heads * model.features_per_head,
+        "model.kv_heads": model.key_value_heads * model.features_per_head,
+        "model.feed_forward": model.hidden,
+        "batch.micro_sequences": batch.micro_sequences * batch.sequence_tokens,
+    }
+    what = {
+        "model.heads": "heads × head_size",
+        "model.kv_heads": "kv_heads × head_size",
+        "batch.micro_sequences": "micro_sequences × sequence_tokens",
+    }
+    for field, size in sizes.items():
+        if size % tile:
+            nearest = -(-size // tile) * tile
+            rule = f"must be a multiple of {tile} in FP8 products with scaling {scaling}; next: {nearest}"
+            raise refused(field, size, f"{what.get(field, field.partition('.')[2])} {rule}")

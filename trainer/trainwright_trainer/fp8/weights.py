@@ -1,0 +1,58 @@
+"""A weight as a layer sees it, while its numbers live elsewhere: in the optimizer's buffers, in few bits.
+
+Autograd wants a leaf of the weight's shape to return a gradient for. It never needs its numbers, so the leaf
+(``handle``) is a single zero seen through zero strides: it has shape, dtype and a ``grad``, and no memory. The numbers
+are ``codes · scale``, views into buffers that the optimizer updates in place:
+
+    O1  float32 masters            O2  float16 masters            O3  E4M3, gathered from the ranks that own masters
+
+Weights with one dim (norms) are held in float32 at O3 too. The dtype of ``handle`` is the one gradients arrive in.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class Weight(nn.Module):
+    """Shape and name of a weight, and where its numbers lie."""
+
+    codes: Tensor
+    """Of the weight's shape: float32, float16 or E4M3."""
+
+    scale: Tensor
+    """() float32."""
+
+    cast_scale: Tensor
+    """() float32: the scale with which an E4M3 copy of the whole weight is made, from its present amax."""
+
+    def __init__(self, shape: torch.Size, gradient_dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.handle = nn.Parameter(torch.zeros((), dtype=gradient_dtype, device=device).expand(shape))
+
+    def attach(self, codes: Tensor, scale: Tensor, cast_scale: Tensor) -> None:
+        """Say where the numbers lie; they may change in place afterwards, the tensors may not."""
+        assert codes.shape == self.handle.shape
+        for name, tensor in (("codes", codes), ("scale", scale), ("cast_scale", cast_scale)):
+            self.register_buffer(name, tensor, persistent=False)
+
+    def dense(self) -> Tensor:
+        """The weight in bfloat16, for products that stay high; its gradient goes to ``handle``."""
+        weight: Tensor = _Dense.apply(self.handle, self.codes, self.scale)  # type: ignore[no-untyped-call]
+        return weight
+
+
+class _Dense(Function):
+    @staticmethod
+    def forward(handle: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        return (codes.float() * scale).bfloat16()
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient, None, None

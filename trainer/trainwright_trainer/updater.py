@@ -1,0 +1,68 @@
+"""The updater: what becomes of the gradients of a step. The engine computes them, and knows no more of them.
+
+One updater holds the weights in float32 and lets torch's AdamW move them (``optim.replicated``); another holds them,
+their gradients and moments in 8 and 16 bits (``fp8.updater``). Each keeps the state that a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class StateTensor:
+    """A tensor of the state under its canonical name, as stored: whole, on the rank that answers for it."""
+
+    name: str
+    tensor: Tensor
+    scale: str | None = None
+    """Name of the tensor whose values times these are the real ones; see ``contracts.checkpoint.TensorEntry``."""
+
+
+ReadTensor = Callable[[str, tuple[int, ...]], Tensor]
+"""Reads one tensor of a checkpoint as it was stored, on the CPU, by canonical name and shape.
+
+Raises:
+    CheckpointInvalidError: it is missing or of another shape.
+"""
+
+
+class Updater(Protocol):
+    """Holds weights, gradients and optimizer; every call is made by all ranks alike."""
+
+    def begin(self) -> None:
+        """A step begins: forget the gradients of the one before."""
+
+    def end_round(self) -> None:
+        """A backward pass that is not the step's last has ended."""
+
+    def last_round(self) -> None:
+        """The next backward pass is the step's last: gradients may be sent as they come."""
+
+    def finish(self) -> None:
+        """Return when the gradients of all ranks are added up."""
+
+    def grad_norm(self) -> Tensor:
+        """Global L2 norm of the gradients, a scalar, equal on all ranks; not finite if any gradient is not."""
+
+    def update(self, norm: Tensor, learning_rate: float) -> None:
+        """Clip by ``norm`` and move the weights."""
+
+    def not_finite(self) -> str | None:
+        """The first tensor, in the order of computing, that held a number that is not finite; None where unknown."""
+
+    def numbers(self, step: int) -> dict[str, float]:
+        """Series values of the step that has just been made, over all ranks; every rank must ask."""
+
+    def state(self) -> list[StateTensor]:
+        """The tensors that this rank writes to a checkpoint; over all ranks each once."""
+
+    def position(self) -> dict[str, Any]:
+        """Scalars that resuming needs, equal on all ranks."""
+
+    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+        """Take the state from a checkpoint, written by any number of ranks."""
