@@ -10,7 +10,7 @@ cause.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -59,6 +59,38 @@ class Mesh:
     def finish(self, work: dist.Work) -> None:
         with _naming_lost_ranks():
             work.wait()
+
+    def max(self, tensor: Tensor) -> Tensor:
+        """The element-wise maximum of ``tensor`` over all ranks, in place. NaN may get lost: turn it into infinity."""
+        if self.ranks > 1:
+            with _naming_lost_ranks():
+                dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        return tensor
+
+    def exchange(self, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]) -> Tensor:
+        """Give each rank its share of the rows of ``sent`` and return the rows that all ranks gave this one.
+
+        Bytes travel as they are (float8 too, which gloo does not know).
+        """
+        received = sent.new_empty(sum(received_rows), *sent.shape[1:])
+        with _naming_lost_ranks():
+            dist.all_to_all_single(
+                received.view(torch.uint8), sent.view(torch.uint8), list(received_rows), list(sent_rows)
+            )
+        return received
+
+    def gather(self, shares: Tensor) -> None:
+        """Fill ``shares`` (rows, …), of which this rank has filled its ranks-th part, with the parts of all ranks."""
+        bytes_of_all = shares.view(torch.uint8)
+        own = bytes_of_all.chunk(self.ranks)[self.rank].clone()
+        with _naming_lost_ranks():
+            dist.all_gather_into_tensor(bytes_of_all, own)
+
+    def broadcast(self, tensor: Tensor, source: int) -> None:
+        """Replace ``tensor`` by that of rank ``source``, in place."""
+        if self.ranks > 1:
+            with _naming_lost_ranks():
+                dist.broadcast(tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor, source)
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

@@ -1,0 +1,189 @@
+"""Where the elements of all weights lie: one after the other, in rows of 128, so that one call works on all of them.
+
+    rows of a tensor    its elements in row-major order; the last row is filled up with zeros
+    bucket              tensors that follow each other, complete at about the same time of the backward pass
+    place               a tensor's number in this order; vectors of P numbers, such as scales, are in the order of places
+
+The order is that of the backward pass: the model's last weight comes first. In a whole layout every rank holds all
+rows, and each bucket is filled up so that its rows divide by the ranks. In a cut layout (ZeRO over whole tensors,
+FP8-LM section 3.3) each tensor belongs to one rank, a bucket's tensors stand together by owner, and the rows that a
+rank holds are those of its own tensors, bucket after bucket.
+
+A row is also a block of 128 for scales by block, and the unit in which work is cut: no row holds two tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+ROW = 128
+"""Elements in a row."""
+
+BUCKET_ELEMENTS = 12 * 2**20
+"""A bucket is closed when it has so many: 24 MiB of bfloat16 gradients."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A weight and its rows."""
+
+    name: str
+    shape: tuple[int, ...]
+    place: int
+    owner: int
+    """The rank that holds its rows in a cut layout; meaningless in a whole one."""
+
+    rows: int
+
+    @property
+    def elements(self) -> int:
+        return torch.Size(self.shape).numel()
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Tensors that are reduced together."""
+
+    tenants: tuple[Tenant, ...]
+    shares: tuple[int, ...]
+    """Rows whose sums each rank computes; together all rows of the bucket, in the order of ranks."""
+
+    held: slice
+    """Where the bucket's result lies among the rows that this rank holds."""
+
+    @property
+    def rows(self) -> int:
+        return sum(self.shares)
+
+    @property
+    def places(self) -> slice:
+        return slice(self.tenants[0].place, self.tenants[-1].place + 1)
+
+    def row_places(self) -> Tensor:
+        """(rows,) int64: the place of each row, counted from the bucket's first."""
+        first = self.tenants[0].place
+        rows = [tenant.rows for tenant in self.tenants]
+        rows[-1] += self.rows - sum(rows)
+        return torch.repeat_interleave(
+            torch.tensor([tenant.place - first for tenant in self.tenants]), torch.tensor(rows)
+        )
+
+
+@dataclass
+class Layout:
+    """All weights of a model, as rank ``rank`` of ``ranks`` sees them."""
+
+    ranks: int
+    rank: int
+    cut: bool
+    buckets: list[Bucket]
+    tenants: list[Tenant] = field(init=False)
+    """In the order of places."""
+
+    def __post_init__(self) -> None:
+        self.tenants = [tenant for bucket in self.buckets for tenant in bucket.tenants]
+
+    @property
+    def held(self) -> list[Tenant]:
+        """Tensors whose rows this rank holds, in the order of the rows."""
+        return self.held_by(self.rank)
+
+    def held_by(self, rank: int) -> list[Tenant]:
+        return [tenant for tenant in self.tenants if not self.cut or tenant.owner == rank]
+
+    @property
+    def held_rows(self) -> int:
+        return self.buckets[-1].held.stop
+
+    def first_rows(self) -> dict[str, int]:
+        """Where each held tensor begins among the held rows."""
+        first = {}
+        for bucket in self.buckets:
+            row = bucket.held.start
+            for tenant in bucket.tenants:
+                if not self.cut or tenant.owner == self.rank:
+                    first[tenant.name] = row
+                    row += tenant.rows
+        return first
+
+    def row_places(self) -> Tensor:
+        """(held rows,) int32: the place that each held row belongs to; filling belongs to the tensor before it."""
+        places = torch.zeros(self.held_rows, dtype=torch.int32)
+        first = self.first_rows()
+        for tenant in self.held:
+            places[first[tenant.name] :] = tenant.place
+        return places
+
+
+def lay_out(
+    shapes: Mapping[str, Sequence[int]],
+    ranks: int,
+    rank: int,
+    cut: bool,
+    bucket_elements: int = BUCKET_ELEMENTS,
+) -> Layout:
+    """Give every weight its rows.
+
+    Args:
+        shapes: of the weights by name, in the order of the forward pass.
+        cut: whether each tensor belongs to one rank.
+    """
+    owners = balance({name: torch.Size(shape).numel() for name, shape in shapes.items()}, ranks)
+    buckets: list[Bucket] = []
+    place, held = 0, 0
+    for members in _bucketed(reversed(shapes.items()), bucket_elements):
+        if cut:
+            members.sort(key=lambda member: owners[member[0]])
+        tenants = [
+            Tenant(name, tuple(shape), place + index, owners[name], -(-torch.Size(shape).numel() // ROW))
+            for index, (name, shape) in enumerate(members)
+        ]
+        shares = _by_owner(tenants, ranks) if cut else _evenly(tenants, ranks)
+        mine = shares[rank] if cut else sum(shares)
+        buckets.append(Bucket(tuple(tenants), shares, slice(held, held + mine)))
+        place, held = place + len(tenants), held + mine
+    return Layout(ranks, rank, cut, buckets)
+
+
+def balance(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
+    """Owner of each tensor: the largest first, each to the rank that has least so far (FP8-LM, algorithm 1)."""
+    loads = [0] * ranks
+    owners = {}
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        owners[name] = loads.index(min(loads))
+        loads[owners[name]] += sizes[name]
+    return owners
+
+
+def offsets(counts: Sequence[int]) -> list[int]:
+    """Where each of consecutive stretches begins, and where the last one ends."""
+    return [0, *accumulate(counts)]
+
+
+def _bucketed(
+    members: Iterator[tuple[str, Sequence[int]]], bucket_elements: int
+) -> Iterator[list[tuple[str, Sequence[int]]]]:
+    bucket: list[tuple[str, Sequence[int]]] = []
+    elements = 0
+    for name, shape in members:
+        bucket.append((name, shape))
+        elements += torch.Size(shape).numel()
+        if elements >= bucket_elements:
+            yield bucket
+            bucket, elements = [], 0
+    if bucket:
+        yield bucket
+
+
+def _by_owner(tenants: Sequence[Tenant], ranks: int) -> tuple[int, ...]:
+    return tuple(sum(tenant.rows for tenant in tenants if tenant.owner == rank) for rank in range(ranks))
+
+
+def _evenly(tenants: Sequence[Tenant], ranks: int) -> tuple[int, ...]:
+    rows = sum(tenant.rows for tenant in tenants)
+    return (-(-rows // ranks),) * ranks
