@@ -1,14 +1,152 @@
-"""Cross-entropy of the next token, in nats.
+"""Cross-entropy of the next token, in nats, from the features before the head, so that logits never exist whole.
 
-B sequence   T position   V vocabulary
+With a vocabulary of 128,256 the logits of 8,192 tokens take 4.2 GB in float32, their gradient as much again: more than
+many a model. But a token's loss needs its own logits only. So tokens go through the head in chunks, and each chunk's
+gradients are made at once, while its probabilities p are there; the forward pass thus does the head's backward pass:
+
+    d loss / d logits = (p - onehot(target)) / N        d/dx = that @ W        d/dW = Σ over chunks of thatᵀ @ x
+
+Nothing is computed twice, and what is kept for later has the sizes of x and W. The backward pass only multiplies by the
+gradient that comes in, a scalar. (Wijmans et al. 2024, "Cut your losses", go further and fuse products and softmax.)
+
+    B sequence   T position   D width   V vocabulary   N = B·T tokens   C tokens of a chunk
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.autograd import Function
+from torch.autograd.function import FunctionCtx
+from torch.nn.functional import cross_entropy, linear, log_softmax
+
+ChunkGradient = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+"""Of ``chunk_gradient``, or of a compiled form of it."""
 
 
 def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
     """Mean over all tokens, a float32 scalar whatever the dtype of the logits."""
     return cross_entropy(logits_BTV.float().flatten(0, 1), targets_BT.flatten())
+
+
+def chunk_gradient(logits_CV: Tensor, targets_C: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+    """Loss of a chunk and its gradient by the logits, as parts of a mean over ``tokens``.
+
+    Returns:
+        The part of the mean, a scalar in float32 at least; the gradient (C, V) in the dtype of the logits.
+    """
+    log_p_CV = log_softmax(logits_CV, dim=-1, dtype=_wide(logits_CV.dtype))
+    loss = -log_p_CV.gather(1, targets_C[:, None]).sum() / tokens
+    is_target_CV = targets_C[:, None] == torch.arange(logits_CV.shape[1], device=logits_CV.device)
+    gradient_CV = log_p_CV.exp_().add_(is_target_CV, alpha=-1).div_(tokens)
+    return loss, gradient_CV.to(logits_CV.dtype)
+
+
+def head_loss(
+    features_BTD: Tensor,
+    head_weight_VD: Tensor,
+    targets_BT: Tensor,
+    chunk_tokens: int,
+    gradient_of: ChunkGradient = chunk_gradient,
+) -> Tensor:
+    """Mean loss of the next token, where logits of at most ``chunk_tokens`` tokens exist at one time.
+
+    Products are made in the dtype of autocast where that is on, else in that of the features; the weight's gradient is
+    summed over the chunks in float32. When all tokens fit into one chunk, this is plain cross-entropy, bit for bit.
+
+    Args:
+        features_BTD: normed output of the last block.
+        head_weight_VD: any dtype, and any result of autograd; also the tied embedding.
+        targets_BT: ids of the tokens to come.
+        chunk_tokens: bound on the tokens of a chunk; chunks are as equal as can be.
+        gradient_of: computes a chunk; a compiled ``chunk_gradient`` fuses its passes over the logits into two.
+
+    Returns:
+        A float32 scalar.
+    """
+    if targets_BT.numel() <= chunk_tokens:
+        return next_token_loss(linear(features_BTD, head_weight_VD), targets_BT)
+    x_ND, targets_N = features_BTD.flatten(0, 1), targets_BT.flatten()
+    if not torch.is_grad_enabled():
+        return _loss_only(x_ND, head_weight_VD, targets_N, chunk_tokens)
+    loss: Tensor = _LossAndGradients.apply(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def _loss_only(x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int) -> Tensor:
+    parts = [
+        cross_entropy(linear(x_CD, weight_VD).float(), targets_C, reduction="sum")
+        for x_CD, targets_C in zip(*_chunks(chunk_tokens, x_ND, targets_N), strict=True)
+    ]
+    return torch.stack(parts).sum() / targets_N.numel()
+
+
+class _LossAndGradients(Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        x_ND: Tensor,
+        weight_VD: Tensor,
+        targets_N: Tensor,
+        chunk_tokens: int,
+        gradient_of: ChunkGradient,
+    ) -> Tensor:
+        dtype, device = _product_dtype(x_ND), x_ND.device.type
+        # The loop below names every dtype itself; autocast would cast the weight anew for each chunk.
+        with torch.autocast(device, enabled=False):
+            loss, x_gradient_ND, weight_gradient_VD = _learn_by_chunks(
+                x_ND.to(dtype), weight_VD.to(dtype), targets_N, chunk_tokens, gradient_of
+            )
+        ctx.dtypes = x_ND.dtype, weight_VD.dtype  # type: ignore[attr-defined]
+        ctx.save_for_backward(x_gradient_ND, weight_gradient_VD)
+        return loss
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, loss_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        # In place: what was saved is of no other use, and a second backward pass through it raises an error.
+        x_gradient_ND, weight_gradient_VD = (
+            gradient.mul_(loss_gradient).to(dtype)
+            for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)  # type: ignore[attr-defined]
+        )
+        return x_gradient_ND, weight_gradient_VD, None, None, None
+
+
+def _learn_by_chunks(
+    x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int, gradient_of: ChunkGradient
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, its gradient by ``x_ND`` in that one's dtype, and by ``weight_VD`` in float32."""
+    loss = torch.zeros((), device=x_ND.device)
+    x_gradient_ND = torch.empty_like(x_ND)
+    weight_gradient_VD = torch.zeros_like(weight_VD, dtype=_wide(weight_VD.dtype))
+    chunks = _chunks(chunk_tokens, x_ND, targets_N, x_gradient_ND)
+    for x_CD, targets_C, x_gradient_CD in zip(*chunks, strict=True):
+        part, gradient_CV = gradient_of(x_CD @ weight_VD.T, targets_C, targets_N.numel())
+        loss += part
+        torch.mm(gradient_CV, weight_VD, out=x_gradient_CD)
+        _add_product(weight_gradient_VD, gradient_CV.T, x_CD)
+    return loss, x_gradient_ND, weight_gradient_VD
+
+
+def _add_product(total_VD: Tensor, left_VC: Tensor, right_CD: Tensor) -> None:
+    """``total += left @ right``; products of 16 bits are rounded to 16 bits, their sum is not."""
+    if left_VC.dtype == total_VD.dtype:
+        total_VD.addmm_(left_VC, right_CD)
+    else:
+        total_VD.add_(left_VC @ right_CD)
+
+
+def _chunks(chunk_tokens: int, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    """Each tensor cut alike along its first dim."""
+    count = -(-tensors[0].shape[0] // chunk_tokens)
+    return [tensor.tensor_split(count) for tensor in tensors]
+
+
+def _product_dtype(x: Tensor) -> torch.dtype:
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)

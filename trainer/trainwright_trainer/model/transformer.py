@@ -54,10 +54,15 @@ class Transformer(nn.Module):
         self.register_buffer("sines", sines, persistent=False)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
+        logits_BTV: Tensor = self.head(self.features(tokens_BT))
+        return logits_BTV
+
+    def features(self, tokens_BT: Tensor) -> Tensor:
+        """What the head is given: (B, T, D), normed. A loss may take the head's product in pieces (``model.loss``)."""
         length = tokens_BT.shape[1]
         cosines_TK, sines_TK = self.cosines[:length], self.sines[:length]
         x_BTD = self.embedding(tokens_BT)
         for block in self.layers:
             x_BTD = block(x_BTD, cosines_TK, sines_TK)
-        logits_BTV: Tensor = self.head(self.norm(x_BTD))
-        return logits_BTV
+        features_BTD: Tensor = self.norm(x_BTD)
+        return features_BTD
