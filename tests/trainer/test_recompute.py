@@ -1,0 +1,109 @@
+"""Recomputation changes no bit of loss and gradients, keeps less for the backward pass, and leaves names alone."""
+
+import gc
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from trainwright.contracts.run_spec import ModelSpec, RecomputeKind
+from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.loss import head_loss
+from trainwright_trainer.model.recompute import recompute
+from trainwright_trainer.model.transformer import Transformer
+
+B, T, V = 2, 32, 64
+LAYERS = 3
+
+
+class Watch(TorchDispatchMode):
+    """What was computed how often, and which of the memory taken for it is still held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self._taken: dict[StorageWeakRef, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.calls[func.overloadpacket.__name__] += 1
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                storage = leaf.untyped_storage()
+                self._taken[StorageWeakRef(storage)] = storage.nbytes()
+        return result
+
+    @property
+    def held_bytes(self) -> int:
+        gc.collect()
+        return sum(size for storage, size in self._taken.items() if not storage.expired())
+
+
+def _model(kind: RecomputeKind) -> Transformer:
+    spec = ModelSpec(layers=LAYERS, width=32, heads=4, kv_heads=2)
+    model = Transformer(spec, V, T)
+    initialize(model, spec, seed=1)
+    recompute(model, kind)
+    return model
+
+
+def _loss(model: Transformer, in_bf16: bool) -> Tensor:
+    tokens, targets = torch.randint(V, (2, B, T), generator=torch.Generator().manual_seed(5))
+    with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
+        return head_loss(model.features(tokens), model.head.weight, targets, B * T)
+
+
+@pytest.mark.parametrize("in_bf16", [False, True])
+@pytest.mark.parametrize("kind", [RecomputeKind.SELECTIVE, RecomputeKind.FULL])
+def test_loss_and_gradients_are_the_same_bit_for_bit(kind: RecomputeKind, in_bf16: bool) -> None:
+    plain, again = _model(RecomputeKind.NONE), _model(kind)
+    losses = [_loss(model, in_bf16) for model in (plain, again)]
+    assert torch.equal(*losses)
+    for loss in losses:
+        loss.backward()
+    for (name, one), other in zip(plain.named_parameters(), again.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None
+        assert torch.equal(one.grad, other.grad), name
+
+
+def test_names_stay() -> None:
+    plain = _model(RecomputeKind.NONE)
+    for kind in RecomputeKind:
+        model = _model(kind)
+        assert [name for name, _ in model.named_parameters()] == [
+            name for name, _ in plain.named_parameters()
+        ]
+        assert list(model.state_dict()) == list(plain.state_dict())
+
+
+def _watched(kind: RecomputeKind) -> tuple[int, Counter[str], Counter[str]]:
+    """Bytes held between the passes, and the calls of the forward and of the backward pass."""
+    model = _model(kind)
+    with Watch() as forward:
+        loss = _loss(model, in_bf16=True)
+        held = forward.held_bytes
+    with Watch() as backward:
+        loss.backward()
+    return held, forward.calls, backward.calls
+
+
+def test_less_is_kept_and_only_that_is_computed_again() -> None:
+    none, _, without = _watched(RecomputeKind.NONE)
+    selective, _, cheap = _watched(RecomputeKind.SELECTIVE)
+    full, forward, everything = _watched(RecomputeKind.FULL)
+    assert full < selective < none
+    # Of each block `selective` keeps beside its input, in bfloat16, what its products and attention made: q and,
+    # half as wide, k and v; attention and output; gate and up; down; and a float32 per head and token.
+    width, hidden, heads = 32, 96, 4
+    made = 2 * B * T * (2 * width + 2 * width + 2 * hidden + width) + 4 * B * T * heads
+    assert selective - full == LAYERS * made
+    attention = "_scaled_dot_product_flash_attention_for_cpu"
+    assert forward[attention] == LAYERS
+    assert (without[attention], cheap[attention], everything[attention]) == (0, 0, LAYERS)
+    assert without["mm"] == cheap["mm"] < everything["mm"]
+    assert without["silu"] == 0 and cheap["silu"] == LAYERS

@@ -1,0 +1,74 @@
+"""Activation recomputation: results of the forward pass that the backward pass needs are made again instead of kept.
+
+    full       only each block's input is kept            about a third more arithmetic (Chen et al. 2016)
+    selective  results of products and attention too      norms, rotations, activations are cheap to make again, and
+                                                          their results are many (Korthikanti et al. 2022)
+
+A pass over the built model: each block gets a class whose forward is the old one inside a checkpoint. So parts and
+parameters keep their names, and blocks stay blocks. It comes before compilation, which takes the checkpoint into its
+graph, and may come before or after a block's layers are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+from trainwright.contracts.run_spec import RecomputeKind
+from trainwright_trainer.model.transformer import Block, Transformer
+
+_KEPT = (
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "_scaled_mm",
+    "_scaled_mm_v2",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_fused_attention_overrideable",
+)
+"""Operators whose results ``selective`` keeps. Not each release of torch has all of them."""
+
+
+def recompute(model: Transformer, kind: RecomputeKind) -> None:
+    """Make the blocks of ``model`` compute again what ``kind`` does not keep. Results do not change by a bit."""
+    for block in model.layers:
+        assert type(block) is Block
+        block.__class__ = _CLASSES[kind]
+
+
+class _FullBlock(Block):
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        return _again(super().forward, x_BTD, cosines_TK, sines_TK)
+
+
+class _SelectiveBlock(Block):
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        return _again(super().forward, x_BTD, cosines_TK, sines_TK, context_fn=_contexts)
+
+
+_CLASSES = {
+    RecomputeKind.NONE: Block,
+    RecomputeKind.SELECTIVE: _SelectiveBlock,
+    RecomputeKind.FULL: _FullBlock,
+}
+
+
+def _again(forward: Callable[..., Tensor], *inputs: Tensor, **how: Any) -> Tensor:
+    # No layer draws random numbers, so their generators need not be kept, which would wait for the device.
+    out: Tensor = checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False, **how)
+    return out
+
+
+_contexts = partial(
+    create_selective_checkpoint_contexts,
+    [getattr(torch.ops.aten, name).default for name in _KEPT if hasattr(torch.ops.aten, name)],
+)
