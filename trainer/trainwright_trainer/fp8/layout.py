@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -64,14 +63,11 @@ class Bucket:
     def places(self) -> slice:
         return slice(self.tenants[0].place, self.tenants[-1].place + 1)
 
-    def row_places(self) -> Tensor:
-        """(rows,) int64: the place of each row, counted from the bucket's first."""
-        first = self.tenants[0].place
-        rows = [tenant.rows for tenant in self.tenants]
+    def offsets(self) -> Tensor:
+        """(tensors + 1,) int64: where the rows of each tensor begin in the bucket; filling belongs to the last one."""
+        rows = [0, *(tenant.rows for tenant in self.tenants)]
         rows[-1] += self.rows - sum(rows)
-        return torch.repeat_interleave(
-            torch.tensor([tenant.place - first for tenant in self.tenants]), torch.tensor(rows)
-        )
+        return torch.tensor(rows).cumsum(0)
 
 
 @dataclass
@@ -98,7 +94,12 @@ class Layout:
 
     @property
     def held_rows(self) -> int:
-        return self.buckets[-1].held.stop
+        return int(self.buckets[-1].held.stop)
+
+    def held_offsets(self) -> Tensor:
+        """(P + 1,) int64: where the rows of each place begin among the held rows, and where the last ones end."""
+        rows = torch.bincount(self.row_places().long(), minlength=len(self.tenants))
+        return torch.cat((torch.zeros(1, dtype=torch.int64), rows.cumsum(0)))
 
     def first_rows(self) -> dict[str, int]:
         """Where each held tensor begins among the held rows."""
@@ -136,7 +137,7 @@ def lay_out(
     owners = balance({name: torch.Size(shape).numel() for name, shape in shapes.items()}, ranks)
     buckets: list[Bucket] = []
     place, held = 0, 0
-    for members in _bucketed(reversed(shapes.items()), bucket_elements):
+    for members in _bucketed(reversed(list(shapes.items())), bucket_elements):
         if cut:
             members.sort(key=lambda member: owners[member[0]])
         tenants = [
@@ -160,9 +161,14 @@ def balance(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
     return owners
 
 
-def offsets(counts: Sequence[int]) -> list[int]:
-    """Where each of consecutive stretches begins, and where the last one ends."""
-    return [0, *accumulate(counts)]
+def segment_max(rows: Tensor, offsets: Tensor) -> Tensor:
+    """The largest number of each stretch of ``rows`` (…, R) between two ``offsets`` (P + 1,); 0 for an empty one."""
+    return torch.segment_reduce(rows, "max", offsets=offsets, initial=0, unsafe=True)
+
+
+def segment_sum(rows: Tensor, offsets: Tensor) -> Tensor:
+    """The sum of each stretch of ``rows`` (R,) between two ``offsets`` (P + 1,)."""
+    return torch.segment_reduce(rows, "sum", offsets=offsets, initial=0, unsafe=True)
 
 
 def _bucketed(

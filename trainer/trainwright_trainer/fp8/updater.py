@@ -1,0 +1,288 @@
+"""The FP8-LM recipe behind the ``Updater`` protocol: gradients, optimizer and weights in 8 and 16 bits.
+
+    O1   gradients kept and reduced in E4M3; float32 masters and moments
+    O2   masters in float16, moments in E4M3 and float16: 6 bytes a parameter with the gradient
+    O3   O2 with each tensor's state on one rank; all ranks hold E4M3 copies of the weights
+
+A step: the backward pass fills ``Gradients`` bucket by bucket; clipping moves their scales; ``ScaledAdamW`` moves the
+masters; at O3 ``Published`` hands the weights round. With released gradients the update happens bucket by bucket
+inside the backward pass, and gradients are never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainwright.contracts.run_spec import FP8Level, RunSpec
+from trainwright_trainer.ends import CheckpointInvalidError
+from trainwright_trainer.fp8.convert import Converted
+from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for
+from trainwright_trainer.fp8.gradients import Gradients
+from trainwright_trainer.fp8.layout import BUCKET_ELEMENTS, ROW, Bucket, Tenant, lay_out
+from trainwright_trainer.fp8.optimizer import Formats, Moved, Numbers, Scaled, ScaledAdamW, formats_of
+from trainwright_trainer.fp8.published import Published
+from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.updater import ReadTensor, StateTensor
+
+_KINDS = {"model": "master", "optimizer.exp_avg": "first", "optimizer.exp_avg_sq": "second"}
+"""Canonical prefixes of a checkpoint's tensors, and the optimizer's names for them."""
+
+
+class FP8Updater:
+    """Holds everything that a converted model learns with."""
+
+    def __init__(
+        self,
+        converted: Converted,
+        initial: Mapping[str, Tensor],
+        spec: RunSpec,
+        mesh: Mesh,
+        formats: Formats | None = None,
+        bucket_elements: int = BUCKET_ELEMENTS,
+    ) -> None:
+        """Args:
+        initial: float32 weights by canonical name; not kept.
+        formats: other ones than the recipe's.
+        """
+        fp8 = spec.precision.fp8
+        assert fp8 is not None
+        self._mesh = mesh
+        self._records = converted.records
+        self._clip_norm = spec.optimizer.clip_norm
+        self._observe_every_steps = fp8.observe_every_steps
+        self._names = list(converted.weights)
+        shapes = {name: weight.handle.shape for name, weight in converted.weights.items()}
+        cut = fp8.level is FP8Level.O3
+        self.layout = lay_out(shapes, mesh.ranks, mesh.rank, cut, bucket_elements)
+        self.optimizer = ScaledAdamW(
+            self.layout, formats or formats_of(fp8), spec.optimizer, spec.seed, mesh.device
+        )
+        release = self._release if fp8.release_gradients else None
+        self.gradients = Gradients(converted.weights, self.layout, mesh, release)
+        self._cast_scale = torch.ones(len(self.layout.tenants), device=mesh.device)
+        self._published = Published(self.layout, mesh) if cut else None
+        self._first_rows = self.layout.first_rows()
+        self._step = 0
+        self._learning_rate = 0.0
+        self._observing = False
+        self._moved = torch.zeros(2, dtype=torch.int64, device=mesh.device)
+        self._load(initial)
+        self._attach(converted)
+        self._publish()
+
+    def begin(self, learning_rate: float) -> None:
+        self._step += 1
+        self._learning_rate = learning_rate
+        self._observing = self._step == 1 or self._step % self._observe_every_steps == 0
+        self._moved.zero_()
+        self.gradients.begin(self._observing)
+        if self.gradients.released:
+            self.optimizer.begin_update()
+
+    def end_round(self) -> None:
+        self._records.end_round()
+
+    def last_round(self) -> None:
+        self.gradients.send_as_ready()
+
+    def finish(self) -> None:
+        self._records.end_round()
+        self.gradients.wait()
+
+    def grad_norm(self) -> Tensor:
+        return self.gradients.norm()
+
+    def update(self, norm: Tensor) -> None:
+        if not self.gradients.released:
+            self.gradients.clip(norm, self._clip_norm)
+            self.optimizer.begin_update()
+            rows, places = slice(0, self.layout.held_rows), slice(0, len(self.layout.tenants))
+            self._move(rows, places, self.gradients.codes)
+        self._publish()
+        self._records.end_step(self._mesh)
+
+    def skip(self) -> None:
+        self._records.drop_step()
+
+    def not_finite(self) -> str | None:
+        layer: str | None = self._records.not_finite()
+        if layer is not None:
+            return layer
+        weight = self.gradients.not_finite()
+        return None if weight is None else f"{weight}:gradient"
+
+    def numbers(self, step: int) -> dict[str, float]:
+        if not self._observing:
+            return {}
+        return self._shares() | dict(self._of_tensors())
+
+    def state(self) -> list[StateTensor]:
+        """The tensors of the weights that this rank answers for; rank 0 adds what is one vector for all weights."""
+        found: list[StateTensor] = []
+        if self.layout.cut or self._mesh.rank == 0:
+            found += [one for tenant in self.layout.held for one in self._state_of(tenant)]
+        if self._mesh.rank == 0:
+            found += [StateTensor(f"fp8.{name}", tensor) for name, tensor in self._vectors().items()]
+            found += [StateTensor(f"fp8.{name}", tensor) for name, tensor in self._records.state().items()]
+        return found
+
+    def position(self) -> dict[str, Any]:
+        return {"updates": self.optimizer.updates}
+
+    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+        self._step, self.optimizer.updates = position["step"], position["updates"]
+        for tenant in self.layout.held:
+            for one in self._state_of(tenant):
+                _fill(one.tensor, read(one.name, tuple(one.tensor.shape)), one.name)
+        self._restore_scales(read)
+        vectors = {
+            name: read(f"fp8.{name}", tuple(now.shape)).to(now.device)[..., self._order()]
+            for name, now in self._vectors().items()
+        }
+        for amax, kind in zip(vectors["amax"], self._kinds(), strict=True):
+            kind.amax.copy_(amax)
+        self.gradients.base.copy_(vectors["gradient_scale"])
+        self.gradients.headroom.copy_(vectors["headroom"])
+        self._records.restore(
+            {name: read(f"fp8.{name}", tuple(now.shape)) for name, now in self._records.state().items()}
+        )
+        self._publish()
+
+    def _release(self, bucket: Bucket, codes: Tensor) -> None:
+        self._move(bucket.held, bucket.places, codes)
+
+    def _move(self, rows: slice, places: slice, codes: Tensor) -> None:
+        gradients = self.gradients
+        moved: Moved = self.optimizer.update(
+            rows, places, codes, gradients.scale, gradients.amax, self._learning_rate, self._observing
+        )
+        self._moved += torch.stack(moved)
+
+    def _publish(self) -> None:
+        """Let all ranks know the weights that the owners have moved."""
+        if self.layout.cut:
+            known = torch.stack([kind.amax for kind in self._kinds()])
+            for kind, amax in zip(self._kinds(), self._mesh.max(known), strict=True):
+                kind.amax.copy_(amax)
+        self._cast_scale.copy_(scale_for(self.optimizer.master.amax, E4M3, self._cast_scale))
+        if self._published is not None:
+            self._published.publish(self.optimizer.master, self._cast_scale)
+
+    def _load(self, initial: Mapping[str, Tensor]) -> None:
+        """Store the weights that training begins with, rounded to nearest; every rank knows the scales of all."""
+        master = self.optimizer.master
+        for tenant in self.layout.tenants:
+            weight = initial[tenant.name]
+            master.amax[tenant.place] = amax_of(weight)
+            if master.format.scaled is Scaled.TENSOR:
+                master.scale[tenant.place] = scale_for(master.amax[tenant.place], master.format.dtype)
+            if tenant.name in self._first_rows:
+                scaled = weight / master.scale[tenant.place]
+                dtype = master.format.dtype
+                self._view(master, tenant).copy_(cast(scaled, dtype) if dtype in LARGEST else scaled)
+
+    def _attach(self, converted: Converted) -> None:
+        """Tell the layers where their weights' numbers lie."""
+        master = self.optimizer.master
+        one = torch.ones((), device=self._mesh.device)
+        for tenant in self.layout.tenants:
+            cast_scale = self._cast_scale[tenant.place]
+            if self._published is None:
+                codes, scale = self._view(master, tenant), master.scale[tenant.place]
+            else:
+                codes = self._published.codes_of(tenant)
+                scale = cast_scale if len(tenant.shape) > 1 else one
+            converted.weights[tenant.name].attach(codes, scale, cast_scale)
+
+    def _kinds(self) -> tuple[Numbers, Numbers, Numbers]:
+        return self.optimizer.master, self.optimizer.first, self.optimizer.second
+
+    def _view(self, kind: Numbers, tenant: Tenant) -> Tensor:
+        """A held weight's codes, of its shape."""
+        first = self._first_rows[tenant.name] * ROW
+        return kind.codes.view(-1)[first : first + tenant.elements].view(tenant.shape)
+
+    def _state_of(self, tenant: Tenant) -> Iterator[StateTensor]:
+        for prefix, attribute in _KINDS.items():
+            kind: Numbers = getattr(self.optimizer, attribute)
+            codes, name = self._view(kind, tenant), f"{prefix}.{tenant.name}"
+            if kind.format.scaled is Scaled.NOTHING:
+                yield StateTensor(name, codes)
+                continue
+            scale = f"{prefix}_scale.{tenant.name}"
+            yield StateTensor(name, codes, scale)
+            yield StateTensor(scale, self._scale_of(kind, tenant))
+
+    def _scale_of(self, kind: Numbers, tenant: Tenant) -> Tensor:
+        """() for a scale a tensor, (rows,) for one a block of 128."""
+        if kind.format.scaled is Scaled.TENSOR:
+            return kind.scale[tenant.place]
+        first = self._first_rows[tenant.name]
+        return kind.scale[first : first + tenant.rows]
+
+    def _restore_scales(self, read: ReadTensor) -> None:
+        """Scales a tensor of the weights that other ranks hold: all ranks compute the next ones from all of them."""
+        for prefix, attribute in _KINDS.items():
+            kind: Numbers = getattr(self.optimizer, attribute)
+            for tenant in self.layout.tenants:
+                if kind.format.scaled is Scaled.TENSOR and tenant.name not in self._first_rows:
+                    kind.scale[tenant.place] = read(f"{prefix}_scale.{tenant.name}", ())
+
+    def _vectors(self) -> dict[str, Tensor]:
+        """Numbers of all weights, in the model's order, which is that of no layout."""
+        back = torch.argsort(self._order())
+        vectors = {
+            "amax": torch.stack([kind.amax for kind in self._kinds()]),
+            "gradient_scale": self.gradients.base,
+            "headroom": self.gradients.headroom,
+        }
+        return {name: vector[..., back] for name, vector in vectors.items()}
+
+    def _order(self) -> Tensor:
+        """(P,): for each place the weight's number in the model's order."""
+        number = {name: index for index, name in enumerate(self._names)}
+        return torch.tensor([number[tenant.name] for tenant in self.layout.tenants], device=self._mesh.device)
+
+    def _shares(self) -> dict[str, float]:
+        """What rounding cost in this step, over all ranks."""
+        rounded = self._mesh.sum(self.gradients.counts.clone())
+        moved = self._mesh.sum(self._moved.clone()) if self.layout.cut else self._moved
+        elements = sum(tenant.elements for tenant in self.layout.tenants) * self._mesh.ranks
+        saturated, flushed, lost, meant = torch.cat((rounded, moved)).tolist()
+        return {
+            "fp8_saturated": saturated / elements,
+            "fp8_flushed": flushed / elements,
+            "fp8_lost_updates": lost / max(1, meant),
+            "fp8_smallest_headroom": self.gradients.headroom.min().item(),
+        }
+
+    def _of_tensors(self) -> Iterator[tuple[str, float]]:
+        """Amax and scale of each tensor that is kept or multiplied in FP8."""
+        kept = {
+            "weight": (self.optimizer.master.amax, self._cast_scale),
+            "gradient": (self.gradients.amax, self.gradients.scale),
+        }
+        for kind, (amaxes, scales) in kept.items():
+            for tenant, amax, scale in zip(
+                self.layout.tenants, amaxes.tolist(), scales.tolist(), strict=True
+            ):
+                yield f"fp8_amax/{tenant.name}:{kind}", amax
+                yield f"fp8_scale/{tenant.name}:{kind}", scale
+        for tensor, (amax, scale) in self._records.observed().items():
+            yield f"fp8_amax/{tensor}", amax
+            yield f"fp8_scale/{tensor}", scale
+
+
+def _fill(tensor: Tensor, stored: Tensor, name: str) -> None:
+    """Copy codes as they are."""
+    if stored.dtype != tensor.dtype:
+        raise CheckpointInvalidError(
+            f"{name} is stored as {stored.dtype}, and this run keeps it as {tensor.dtype}"
+        )
+    if tensor.itemsize == 1:
+        tensor, stored = tensor.view(torch.uint8), stored.view(torch.uint8)
+    tensor.copy_(stored)

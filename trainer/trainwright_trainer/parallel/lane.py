@@ -1,0 +1,57 @@
+"""A lane beside the training's own: work that is given to it runs in order while the backward pass goes on.
+
+On a GPU the lane is a stream: the host enqueues and goes on. On a CPU it is a thread, because gloo's collectives and
+the arithmetic between them keep whoever calls them waiting. With one rank there is nothing to wait for, and work is
+done at once.
+
+Collectives of a lane come in the order in which work was given to it. So that all ranks agree on the order, the caller
+gives the same work in the same order everywhere, and uses no other collective until ``wait`` has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from trainwright_trainer.mesh import Mesh
+
+
+class Lane:
+    """Runs work in order, aside where that helps."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        aside = mesh.ranks > 1
+        on_gpu = mesh.device.type == "cuda"
+        self._stream = torch.cuda.Stream(mesh.device) if aside and on_gpu else None  # type: ignore[no-untyped-call]
+        threads = torch.get_num_threads()
+        self._thread = (
+            # The number of threads of a product is a property of the thread that asks for it.
+            ThreadPoolExecutor(1, "lane", initializer=torch.set_num_threads, initargs=(threads,))
+            if aside and not on_gpu
+            else None
+        )
+        self._given: list[Future[None]] = []
+
+    def give(self, work: Callable[[], None], reads: list[Tensor]) -> None:
+        """Do ``work`` after everything given before; ``reads`` are tensors of the training that it uses."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                work()
+            for tensor in reads:
+                tensor.record_stream(self._stream)
+        elif self._thread is not None:
+            self._given.append(self._thread.submit(work))
+        else:
+            work()
+
+    def wait(self) -> None:
+        """What was given is done as far as the training's own next work is concerned. Raises what went wrong in it."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
+        given, self._given = self._given, []
+        for one in given:
+            one.result()
