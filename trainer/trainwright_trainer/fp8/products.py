@@ -1,0 +1,223 @@
+"""Products of matrices in FP8: how a matrix is cast for one, and the one call that multiplies.
+
+A product contracts one dim, and scales may change along any other without a trace in the sum:
+
+    tensor   a ()          one scale for the whole matrix
+    row      a (R, 1)      one for each row
+    block    a (R, C/128)  one for each 1 × 128 along the contracted dim, or (R/128, C/128) for each 128 × 128
+
+So a matrix that enters two products, contracted along its rows in one and along its columns in the other, is cast
+twice unless one scale serves both. An ``Operand`` always lies with the contracted dim last and contiguous, and
+``multiply`` computes a · bᵀ: that is the layout (row-major times column-major) which the tensor cores want.
+
+    R rows   C contracted
+
+Rows and blocks: Dettmers et al. 2022 (arXiv 2208.07339), DeepSeek-V3 (arXiv 2412.19437), section 3.3. On GPUs
+``torch._scaled_mm`` multiplies; on CPUs too, where its rules for GPUs are asserted here, and blocks are multiplied
+as the bfloat16 numbers that they stand for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainwright.contracts.run_spec import ScalingKind
+from trainwright_trainer.ends import BadJobError
+from trainwright_trainer.fp8.formats import E5M2, amax_of, cast, finite_or_inf, scale_for
+
+BLOCK = 128
+"""Edge of a block, in elements."""
+
+_TILE = 16
+"""Rows and contracted dims of FP8 matrices are multiples of this on GPUs."""
+
+
+class Operand(NamedTuple):
+    """A matrix in FP8: ``codes · scale``, scales spread over their rows or blocks."""
+
+    codes: Tensor
+    """(R, C), row-major."""
+
+    scale: Tensor
+    """(), (R, 1), (R, C/128) or (R/128, C/128), float32."""
+
+
+class Measured(NamedTuple):
+    """An operand and the largest absolute value of what was cast, () float32, infinite if any was not finite."""
+
+    operand: Operand
+    amax: Tensor
+
+
+def by_tensor(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor) -> Measured:
+    """Cast with one scale: ``delayed``, or where that is 0 the one of the present amax."""
+    amax = amax_of(x_RC)
+    scale = torch.where(delayed > 0, delayed, scale_for(amax, dtype))
+    return Measured(Operand(_divide_and_cast(x_RC, scale, dtype), scale), amax)
+
+
+def by_row(x_RC: Tensor, dtype: torch.dtype) -> Measured:
+    """Cast with one scale for each row."""
+    amax_R1 = _amax(x_RC, (1,))
+    scale_R1 = scale_for(amax_R1, dtype)
+    codes_RC = _divide_and_cast(x_RC, scale_R1, dtype).contiguous()
+    return Measured(Operand(codes_RC, scale_R1), finite_or_inf(amax_R1.amax()))
+
+
+def by_block(x_RC: Tensor, dtype: torch.dtype, rows: int = 1) -> Measured:
+    """Cast with one scale for each block of ``rows`` × 128."""
+    x_GrHc = _blocks(x_RC, rows)
+    amax_G1H1 = _amax(x_GrHc, (1, 3))
+    scale_G1H1 = scale_for(amax_G1H1, dtype)
+    codes_RC = _divide_and_cast(x_GrHc, scale_G1H1, dtype).flatten(2, 3).flatten(0, 1).contiguous()
+    return Measured(Operand(codes_RC, scale_G1H1.squeeze(3).squeeze(1)), finite_or_inf(amax_G1H1.amax()))
+
+
+def cast_last(x_RC: Tensor, dtype: torch.dtype, scaling: ScalingKind, delayed: Tensor) -> Measured:
+    """Cast for a product that contracts the last dim; only whole tensors can have a ``delayed`` scale."""
+    if scaling is ScalingKind.TENSOR:
+        return by_tensor(x_RC, dtype, delayed)
+    return by_row(x_RC, dtype) if scaling is ScalingKind.ROW else by_block(x_RC, dtype)
+
+
+def cast_first(x_RC: Tensor, dtype: torch.dtype, scaling: ScalingKind) -> Operand:
+    """Cast for a product that contracts the first dim: codes (C, R). A whole tensor is ``turned`` instead."""
+    assert scaling is not ScalingKind.TENSOR
+    x_CR = x_RC.t()
+    return (by_row(x_CR, dtype) if scaling is ScalingKind.ROW else by_block(x_CR, dtype)).operand
+
+
+def turned(operand: Operand) -> Operand:
+    """The same matrix with its other dim contracted; for scales of a whole tensor or of square blocks."""
+    scale = operand.scale
+    assert scale.ndim == 0 or scale.shape[0] * BLOCK == operand.codes.shape[0]
+    return Operand(operand.codes.t().contiguous(), scale if scale.ndim == 0 else scale.t())
+
+
+def multiply(a: Operand, b: Operand, out: torch.dtype, fast_accumulation: bool = False) -> Tensor:
+    """a · bᵀ, the sum accumulated in float32.
+
+    Args:
+        a: (M, C); the only one that may be E5M2, which row-wise kernels ask for.
+        b: (N, C).
+        out: bfloat16 or float32. Only products of whole tensors come in float32 from every GPU; the others are
+            rounded to bfloat16 first.
+        fast_accumulation: let tensor cores add up in fewer bits than float32; for forward products.
+
+    Returns:
+        (M, N).
+    """
+    _check_layout(a.codes, b.codes)
+    if a.scale.ndim == 0:
+        return _scaled_mm(a.codes, b.codes, a.scale, b.scale, out, fast_accumulation)
+    if a.scale.shape[1] == 1 and b.scale.shape == (b.codes.shape[0], 1):
+        product = _scaled_mm(a.codes, b.codes, a.scale, b.scale.t(), torch.bfloat16, fast_accumulation)
+    elif a.codes.is_cuda:
+        product = _multiply_blocks(a, b)
+    else:
+        product = dequantize(a).bfloat16() @ dequantize(b).bfloat16().t()
+    return product.to(out)
+
+
+def dequantize(operand: Operand) -> Tensor:
+    """The real numbers, float32."""
+    codes, scale = operand
+    if scale.ndim == 0 or scale.shape == (codes.shape[0], 1):
+        return codes.float() * scale
+    blocks = _blocks(codes.float(), codes.shape[0] // scale.shape[0])
+    return (blocks * scale[:, None, :, None]).flatten(2, 3).flatten(0, 1)
+
+
+def check_device(scaling: ScalingKind, device: torch.device) -> None:
+    """Refuse a scaling that ``device`` has no products for.
+
+    Raises:
+        BadJobError: names the field and the reason.
+    """
+    if device.type != "cuda":
+        return
+    capability = torch.cuda.get_device_capability(device)
+    if capability < (8, 9):
+        raise BadJobError(
+            f"precision.kind: fp8 needs a GPU of compute capability 8.9 or newer, this one has {_dotted(capability)}"
+        )
+    if scaling is ScalingKind.BLOCK:
+        _check_blocks(capability)
+
+
+def _check_blocks(capability: tuple[int, int]) -> None:
+    """cuBLAS multiplies blocks of 128 with float32 scales since 12.9, and on Hopper GPUs only."""
+    toolkit = tuple(map(int, (torch.version.cuda or "0.0").split(".")[:2]))
+    if capability[0] != 9:
+        reason = f"compute capability 9.0, this GPU has {_dotted(capability)}"
+    elif toolkit < (12, 9):
+        reason = f"torch built for CUDA 12.9 or newer, this one is for {torch.version.cuda}"
+    elif not hasattr(F, "scaled_mm"):
+        reason = f"torch.nn.functional.scaled_mm, which torch {torch.__version__} lacks"
+    else:
+        return
+    raise BadJobError(f"precision.fp8.scaling: block needs {reason}: use tensor or row")
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return ".".join(map(str, capability))
+
+
+def _blocks(x_RC: Tensor, rows: int) -> Tensor:
+    blocks: Tensor = torch.unflatten(torch.unflatten(x_RC, 1, (-1, BLOCK)), 0, (-1, rows))
+    return blocks
+
+
+def _amax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    largest: Tensor = torch.linalg.vector_norm(x, torch.inf, dim=dims, keepdim=True)
+    return largest.float()
+
+
+def _divide_and_cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """Division by a power of two does not round, so the dtype of ``x`` is wide enough for it."""
+    return cast(x * (1.0 / scale).to(x.dtype), dtype)
+
+
+def _check_layout(a_codes: Tensor, b_codes: Tensor) -> None:
+    """What tensor cores ask for. A CPU would multiply anything."""
+    for codes in (a_codes, b_codes):
+        assert codes.ndim == 2 and codes.stride() == (codes.shape[1], 1), (
+            "the contracted dim must be contiguous"
+        )
+    assert a_codes.shape[1] == b_codes.shape[1], "both operands have the same contracted dim"
+    assert a_codes.shape[1] % _TILE == 0 and b_codes.shape[0] % _TILE == 0, "dims must be multiples of 16"
+    assert b_codes.dtype is not E5M2, "only the first operand may be E5M2"
+
+
+def _scaled_mm(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, out: torch.dtype, fast: bool
+) -> Tensor:
+    product: Tensor = torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=out, use_fast_accum=fast)
+    return product
+
+
+def _multiply_blocks(a: Operand, b: Operand) -> Tensor:
+    """cuBLAS reads scales of 1 × 128 column by column, and pads the contracted dim of 128 × 128 to four blocks."""
+    square = b.scale.shape[0] != b.codes.shape[0]
+    blocks_b = F.ScalingType.BlockWise128x128 if square else F.ScalingType.BlockWise1x128
+    padded = F.pad(b.scale, (0, -b.scale.shape[1] % 4)).contiguous().t() if square else _by_columns(b.scale)
+    product: Tensor = F.scaled_mm(
+        a.codes,
+        b.codes.t(),
+        _by_columns(a.scale),
+        F.ScalingType.BlockWise1x128,
+        padded,
+        blocks_b,
+        swizzle_a=F.SwizzleType.NO_SWIZZLE,
+        swizzle_b=F.SwizzleType.NO_SWIZZLE,
+        output_dtype=torch.bfloat16,
+    )
+    return product
+
+
+def _by_columns(scale: Tensor) -> Tensor:
+    return scale.t().contiguous().t()
