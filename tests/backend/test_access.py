@@ -61,6 +61,7 @@ EXPECTED = {
     f"GET {T}/runs/{{run}}/events": "viewer",
     f"GET {T}/runs/{{run}}/events/stream": "viewer",
     f"GET {T}/runs/{{run}}/metrics": "viewer",
+    f"GET {T}/runs/{{run}}/metrics/names": "viewer",
     f"GET {T}/runs/{{run}}/metrics/stream": "viewer",
     f"GET {T}/runs/{{run}}/logs": "viewer",
     f"GET {T}/runs/{{run}}/logs/{{attempt}}/{{file}}": "viewer",

@@ -15,20 +15,26 @@ from trainwright.contracts.api import MetricPoints
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.core.db import Database, Read
 from trainwright_backend.core.stream import ServerEvent
+from trainwright_backend.metrics.names import Selection, family
 from trainwright_backend.metrics.points import Curve, read_curves, series_of
 from trainwright_backend.metrics.service import cursor_of, newest_mark
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.tables import Attempt, Run
 
-MESSAGE_STEPS = 1_000
+MESSAGE_POINTS = 20_000
+"""In one message, over all its series."""
 
 
 @dataclass
 class Follower:
-    """Where one stream stands. `read` goes on from there; it is called again and again."""
+    """Where one stream stands. `read` goes on from there; it is called again and again.
+
+    Where it stands does not depend on its selection: the mark counts all series, families as one.
+    """
 
     database: Database
     run_id: UUID
+    selection: Selection = field(default_factory=Selection)
     cursor: str = "0:0"
     attempt: int = 0
     last_steps: dict[str, int] = field(default_factory=dict)
@@ -74,19 +80,21 @@ class Follower:
 
     def _fresh(self, session: Read, attempt: int, mark: MetricMark) -> Iterator[MetricPoints]:
         """Points of one attempt that the follower does not have, series with the same steps together."""
-        series = series_of(session, self.run_id, attempt)
-        have = self.last_steps if attempt == self.attempt else {}
-        curves = read_curves(session, series, min((have.get(one.name, 0) for one in series), default=0))
+        series = series_of(session, self.run_id, attempt, self.selection)
+        had = self.last_steps if attempt == self.attempt else {}
+        have = {one.id: had.get(family(one.name), 0) for one in series}
+        curves = read_curves(session, series, min(have.values(), default=0))
         by_steps: dict[bytes, list[tuple[MetricSeries, Curve]]] = {}
         for one in series:
-            last = mark.last_steps.get(one.name, 0) if attempt == mark.attempt else None
-            curve = curves[one.id].between(have.get(one.name, 0), last)
+            last = mark.last_steps.get(family(one.name), 0) if attempt == mark.attempt else None
+            curve = curves[one.id].between(have[one.id], last)
             if len(curve):
                 by_steps.setdefault(curve.steps.tobytes(), []).append((one, curve))
         for group in by_steps.values():
             steps = group[0][1].steps
-            for begin in range(0, len(steps), MESSAGE_STEPS):
-                part = np.s_[begin : begin + MESSAGE_STEPS]
+            length = max(1, MESSAGE_POINTS // len(group))
+            for begin in range(0, len(steps), length):
+                part = np.s_[begin : begin + length]
                 yield MetricPoints(
                     attempt=attempt,
                     steps=steps[part].tolist(),

@@ -4,21 +4,25 @@ Within a series steps only grow, so a point that is not newer than the last one 
 finite (JSON has no word for it, and the run is about to end as diverged).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Delete, delete, func, insert, select
 
 from trainwright.contracts.agent_protocol import MetricBlock
 from trainwright.contracts.events import SERIES_UNITS
 from trainwright_backend.core.db import Read, Write, storable
+from trainwright_backend.metrics.names import Selection
 from trainwright_backend.metrics.tables import MetricChunk, MetricSeries, MetricTail
 
 CHUNK_POINTS = 1_000
 LONGEST_NAME = 80
+QUERY_SERIES = 1_000
+"""Series in one query; databases bound the number of its parameters."""
+
 STEP = np.dtype("<i8")
 VALUE = np.dtype("<f8")
 
@@ -59,11 +63,12 @@ def append(session: Write, run_id: UUID, attempt: int, blocks: Sequence[MetricBl
     Returns:
         What was added, by name.
     """
-    known = {series.name: series for series in series_of(session, run_id, attempt)}
+    given = _by_name(blocks)
+    known = _series_named(session, run_id, attempt, given)
     added: dict[str, Curve] = {}
     rows: list[dict[str, object]] = []
-    for name, curve in _by_name(blocks).items():
-        series = known.get(name) or _new_series(session, run_id, attempt, name)
+    for name, curve in given.items():
+        series = known[name]
         fresh = _increasing(curve, series.last_step)
         if not len(fresh):
             continue
@@ -80,37 +85,59 @@ def append(session: Write, run_id: UUID, attempt: int, blocks: Sequence[MetricBl
 
 
 def rewind(session: Write, run_id: UUID, step: int) -> None:
-    """Forget all points of the run after ``step``."""
-    touched = select(MetricSeries).where(MetricSeries.run_id == run_id, MetricSeries.last_step > step)
-    for series in session.scalars(touched).all():
-        session.execute(delete(MetricTail).where(MetricTail.series_id == series.id, MetricTail.step > step))
-        of_series = MetricChunk.series_id == series.id
-        cut = session.scalars(
-            select(MetricChunk).where(of_series, MetricChunk.start_step <= step, MetricChunk.end_step > step)
-        ).one_or_none()
-        rest = Curve.empty() if cut is None else _unpack(cut).between(-1, step)
-        session.execute(delete(MetricChunk).where(of_series, MetricChunk.end_step > step))
-        if len(rest):
-            session.execute(insert(MetricTail.__table__), _tail_rows(series.id, rest))  # type: ignore[arg-type]
-        left = read_curves(session, [series])[series.id]
-        series.last_step = int(left.steps[-1]) if len(left) else 0
-        tail = select(MetricTail.step).where(MetricTail.series_id == series.id)
-        series.tail_points = len(session.scalars(tail).all())
+    """Forget all points of the run after ``step``; a handful of statements, however many series there are."""
+    later = (MetricSeries.run_id == run_id, MetricSeries.last_step > step)
+    touched = session.scalars(select(MetricSeries).where(*later)).all()
+    if not touched:
+        return
+    in_chunks = MetricChunk.series_id.in_(select(MetricSeries.id).where(*later))
+    in_tails = MetricTail.series_id.in_(select(MetricSeries.id).where(*later))
+    _delete(session, delete(MetricTail).where(in_tails, MetricTail.step > step))
+    cut = session.scalars(
+        select(MetricChunk).where(in_chunks, MetricChunk.start_step <= step, MetricChunk.end_step > step)
+    )
+    rest = [row for chunk in cut for row in _tail_rows(chunk.series_id, _unpack(chunk).between(-1, step))]
+    _delete(session, delete(MetricChunk).where(in_chunks, MetricChunk.end_step > step))
+    if rest:
+        session.execute(insert(MetricTail.__table__), rest)  # type: ignore[arg-type]
+    packed = select(MetricChunk.series_id, func.max(MetricChunk.end_step)).where(in_chunks)
+    packed_to = {row[0]: int(row[1]) for row in session.execute(packed.group_by(MetricChunk.series_id))}
+    loose = select(MetricTail.series_id, func.max(MetricTail.step), func.count()).where(in_tails)
+    loose_to = {row[0]: (row[1], row[2]) for row in session.execute(loose.group_by(MetricTail.series_id))}
+    for series in touched:
+        last, series.tail_points = loose_to.get(series.id, (0, 0))
+        series.last_step = max(last, packed_to.get(series.id, 0))
     session.flush()
 
 
-def series_of(session: Read, run_id: UUID, attempt: int | None = None) -> Sequence[MetricSeries]:
-    """The run's series, or those of one attempt, by attempt and name."""
+def _delete(session: Write, statement: Delete) -> None:
+    """Rows that this session does not look at again."""
+    session.execute(statement, execution_options={"synchronize_session": False})
+
+
+def series_of(
+    session: Read, run_id: UUID, attempt: int | None = None, selection: Selection | None = None
+) -> Sequence[MetricSeries]:
+    """The run's series, or those of one attempt, by attempt and name; of all names unless some are selected."""
     wanted = select(MetricSeries).where(MetricSeries.run_id == run_id)
     if attempt is not None:
         wanted = wanted.where(MetricSeries.attempt == attempt)
-    return session.scalars(wanted.order_by(MetricSeries.attempt, MetricSeries.name)).all()
+    if selection is not None and not selection.wants_tensors:
+        wanted = wanted.where(MetricSeries.name.not_like("%/%"))
+    found = session.scalars(wanted.order_by(MetricSeries.attempt, MetricSeries.name)).all()
+    return found if selection is None else [one for one in found if one.name in selection]
 
 
 def read_curves(session: Read, series: Iterable[MetricSeries], after_step: int = -1) -> dict[int, Curve]:
-    """The points after ``after_step`` of each series, by its id; two queries for all."""
+    """The points after ``after_step`` of each series, by its id; two queries for a thousand of them."""
     parts: dict[int, list[Curve]] = {one.id: [] for one in series}
     ids = list(parts)
+    for begin in range(0, len(ids), QUERY_SERIES):
+        _read_parts(session, ids[begin : begin + QUERY_SERIES], after_step, parts)
+    return {series_id: Curve.joined(found).between(after_step) for series_id, found in parts.items()}
+
+
+def _read_parts(session: Read, ids: list[int], after_step: int, parts: dict[int, list[Curve]]) -> None:
     chunks = select(MetricChunk).where(MetricChunk.series_id.in_(ids), MetricChunk.end_step > after_step)
     for chunk in session.scalars(chunks.order_by(MetricChunk.series_id, MetricChunk.start_step)):
         parts[chunk.series_id].append(_unpack(chunk))
@@ -122,7 +149,6 @@ def read_curves(session: Read, series: Iterable[MetricSeries], after_step: int =
     for series_id, rows in tails.items():
         steps, values = zip(*rows, strict=True)
         parts[series_id].append(Curve(np.array(steps, STEP), np.array(values, VALUE)))
-    return {series_id: Curve.joined(found).between(after_step) for series_id, found in parts.items()}
 
 
 def thinned(curve: Curve, points: int) -> Curve:
@@ -160,12 +186,25 @@ def _increasing(curve: Curve, last_step: int) -> Curve:
     return Curve(steps[newer], values[newer])
 
 
-def _new_series(session: Write, run_id: UUID, attempt: int, name: str) -> MetricSeries:
-    unit = SERIES_UNITS.get(name, "")
-    series = MetricSeries(run_id=run_id, attempt=attempt, name=name, unit=unit, last_step=0, tail_points=0)
-    session.add(series)
+def _series_named(
+    session: Write, run_id: UUID, attempt: int, names: Collection[str]
+) -> dict[str, MetricSeries]:
+    """The attempt's series of these names; those that are not there yet are made."""
+    of_attempt = select(MetricSeries).where(MetricSeries.run_id == run_id, MetricSeries.attempt == attempt)
+    wanted = list(names)
+    known: dict[str, MetricSeries] = {}
+    for begin in range(0, len(wanted), QUERY_SERIES):
+        some = of_attempt.where(MetricSeries.name.in_(wanted[begin : begin + QUERY_SERIES]))
+        known |= {one.name: one for one in session.scalars(some)}
+    made = {name: _new_series(run_id, attempt, name) for name in wanted if name not in known}
+    session.add_all(made.values())
     session.flush()
-    return series
+    return known | made
+
+
+def _new_series(run_id: UUID, attempt: int, name: str) -> MetricSeries:
+    unit = SERIES_UNITS.get(name, "")
+    return MetricSeries(run_id=run_id, attempt=attempt, name=name, unit=unit, last_step=0, tail_points=0)
 
 
 def _pack(session: Write, series: MetricSeries, fresh: Curve) -> Curve:

@@ -4,7 +4,6 @@ A batch is one stretch of ``events.jsonl``. Its offset, its events, its points, 
 asks for, and the run's summary are written in one transaction: a batch counts whole or not at all, and once.
 """
 
-from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -24,6 +23,7 @@ from trainwright.contracts.events import (
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.metrics.names import Selection, family, is_of_tensor
 from trainwright_backend.metrics.points import Curve, append, read_curves, rewind, series_of, thinned
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.files import take_stretch
@@ -33,6 +33,10 @@ from trainwright_backend.runs.wake import wake_run
 
 SPARK_POINTS = 32
 MOST_POINTS = 10_000
+MOST_SERIES = 1_000
+MOST_POINTS_OF_ALL = 2_500_000
+"""In one answer, over all its series: 100,000 points of each series that a run has, tensors apart."""
+
 KEPT_MARKS = 600
 LONGEST_MESSAGE = 2_000
 
@@ -59,35 +63,51 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
 
 
 def read_metrics(
-    session: Read, run: Run, names: Sequence[str], after_step: int, points: int | None
+    session: Read, run: Run, selection: Selection, after_step: int, points: int | None
 ) -> Metrics:
     """Curves of the run over all its attempts, of at most ``points`` (None: `MOST_POINTS`) each; see `thinned`.
 
     One series is in memory at a time: those of a long run are larger together than what is answered.
+
+    Raises:
+        Invalid: the names stand for more than `MOST_SERIES` series.
     """
     mark = newest_mark(session, run.id)
-    wanted = [one for one in series_of(session, run.id) if not names or one.name in names]
     by_name: dict[str, list[MetricSeries]] = {}
-    for one in wanted:
+    for one in series_of(session, run.id, selection=selection):
         by_name.setdefault(one.name, []).append(one)
+    most = min(points or MOST_POINTS, MOST_POINTS_OF_ALL // max(1, _checked(len(by_name))))
     series = []
     for name in sorted(by_name, key=_order):
         parts = by_name[name]
         curves = read_curves(session, parts, after_step)
         seen = {one.id: _seen(one, mark) for one in parts}
         curve = Curve.joined([curves[one.id].between(after_step, seen[one.id]) for one in parts])
-        shown = thinned(curve, points or MOST_POINTS)
+        shown = thinned(curve, most)
         series.append(
             Series(name=name, unit=parts[0].unit, steps=shown.steps.tolist(), values=shown.values.tolist())
         )
     return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
 
 
+def read_names(session: Read, run: Run, selection: Selection) -> list[str]:
+    """Names of the run's series that have points, in the order of charts."""
+    wanted = select(MetricSeries.name).where(MetricSeries.run_id == run.id, MetricSeries.last_step > 0)
+    return sorted({name for name in session.scalars(wanted) if name in selection}, key=_order)
+
+
+def _checked(series: int) -> int:
+    if series > MOST_SERIES:
+        rule = f"These names stand for {series:,} series; one answer has at most {MOST_SERIES:,}. Name fewer."
+        raise Invalid.at("names", rule, series)
+    return series
+
+
 def _seen(series: MetricSeries, mark: MetricMark | None) -> int | None:
     """The last step that ``mark`` vouches for; None: all of an earlier attempt."""
-    return (
-        mark.last_steps.get(series.name, 0) if mark is not None and series.attempt == mark.attempt else None
-    )
+    if mark is None or series.attempt != mark.attempt:
+        return None
+    return int(mark.last_steps.get(family(series.name), 0))
 
 
 def newest_mark(session: Read, run_id: UUID) -> MetricMark | None:
@@ -141,7 +161,7 @@ def _begin_attempt(session: Write, run: Run, summary: RunSummary, event: Attempt
 
 
 def _last_values(session: Read, run_id: UUID) -> dict[str, float]:
-    series = [one for one in series_of(session, run_id) if one.last_step]
+    series = [one for one in series_of(session, run_id, selection=Selection()) if one.last_step]
     return {
         one.name: float(curve.values[-1])
         for one in series
@@ -154,7 +174,8 @@ def _summarize(summary: RunSummary, attempt: int, added: dict[str, Curve]) -> No
         return
     summary.attempt = attempt
     summary.step = max(summary.step, *(int(curve.steps[-1]) for curve in added.values()))
-    summary.values = {**summary.values, **{name: float(curve.values[-1]) for name, curve in added.items()}}
+    last = {name: float(curve.values[-1]) for name, curve in added.items() if not is_of_tensor(name)}
+    summary.values = {**summary.values, **last}
     if "loss" in added:
         _extend_spark(summary, added["loss"])
 
@@ -173,7 +194,6 @@ def _extend_spark(summary: RunSummary, loss: Curve) -> None:
 
 def _mark(session: Write, run: Run, offset: int) -> None:
     newest = session.scalar(select(func.max(MetricMark.number)).where(MetricMark.run_id == run.id)) or 0
-    last_steps = {one.name: one.last_step for one in series_of(session, run.id, run.attempt)}
     session.execute(
         delete(MetricMark).where(
             MetricMark.run_id == run.id, (MetricMark.attempt == run.attempt) & (MetricMark.offset == offset)
@@ -181,13 +201,27 @@ def _mark(session: Write, run: Run, offset: int) -> None:
     )
     session.add(
         MetricMark(
-            run_id=run.id, number=newest + 1, attempt=run.attempt, offset=offset, last_steps=last_steps
+            run_id=run.id,
+            number=newest + 1,
+            attempt=run.attempt,
+            offset=offset,
+            last_steps=_last_steps(session, run),
         )
     )
     session.execute(
         delete(MetricMark).where(MetricMark.run_id == run.id, MetricMark.number <= newest + 1 - KEPT_MARKS)
     )
     session.flush()
+
+
+def _last_steps(session: Read, run: Run) -> dict[str, int]:
+    """Last step of each series of the newest attempt, one for each family of tensors' series."""
+    of_attempt = (MetricSeries.run_id == run.id, MetricSeries.attempt == run.attempt)
+    last_steps: dict[str, int] = {}
+    for name, step in session.execute(select(MetricSeries.name, MetricSeries.last_step).where(*of_attempt)):
+        key = family(name)
+        last_steps[key] = max(step, last_steps.get(key, 0))
+    return last_steps
 
 
 def _attempts(session: Read, run_id: UUID) -> list[AttemptMark]:

@@ -76,4 +76,4 @@ class MetricMark(Base):
     attempt: Mapped[int]
     offset: Mapped[int] = mapped_column(BigInteger)
     last_steps: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """Last step by name, of the attempt's series."""
+    """Last step by name, of the attempt's series; those of tensors have one entry a family."""
