@@ -1,32 +1,12 @@
-"""Schedule, clipping and weight decay against figures worked out by hand."""
+"""Clipping and weight decay against figures worked out by hand."""
 
 import pytest
 import torch
 from torch import nn
 
-from trainwright.contracts.run_spec import OptimizerSpec, ScheduleSpec
+from trainwright.contracts.run_spec import OptimizerSpec
 from trainwright_trainer.optim.adamw import build_adamw
 from trainwright_trainer.optim.clip import clip, global_norm
-from trainwright_trainer.optim.schedule import learning_rate_at
-
-
-@pytest.mark.parametrize(
-    ("step", "fraction"),
-    [
-        (1, 0.1),  # a tenth of the warm-up
-        (10, 1.0),  # its end: the peak
-        (60, 0.55),  # half-way down: the mean of 1 and 0.1
-        (35, 0.1 + 0.9 * (1 + 2**-0.5) / 2),  # a quarter down: cos 45°
-        (110, 0.1),  # the last step
-    ],
-)
-def test_the_learning_rate_rises_and_falls(step: int, fraction: float) -> None:
-    schedule = ScheduleSpec(steps=110, warmup_steps=10, final_fraction=0.1)
-    assert learning_rate_at(step, 2.0, schedule) == pytest.approx(2.0 * fraction)
-
-
-def test_without_warmup_the_first_step_is_nearly_at_the_peak() -> None:
-    assert learning_rate_at(1, 1.0, ScheduleSpec(steps=1_000, warmup_steps=0)) == pytest.approx(1.0, abs=1e-5)
 
 
 def _with_gradients(*gradients: list[float]) -> list[nn.Parameter]:

@@ -1,21 +1,33 @@
-"""The learning rate as a pure function of the step: nothing to save, nothing to restore."""
+"""The learning rate as a pure function of the step: nothing to save, nothing to restore.
+
+Every kind rises linearly over the warm-up, ends at ``final_fraction`` of the peak, and differs in between:
+
+    cosine   half a cosine from the end of the warm-up to the last step (Loshchilov & Hutter 2017)
+    linear   a straight line over the same steps
+    wsd      the peak until the last ``final_steps``, over which it falls on a straight line (Hu et al. 2024): how long
+             to train can be decided late, and any step of the plateau is a point to branch off
+"""
 
 from __future__ import annotations
 
 import math
 
-from trainwright.contracts.run_spec import ScheduleSpec
+from trainwright.contracts.run_spec import ScheduleKind, ScheduleSpec
 
 
 def learning_rate_at(step: int, peak: float, schedule: ScheduleSpec) -> float:
-    """Rate of optimizer step ``step`` (from 1): linear up to ``peak``, then half a cosine down to the last step.
-
-    The last warm-up step has the peak, the last step of the run ``final_fraction`` of it.
-    """
+    """Rate of optimizer step ``step`` (from 1). The last warm-up step has the peak, the last step of the run the end."""
     if step <= schedule.warmup_steps:
         return peak * step / schedule.warmup_steps
+    height = _height(step, schedule)
+    return peak * (schedule.final_fraction + (1 - schedule.final_fraction) * height)
+
+
+def _height(step: int, schedule: ScheduleSpec) -> float:
+    """Of a step after the warm-up, between 1 at the peak and 0 at the end."""
+    if schedule.kind is ScheduleKind.WSD:
+        return min(1.0, (schedule.steps - step) / schedule.final_steps)
     progress = (step - schedule.warmup_steps) / (schedule.steps - schedule.warmup_steps)
-    fraction = (
-        schedule.final_fraction + (1 - schedule.final_fraction) * (1 + math.cos(math.pi * progress)) / 2
-    )
-    return peak * fraction
+    if schedule.kind is ScheduleKind.LINEAR:
+        return 1 - progress
+    return (1 + math.cos(math.pi * progress)) / 2
