@@ -13,11 +13,19 @@ import torch
 from tests.trainer.jobs import build_here, events, read_out, resume_from, run_trainer, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
 from trainwright.contracts.job_spec import failure_name
-from trainwright_trainer.checkpoint import load, save
-from trainwright_trainer.checkpoint.load import read_checkpoint, read_tensor, verify_files
-from trainwright_trainer.checkpoint.snapshot import Snapshot, config_digest, take_snapshot
+from trainwright_trainer.build import Training
+from trainwright_trainer.checkpoint import load, parts, save
+from trainwright_trainer.checkpoint.load import read_checkpoint, read_stored, read_tensor, verify_files
+from trainwright_trainer.checkpoint.snapshot import Snapshot, config_digest, position, take_snapshot
 from trainwright_trainer.ends import CheckpointInvalidError, read_job
 from trainwright_trainer.loop import train
+
+ALONE = save.Writer(rank=0, ranks=1, nonce="of-this-test")
+
+
+def _snapshot(training: Training, step: int) -> Snapshot:
+    where = position(step, training.spec) | training.skips.position()
+    return take_snapshot(training.engine.updater, where)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +33,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``out/checkpoints`` of a run that saved at steps 10 and 20, its tensors spread over several files."""
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(save, "FILE_BYTES", 20_000)
+        patch.setattr(parts, "FILE_BYTES", 20_000)
         train_here(write_job(folder, data))
     return folder / "out/checkpoints"
 
@@ -47,36 +55,39 @@ def test_the_event_names_the_manifest_and_the_manifest_names_every_file(trained:
             "sequences": line["step"] * 8,
             "tokens": line["step"] * 8 * 32,
             "seed": 7,
+            "skipped_steps": 0,
+            "skipped_in_a_row": 0,
+            "updates": line["step"],
         }
         verify_files(folder, manifest.files)
     assert sorted(path.name for path in trained.iterdir()) == ["step-10", "step-20"]
 
 
 def _flip_a_bit(folder: Path) -> None:
-    path = folder / "tensors-00002.safetensors"
+    path = folder / "tensors-0-00002.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
 
 
 def _cut_short(folder: Path) -> None:
-    path = folder / "tensors-00001.safetensors"
+    path = folder / "tensors-0-00001.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
 
 
 def _lose_a_file(folder: Path) -> None:
-    (folder / "tensors-00000.safetensors").unlink()
+    (folder / "tensors-0-00000.safetensors").unlink()
 
 
 def _swap_two_files(folder: Path) -> None:
-    first, second = folder / "tensors-00000.safetensors", folder / "tensors-00001.safetensors"
+    first, second = folder / "tensors-0-00000.safetensors", folder / "tensors-0-00001.safetensors"
     held = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(held)
 
 
 def _copy_one_over_another(folder: Path) -> None:
-    shutil.copy(folder / "tensors-00000.safetensors", folder / "tensors-00001.safetensors")
+    shutil.copy(folder / "tensors-0-00000.safetensors", folder / "tensors-0-00001.safetensors")
 
 
 def _take_an_older_manifest(folder: Path) -> None:
@@ -128,13 +139,13 @@ def test_a_manifest_that_fits_its_own_digest_is_still_read_with_suspicion(traine
     """Names that lead out of the folder, pieces in unlisted files and pieces that leave holes are refused."""
     folder = trained / "step-10"
     manifest = CheckpointManifest.model_validate_json((folder / "manifest.json").read_bytes())
-    outside = manifest.files[0].model_copy(update={"name": "../step-20/tensors-00000.safetensors"})
+    outside = manifest.files[0].model_copy(update={"name": "../step-20/tensors-0-00000.safetensors"})
     with pytest.raises(CheckpointInvalidError, match="missing"):
         verify_files(folder, [outside])
 
     name, entry = next(iter(manifest.tensors.items()))
     for change in (
-        {"pieces": [entry.pieces[0].model_copy(update={"file": "../step-20/tensors-00000.safetensors"})]},
+        {"pieces": [entry.pieces[0].model_copy(update={"file": "../step-20/tensors-0-00000.safetensors"})]},
         {"pieces": []},
         {"shape": (1, 2, 3)},
     ):
@@ -145,21 +156,20 @@ def test_a_manifest_that_fits_its_own_digest_is_still_read_with_suspicion(traine
 
 def test_saving_the_same_step_again_replaces_it(tmp_path: Path, data: Path) -> None:
     training = train_here(write_job(tmp_path, data, schedule={"steps": 5}))
-    snapshot = take_snapshot(training.engine.model, training.engine.optimizer, 5, training.spec)
+    snapshot = _snapshot(training, 5)
     checkpoints = tmp_path / "out/checkpoints"
     before = (checkpoints / "step-5/manifest.json").read_bytes()
-    save.save_checkpoint(checkpoints, snapshot, save.Origin(config_digest(training.spec), 1, None))
+    save.save_checkpoint(checkpoints, snapshot, save.Origin(config_digest(training.spec), 1, None), ALONE)
     assert (checkpoints / "step-5/manifest.json").read_bytes() == before
     assert [path.name for path in checkpoints.iterdir()] == ["step-5"]
 
 
 def test_a_snapshot_does_not_follow_the_weights(tmp_path: Path, data: Path) -> None:
     training = train_here(write_job(tmp_path, data, schedule={"steps": 5}))
-    engine = training.engine
-    snapshot = take_snapshot(engine.model, engine.optimizer, 5, training.spec)
+    snapshot = _snapshot(training, 5)
     held = snapshot.pieces[0].tensor.clone()
     with torch.no_grad():
-        for weight in engine.model.parameters():
+        for weight in training.engine.model.parameters():
             weight.add_(1.0)
     assert torch.equal(snapshot.pieces[0].tensor, held)
 
@@ -210,12 +220,12 @@ def test_weights_are_restored_one_at_a_time(
 
     def reading(folder: Path, manifest: CheckpointManifest, name: str, shape: torch.Size) -> torch.Tensor:
         assert not [earlier for earlier in read if earlier() is not None]
-        tensor = read_tensor(folder, manifest, name, shape)
+        tensor = read_stored(folder, manifest, name, shape)
         if name.startswith("model."):
             read.append(weakref.ref(tensor))
         return tensor
 
-    monkeypatch.setattr(load, "read_tensor", reading)
+    monkeypatch.setattr(load, "read_stored", reading)
     training = build_here(write_job(tmp_path, data, job=resume_from(trained / "step-10", tmp_path)))
     assert len(read) == len(list(training.engine.model.parameters()))
 
@@ -223,18 +233,18 @@ def test_weights_are_restored_one_at_a_time(
 def test_a_snapshot_is_taken_when_the_one_before_is_written(tmp_path: Path, data: Path) -> None:
     """Writing is made slow, so that a snapshot taken too early would find nothing written."""
     training = train_here(write_job(tmp_path / "run", data, schedule={"steps": 5}))
-    engine, written = training.engine, []
+    written: list[int] = []
 
     def when_saved(saved: save.Saved) -> None:
         time.sleep(0.3)
         written.append(saved.step)
 
-    saver = save.Saver(tmp_path, save.Origin(config_digest(training.spec), 1, None), when_saved)
+    saver = save.Saver(tmp_path, save.Origin(config_digest(training.spec), 1, None), ALONE, when_saved)
     for step in range(3):
 
         def take(step: int = step) -> Snapshot:
             assert written == list(range(step))
-            return take_snapshot(engine.model, engine.optimizer, step, training.spec)
+            return _snapshot(training, step)
 
         saver.save(take)
     saver.wait()

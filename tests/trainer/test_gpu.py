@@ -18,8 +18,7 @@ from tests.trainer.jobs import (
     write_job,
 )
 from trainwright.contracts.checkpoint import CheckpointManifest
-from trainwright_trainer.checkpoint.load import read_tensor
-from trainwright_trainer.checkpoint.snapshot import state_tensors
+from trainwright_trainer.checkpoint.load import read_stored
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.mesh import join_mesh
@@ -47,12 +46,13 @@ def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_goes_on(tmp_path: Path
         tmp_path / "resumed", data, job=ON_GPU | resume_from(checkpoint, tmp_path / "resumed")
     )
 
-    engine = build_here(resumed, "cuda").engine
+    updater = build_here(resumed, "cuda").engine.updater
     manifest = CheckpointManifest.model_validate_json((checkpoint / "manifest.json").read_bytes())
-    for name, tensor in state_tensors(engine.model, engine.optimizer).items():
-        assert tensor.device.type == "cuda"
-        assert torch.equal(tensor.cpu(), read_tensor(checkpoint, manifest, name, tensor.shape)), name
-    for state in engine.optimizer.state.values():
+    for held in updater.state():
+        assert held.tensor.device.type == "cuda"
+        stored = read_stored(checkpoint, manifest, held.name, held.tensor.shape)
+        assert torch.equal(held.tensor.cpu(), stored), held.name
+    for state in updater.optimizer.state.values():
         assert (state["step"].device.type, state["step"].item()) == ("cuda", 10.0)
 
     train_here(resumed, "cuda")

@@ -24,8 +24,8 @@ from tests.trainer.jobs import (
     trainer,
     write_job,
 )
-from trainwright_trainer.checkpoint.save import Origin, save_checkpoint
-from trainwright_trainer.checkpoint.snapshot import config_digest, take_snapshot
+from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
+from trainwright_trainer.checkpoint.snapshot import config_digest, position, take_snapshot
 from trainwright_trainer.main import main
 
 ENDLESS = {"steps": 1_000_000}
@@ -81,14 +81,18 @@ def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) ->
     trained = train_here(write_job(tmp_path / "trained", data, schedule={"steps": 5}))
     with torch.no_grad():
         trained.engine.model.get_parameter("norm.weight")[0] = float("nan")
-    snapshot = take_snapshot(trained.engine.model, trained.engine.optimizer, 5, trained.spec)
-    poisoned = save_checkpoint(tmp_path, snapshot, Origin(config_digest(trained.spec), 1, None))
+    where = position(5, trained.spec) | trained.skips.position()
+    snapshot = take_snapshot(trained.engine.updater, where)
+    origin = Origin(config_digest(trained.spec), 1, None)
+    poisoned = save_checkpoint(tmp_path, snapshot, origin, Writer(rank=0, ranks=1, nonce="poisoned"))
+    assert poisoned
     point = resume_from(poisoned.folder, tmp_path / "run")
     job_file = write_job(tmp_path / "run", data, ranks=2, job=point)
     assert run_trainer("train", job_file) == 0
     outcome = read_out(job_file, "outcome.json")
     assert (outcome["code"], outcome["step"]) == ("diverged", 5)
     assert "Step 6" in outcome["message"]
+    assert outcome["message"].endswith("the first tensor that was not finite: norm.weight:weight.")
     assert not losses(job_file)
     assert not (tmp_path / "run/out/ranks.json").exists()
 

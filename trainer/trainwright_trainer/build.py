@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torch import nn
-from torch.optim import AdamW
 
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved
 from trainwright.contracts.job_spec import (
@@ -21,11 +20,11 @@ from trainwright.contracts.job_spec import (
     JobSpec,
     output_folder,
 )
-from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_spec import PrecisionKind, RunSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
-from trainwright_trainer.checkpoint.save import Origin, Saved, Saver
+from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.shards import TokenStream, read_manifest
@@ -37,7 +36,9 @@ from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.events import EventWriter, Report, drop, now
 from trainwright_trainer.observe.memory import device_name
 from trainwright_trainer.observe.throughput import Throughput
-from trainwright_trainer.optim.adamw import build_adamw
+from trainwright_trainer.optim.replicated import ReplicatedAdamW
+from trainwright_trainer.skips import Skips, skip_limit
+from trainwright_trainer.updater import Updater
 
 
 @dataclass
@@ -52,8 +53,9 @@ class Training:
     saver: Saver
     report: Report
     throughput: Throughput
+    skips: Skips
     step: int
-    """Last step made."""
+    """Last step made or skipped."""
 
 
 def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
@@ -65,38 +67,47 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     """
     spec, folder = job.spec, job_file.parent
     train, validation = _open_data(job, folder / DATA_FOLDER)
-    model, optimizer, step = _build_state(job, folder / RESUME_FOLDER, mesh)
+    model, updater, skips, step = _build_state(job, folder / RESUME_FOLDER, mesh)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, step))
     return Training(
         spec=spec,
         mesh=mesh,
-        engine=TorchEngine(
-            model, optimizer, mesh, spec.precision.kind, spec.accumulation_rounds, spec.optimizer.clip_norm
-        ),
+        engine=TorchEngine(model, updater, mesh, spec.precision.kind, spec.accumulation_rounds),
         loader=Loader(train, spec.batch, spec.seed, mesh.rank, mesh.ranks),
         validation=validation,
-        saver=Saver(output_folder(job_file) / CHECKPOINTS_FOLDER, _origin(job), _reporting(report)),
+        saver=Saver(
+            output_folder(job_file) / CHECKPOINTS_FOLDER, _origin(job), join_writers(mesh), _reporting(report)
+        ),
         report=report,
         throughput=_throughput(job),
+        skips=skips,
         step=step,
     )
 
 
-def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[nn.Module, AdamW, int]:
-    """Model and optimizer, fresh or from the checkpoint, and the step they stand at."""
+def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[nn.Module, Updater, Skips, int]:
+    """Model and who holds its weights, fresh or from the checkpoint, and the step they stand at."""
     spec = job.spec
     model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    skips = Skips(skip_limit(spec.precision))
     if job.resume is None:
         initialize(model, spec.model, spec.seed)
-        model.to(mesh.device)
-        return model, build_adamw(model, spec.optimizer), 0
+        return *_hold(model, spec, mesh), skips, 0
     manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
     verify_together(resume, manifest, mesh)
+    held, updater = _hold(model, spec, mesh)
+    restore(resume, manifest, updater)
+    skips.restore(manifest.state)
+    return held, updater, skips, manifest.step
+
+
+def _hold(model: nn.Module, spec: RunSpec, mesh: Mesh) -> tuple[nn.Module, Updater]:
+    """``model``, whose weights are on the CPU, as it is trained on this rank's device, and who holds them there."""
+    if spec.precision.kind is PrecisionKind.FP8:
+        raise BadJobError("spec.precision.kind: fp8 cannot be trained by this version yet: use bf16")
     model.to(mesh.device)
-    optimizer = build_adamw(model, spec.optimizer)
-    restore(resume, manifest, model, optimizer)
-    return model, optimizer, manifest.step
+    return model, ReplicatedAdamW(model, spec.optimizer, mesh)
 
 
 def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:

@@ -1,29 +1,26 @@
 """The engine: one optimizer step over the ranks, and nothing else of the training.
 
-This is the seam behind which another engine can stand. It owns forward, backward, the reduction of gradients, the
-finite check and the update; it knows neither files nor schedules. A loss is scaled by 1 / (rounds · ranks) before
-its backward pass, so that sums over rounds and ranks are means over the global batch.
+This is the seam behind which another engine can stand. It owns forward, backward, the loss and the finite check; what
+becomes of the gradients is its updater's. It knows neither files nor schedules. A loss is scaled by
+1 / (rounds · ranks) before its backward pass, so that sums over rounds and ranks are means over the global batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW
 
 from trainwright.contracts.run_spec import PrecisionKind
 from trainwright_trainer.data.loader import Batch
-from trainwright_trainer.ends import DivergedError
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.loss import next_token_loss
 from trainwright_trainer.observe.throughput import Phase, StepClock
-from trainwright_trainer.optim.adamw import set_learning_rate
-from trainwright_trainer.optim.clip import clip, global_norm
-from trainwright_trainer.parallel.replicate import GradientBuckets
+from trainwright_trainer.updater import Updater
 
 
 class StepNumbers(NamedTuple):
@@ -35,58 +32,65 @@ class StepNumbers(NamedTuple):
     grad_norm: float
     """Before clipping."""
 
+    not_finite: str | None = None
+    """Of a step without an update: the first tensor that held a number that is not finite, where that is known."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether an update was made."""
+        return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
+
+    @property
+    def complaint(self) -> str:
+        """What was wrong with a step that is not finite."""
+        first = f"; the first tensor that was not finite: {self.not_finite}" if self.not_finite else ""
+        return f"the loss was {self.loss} and the gradient norm {self.grad_norm}{first}"
+
 
 class Engine(Protocol):
     """What the training loop needs."""
 
     model: nn.Module
-    optimizer: AdamW
+    updater: Updater
 
     def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
-        """Update the weights once.
-
-        Raises:
-            DivergedError: loss or gradient norm is not finite; weights and optimizer are untouched.
-        """
+        """Update the weights once, or leave them and the optimizer untouched where loss or norm is not finite."""
 
     def mean_loss(self, batches: Iterable[Batch]) -> float:
         """Loss over the batches of all ranks, without learning from them."""
 
 
 class TorchEngine:
-    """PyTorch's autograd with replicated weights in float32."""
+    """PyTorch's autograd over ``model``, whose gradients go to ``updater``."""
 
     def __init__(
         self,
         model: nn.Module,
-        optimizer: AdamW,
+        updater: Updater,
         mesh: Mesh,
         precision: PrecisionKind,
         accumulation_rounds: int,
-        clip_norm: float | None,
     ) -> None:
         self.model = model
-        self.optimizer = optimizer
+        self.updater = updater
         self._mesh = mesh
         self._precision = precision
         self._rounds = accumulation_rounds
-        self._clip_norm = clip_norm
-        self._parameters = list(model.parameters())
-        self._buckets = GradientBuckets(self._parameters, mesh) if mesh.ranks > 1 else None
 
     def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
-        self._clear_gradients()
+        self.updater.begin()
         loss = self._accumulate(micro_batches, clock)
-        if self._buckets:
-            self._buckets.wait()
+        self.updater.finish()
         self._mesh.sum(loss)
         clock.mark(Phase.COLLECTIVES)
-        norm = global_norm(self._parameters)
+        norm = self.updater.grad_norm()
+        # Loss and norm are sums over all ranks by now: every rank sees the same numbers and decides alike.
         numbers = StepNumbers(*torch.stack((loss, norm)).tolist())
-        _check_finite(numbers)
-        clip(self._parameters, norm, self._clip_norm)
-        set_learning_rate(self.optimizer, learning_rate)
-        self.optimizer.step()
+        if numbers.finite:
+            self.updater.update(norm, learning_rate)
+        else:
+            numbers = numbers._replace(not_finite=self.updater.not_finite())
+            self.updater.skip()
         clock.mark(Phase.OPTIMIZER)
         return numbers
 
@@ -109,9 +113,11 @@ class TorchEngine:
             loss = self._loss(batch) / (self._rounds * self._mesh.ranks)
             total += loss.detach()
             clock.mark(Phase.FORWARD)
-            if self._buckets and round_index == self._rounds:
-                self._buckets.send_as_ready()
+            if round_index == self._rounds:
+                self.updater.last_round()
             loss.backward()  # type: ignore[no-untyped-call]
+            if round_index < self._rounds:
+                self.updater.end_round()
             clock.mark(Phase.BACKWARD)
         return total
 
@@ -123,22 +129,6 @@ class TorchEngine:
         in_bf16 = self._precision is PrecisionKind.BF16
         return torch.autocast(self._mesh.device.type, dtype=torch.bfloat16, enabled=in_bf16)
 
-    def _clear_gradients(self) -> None:
-        if self._buckets:
-            self._buckets.clear()
-        else:
-            self.optimizer.zero_grad(set_to_none=True)
-
     def _on_device(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:
             yield batch.to(self._mesh.device)
-
-
-def _check_finite(numbers: StepNumbers) -> None:
-    """Loss and norm are sums over all ranks by now: every rank sees the same numbers and decides alike."""
-    if not all(map(_is_finite, numbers)):
-        raise DivergedError(f"the loss was {numbers.loss} and the gradient norm {numbers.grad_norm}")
-
-
-def _is_finite(number: float) -> bool:
-    return abs(number) < float("inf")

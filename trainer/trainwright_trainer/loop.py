@@ -5,18 +5,22 @@ There is one such loop for everything that is trained. What differs between trai
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Finished, Note, Step, Validation
 from trainwright.contracts.job_spec import Outcome
+from trainwright.contracts.run_spec import PrecisionKind
 from trainwright_trainer.build import Training
-from trainwright_trainer.checkpoint.snapshot import take_snapshot
+from trainwright_trainer.checkpoint.snapshot import position, take_snapshot
 from trainwright_trainer.data.loader import read_batches
+from trainwright_trainer.ends import DivergedError
 from trainwright_trainer.engine import StepNumbers
 from trainwright_trainer.observe.events import now
 from trainwright_trainer.observe.memory import memory_bytes
-from trainwright_trainer.observe.throughput import Phase, StepClock
+from trainwright_trainer.observe.throughput import StepClock
 from trainwright_trainer.optim.schedule import learning_rate_at
 from trainwright_trainer.seeds import seed_step
 
@@ -27,7 +31,8 @@ def train(training: Training) -> Outcome:
     """Train to the last step, which ends with a checkpoint.
 
     Raises:
-        DivergedError: a step's loss or gradient norm is not finite; the state is that of the step before.
+        DivergedError: a step's loss or gradient norm is not finite, and no more steps may be skipped; the state is that
+            of the step before.
     """
     spec = training.spec
     last = spec.schedule.steps
@@ -40,13 +45,18 @@ def train(training: Training) -> Outcome:
                 f"{spec.batch.sequence_tokens:,} tokens. Raise data.validation_fraction.",
             )
         )
-    for step in range(training.step + 1, last + 1):
-        _learn(training, clock, step)
-        if step == last or step % spec.validation.every_steps == 0:
-            _validate(training, step)
-        if step == last or step % spec.checkpoint.every_steps == 0:
-            _save(training, step)
-        training.saver.check()
+    try:
+        for step in range(training.step + 1, last + 1):
+            _learn(training, clock, step)
+            if step == last or step % spec.validation.every_steps == 0:
+                _validate(training, step)
+            if step == last or step % spec.checkpoint.every_steps == 0:
+                _save(training, step)
+            training.saver.check()
+    except DivergedError:
+        # A planned end, which all ranks come to: the checkpoint that is being written is from before it.
+        training.saver.wait()
+        raise
     training.saver.wait()
     training.report(Finished(time=now(), step=last))
     return Outcome(code=EndCode.FINISHED, message="Training reached its last step.", step=last)
@@ -58,25 +68,33 @@ def _learn(training: Training, clock: StepClock, step: int) -> None:
     seed_step(spec.seed, step, training.mesh.rank)
     learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
     numbers = training.engine.step(training.loader.micro_batches(step), learning_rate, clock)
+    training.skips.count(numbers)
     training.step = step
-    _report_step(training, step, numbers, learning_rate, clock.seconds())
-
-
-def _report_step(
-    training: Training, step: int, numbers: StepNumbers, learning_rate: float, phases: dict[Phase, float]
-) -> None:
     values = {
-        "loss": numbers.loss,
-        "grad_norm": numbers.grad_norm,
         "learning_rate": learning_rate,
         "memory_bytes": float(memory_bytes(training.mesh.device)),
     }
-    values |= training.throughput.values(step, phases)
+    values |= _measured(training, step, numbers) | training.throughput.values(step, clock.seconds())
     training.report(Step(time=now(), step=step, values=values))
-    if step % _LOGGED_EVERY_STEPS == 0 or step == 1:
-        print(
-            f"step {step}  loss {numbers.loss:.4f}  {values['tokens_per_second']:,.0f} tokens/s", flush=True
-        )
+    _log(step, numbers, values["tokens_per_second"])
+
+
+def _measured(training: Training, step: int, numbers: StepNumbers) -> dict[str, float]:
+    """What the step itself gave. Numbers that are not finite are left out: JSON does not know them."""
+    values = {}
+    if numbers.finite:
+        values = {"loss": numbers.loss, "grad_norm": numbers.grad_norm}
+        values |= training.engine.updater.numbers(step)
+    if training.spec.precision.kind is PrecisionKind.FP8:
+        values["skipped_steps"] = float(training.skips.total)
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _log(step: int, numbers: StepNumbers, tokens_per_second: float) -> None:
+    if not numbers.finite:
+        print(f"step {step}  skipped: {numbers.complaint}", flush=True)
+    elif step % _LOGGED_EVERY_STEPS == 0 or step == 1:
+        print(f"step {step}  loss {numbers.loss:.4f}  {tokens_per_second:,.0f} tokens/s", flush=True)
 
 
 def _validate(training: Training, step: int) -> None:
@@ -91,7 +109,7 @@ def _validate(training: Training, step: int) -> None:
 
 
 def _save(training: Training, step: int) -> None:
-    """Begin to write a checkpoint; weights are replicated, so rank 0 has all of it."""
-    if training.mesh.rank == 0:
-        engine = training.engine
-        training.saver.save(lambda: take_snapshot(engine.model, engine.optimizer, step, training.spec))
+    """Begin to write a checkpoint, each rank what it answers for."""
+    updater = training.engine.updater
+    where = position(step, training.spec) | training.skips.position()
+    training.saver.save(lambda: take_snapshot(updater, where))

@@ -2,6 +2,8 @@
 
 One updater holds the weights in float32 and lets torch's AdamW move them (``optim.replicated``); another holds them,
 their gradients and moments in 8 and 16 bits (``fp8.updater``). Each keeps the state that a checkpoint needs.
+
+    begin   (backward, end_round)* last_round, backward   finish   grad_norm   update, or not_finite and skip
 """
 
 from __future__ import annotations
@@ -52,11 +54,21 @@ class Updater(Protocol):
     def update(self, norm: Tensor, learning_rate: float) -> None:
         """Clip by ``norm`` and move the weights."""
 
+    def skip(self) -> None:
+        """Do without an update: the gradients are not used, and what the step observed is dropped."""
+
     def not_finite(self) -> str | None:
-        """The first tensor, in the order of computing, that held a number that is not finite; None where unknown."""
+        """The first tensor, in the order of computing, that held a number that is not finite; None where unknown.
+
+        Asked between ``grad_norm`` and ``skip``, by all ranks. It reads ``<weight>:gradient`` or the like; see
+        ``contracts.events.LAYER_SERIES``.
+        """
 
     def numbers(self, step: int) -> dict[str, float]:
-        """Series values of the step that has just been made, over all ranks; every rank must ask."""
+        """Series values of the step that has just been made, over all ranks; every rank must ask.
+
+        Not asked after a skipped step.
+        """
 
     def state(self) -> list[StateTensor]:
         """The tensors that this rank writes to a checkpoint; over all ranks each once."""

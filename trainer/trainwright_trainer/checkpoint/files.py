@@ -21,9 +21,14 @@ _DTYPES = {
     torch.float32: "F32",
     torch.bfloat16: "BF16",
     torch.float16: "F16",
+    torch.float8_e4m3fn: "F8_E4M3",
     torch.int64: "I64",
     torch.uint8: "U8",
 }
+"""What safetensors calls the number formats that a state may be held in."""
+
+DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _DTYPES}
+"""What manifests call them."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:

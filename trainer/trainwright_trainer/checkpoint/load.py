@@ -1,7 +1,11 @@
 """Reading checkpoints: every byte is checked before any tensor is used.
 
 The manifest must have the digest that the job names, each file the size and digest that the manifest names, and the
-tensors the names and shapes of this model. The ranks share the hashing; if one finds a fault, all refuse.
+tensors the names, shapes and number formats of this run's state. The ranks share the hashing; if one finds a fault,
+all refuse.
+
+A tensor may be stored in few bits, to be multiplied by a scale that is another tensor. ``read_stored`` gives the bits,
+from which training goes on exactly; ``read_tensor`` the real numbers, whatever they are stored in.
 """
 
 from __future__ import annotations
@@ -12,21 +16,25 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
-from torch.optim import AdamW
+from torch import Tensor
 
 from trainwright.contracts.checkpoint import (
     CheckpointKind,
     CheckpointManifest,
     FileEntry,
+    Piece,
     TensorEntry,
     digest_of,
 )
 from trainwright.contracts.shards import MANIFEST_NAME
-from trainwright_trainer.checkpoint.files import hash_file
-from trainwright_trainer.checkpoint.snapshot import MOMENTS
+from trainwright_trainer.checkpoint.files import DTYPE_NAMES, hash_file
 from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.updater import StateTensor, Updater
+
+_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+_SCALED_TOGETHER = 128
+"""Elements that share a number of a scale with more than one; see ``contracts.checkpoint.TensorEntry``."""
 
 
 def read_checkpoint(folder: Path, config_digest: str, digest: str | None) -> CheckpointManifest:
@@ -75,22 +83,42 @@ def verify_together(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> N
         )
 
 
-def restore(folder: Path, manifest: CheckpointManifest, model: nn.Module, optimizer: AdamW) -> None:
-    """Fill ``model`` and ``optimizer`` from a verified checkpoint, with one tensor at a time in host memory."""
+def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
+    """Fill ``updater`` from a verified checkpoint, with one tensor at a time in host memory.
 
-    def read(name: str, weight: Tensor) -> Tensor:
-        return read_tensor(folder, manifest, name, weight.shape).to(weight.device)
+    Raises:
+        CheckpointInvalidError: it is not the state of a run like this one.
+    """
+    for held in updater.state():
+        _check_alike(folder, manifest.tensors.get(held.name), held)
+    for number in updater.position():
+        if number not in manifest.state:
+            raise CheckpointInvalidError(f"{folder.name}: its position lacks {number}")
 
-    for name, weight in model.named_parameters():
-        weight.data.copy_(read(f"model.{name}", weight))
-        # What AdamW itself keeps of a weight: with fused=True the number of steps too is on the weight's device.
-        made = torch.tensor(float(manifest.step), device=weight.device)
-        moments = {moment: read(f"optimizer.{moment}.{name}", weight) for moment in MOMENTS}
-        optimizer.state[weight] = {"step": made} | moments
+    def read(name: str, shape: tuple[int, ...]) -> Tensor:
+        return read_stored(folder, manifest, name, shape)
+
+    updater.restore(read, manifest.state)
 
 
 def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Sequence[int]) -> Tensor:
-    """Assemble one tensor from its pieces in verified files.
+    """Read the real numbers of one tensor, float32, from verified files.
+
+    Raises:
+        CheckpointInvalidError: it or its scale is missing, has another shape, or its pieces do not fill it.
+    """
+    stored = read_stored(folder, manifest, name, shape)
+    scale = manifest.tensors[name].scale
+    if scale is None:
+        return stored.float()
+    entry = manifest.tensors.get(scale)
+    if entry is None or entry.shape not in ((), (-(-stored.numel() // _SCALED_TOGETHER),)):
+        raise CheckpointInvalidError(f"{folder.name}: {scale} is missing or does not fit {name}")
+    return _scaled(stored, read_stored(folder, manifest, scale, entry.shape))
+
+
+def read_stored(folder: Path, manifest: CheckpointManifest, name: str, shape: Sequence[int]) -> Tensor:
+    """Assemble one tensor, as it is stored, from its pieces in verified files.
 
     Raises:
         CheckpointInvalidError: it is missing, has another shape, or its pieces do not fill it.
@@ -98,24 +126,59 @@ def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Se
     entry = manifest.tensors.get(name)
     if entry is None or entry.shape != tuple(shape):
         raise CheckpointInvalidError(f"{folder.name}: {name} is missing or has not the shape {tuple(shape)}")
+    if entry.dtype not in _DTYPES:
+        raise CheckpointInvalidError(f"{folder.name}: {name} is stored as {entry.dtype}, which is unknown")
     if not {file.name for file in manifest.files}.issuperset(piece.file for piece in entry.pieces):
         raise CheckpointInvalidError(f"{folder.name}: {name} lies in a file that the manifest does not list")
     return _assemble(folder, name, entry)
 
 
+def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> None:
+    """A tensor of this run's state, before it is restored, says what the checkpoint must have."""
+    if entry is None:
+        raise CheckpointInvalidError(f"{folder.name}: {held.name} is missing")
+    for what, stored, wanted in (
+        ("shape", entry.shape, tuple(held.tensor.shape)),
+        ("number format", entry.dtype, DTYPE_NAMES[held.tensor.dtype]),
+        ("scale", entry.scale, held.scale),
+    ):
+        if stored != wanted:
+            raise CheckpointInvalidError(
+                f"{folder.name}: {held.name} has the {what} {stored}, but this run holds it with {wanted}"
+            )
+
+
 def _assemble(folder: Path, name: str, entry: TensorEntry) -> Tensor:
-    tensor = torch.empty(entry.shape, dtype=torch.float32)
+    tensor = torch.empty(entry.shape, dtype=_DTYPES[entry.dtype])
     filled = 0
     for piece in entry.pieces:
         where = tuple(
             slice(first, first + size) for first, size in zip(piece.start, piece.shape, strict=True)
         )
-        try:
-            with safe_open(folder / piece.file, framework="pt") as file:
-                tensor[where] = file.get_tensor(name)
-        except (SafetensorError, RuntimeError) as error:
-            raise CheckpointInvalidError(f"{folder.name}: {name} cannot be read from {piece.file}") from error
+        if tensor[where].shape != piece.shape:
+            raise CheckpointInvalidError(f"{folder.name}: a piece of {name} reaches beyond it")
+        tensor[where] = _read_piece(folder, name, piece, tensor.dtype)
         filled += torch.Size(piece.shape).numel()
     if filled != tensor.numel():
         raise CheckpointInvalidError(f"{folder.name}: the pieces of {name} do not fill it")
     return tensor
+
+
+def _read_piece(folder: Path, name: str, piece: Piece, dtype: torch.dtype) -> Tensor:
+    try:
+        with safe_open(folder / piece.file, framework="pt") as file:
+            tensor: Tensor = file.get_tensor(name)
+    except (SafetensorError, RuntimeError) as error:
+        raise CheckpointInvalidError(f"{folder.name}: {name} cannot be read from {piece.file}") from error
+    if tensor.dtype != dtype or tensor.shape != piece.shape:
+        raise CheckpointInvalidError(f"{folder.name}: {name} in {piece.file} is not what the manifest says")
+    return tensor
+
+
+def _scaled(stored: Tensor, scale: Tensor) -> Tensor:
+    """``stored`` · ``scale``, float32."""
+    if not scale.ndim:
+        return stored.float() * scale
+    flat = stored.float().flatten()
+    scales = scale.repeat_interleave(_SCALED_TOGETHER)[: flat.numel()]
+    return (flat * scales).view(stored.shape)

@@ -1,9 +1,9 @@
 """A snapshot: the state after one step, copied to host memory so that training can go on while it is written.
 
 Tensors carry canonical names: ``model.`` and ``optimizer.exp_avg.`` / ``optimizer.exp_avg_sq.`` before the weight's
-own. Each is held as pieces of a whole; a replicated model has one piece a tensor, on rank 0, and a sharded one will
-have the slices that its ranks hold. Everything else that resuming needs is the number of the step: the schedule, the
-order of the data and the random numbers are functions of it.
+own. Who holds them, in which number format and on which ranks, is the updater's affair: each rank's snapshot has what
+its updater answers for. Everything else that resuming needs is a few numbers: the schedule, the order of the data and
+the random numbers are functions of the step.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim import AdamW
+from torch import Tensor
 
 from trainwright.contracts.checkpoint import digest_of
-from trainwright.contracts.run_spec import RunSpec
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
+from trainwright.contracts.run_spec import PrecisionSpec, RunSpec
+from trainwright_trainer.updater import StateTensor, Updater
 
 
 @dataclass(frozen=True)
@@ -32,32 +30,25 @@ class HeldPiece:
 
     start: tuple[int, ...]
     tensor: Tensor
+    scale: str | None
+    """As in ``StateTensor``."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     step: int
     pieces: list[HeldPiece]
+    """What this rank answers for; none where others do."""
+
     state: dict[str, Any]
 
 
-def take_snapshot(model: nn.Module, optimizer: AdamW, step: int, spec: RunSpec) -> Snapshot:
-    """Copy weights and optimizer to host memory; returns when the copies are complete."""
-    pieces = [_whole(name, tensor) for name, tensor in state_tensors(model, optimizer).items()]
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+def take_snapshot(updater: Updater, position: dict[str, Any]) -> Snapshot:
+    """Copy this rank's part of the state to host memory; returns when the copies are complete."""
+    pieces = [_whole(held) for held in updater.state()]
+    if pieces and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-    return Snapshot(step, pieces, position(step, spec))
-
-
-def state_tensors(model: nn.Module, optimizer: AdamW) -> dict[str, Tensor]:
-    """Every tensor of the state by its canonical name, where it lives."""
-    weights = dict(model.named_parameters())
-    found = {f"model.{name}": weight.detach() for name, weight in weights.items()}
-    for moment in MOMENTS:
-        found |= {
-            f"optimizer.{moment}.{name}": optimizer.state[weight][moment] for name, weight in weights.items()
-        }
-    return found
+    return Snapshot(position["step"], pieces, position | updater.position())
 
 
 def position(step: int, spec: RunSpec) -> dict[str, Any]:
@@ -79,13 +70,22 @@ def config_digest(spec: RunSpec) -> str:
         "sequence_tokens": spec.batch.sequence_tokens,
         "global_sequences": spec.batch.global_sequences,
         "optimizer": spec.optimizer.kind,
+        "precision": _formats(spec.precision),
     }
     return digest_of(json.dumps(shaping, sort_keys=True).encode())
 
 
-def _whole(name: str, tensor: Tensor) -> HeldPiece:
-    shape = tuple(tensor.shape)
-    return HeldPiece(name, shape, (0,) * len(shape), _to_host(tensor))
+def _formats(precision: PrecisionSpec) -> dict[str, str]:
+    """The choices that decide in which number formats the state is held."""
+    formats = {"kind": str(precision.kind)}
+    if precision.fp8 is not None:
+        formats |= {"level": str(precision.fp8.level), "moments": str(precision.fp8.moments)}
+    return formats
+
+
+def _whole(held: StateTensor) -> HeldPiece:
+    shape = tuple(held.tensor.shape)
+    return HeldPiece(held.name, shape, (0,) * len(shape), _to_host(held.tensor), held.scale)
 
 
 def _to_host(tensor: Tensor) -> Tensor:

@@ -1,0 +1,104 @@
+"""The updater of float32 and bfloat16 runs: every rank holds all weights in float32 and moves them alike.
+
+Gradients are added up over the ranks (``parallel.replicate``), clipped by their global norm, and handed to torch's
+AdamW. All ranks hold the same bits, so rank 0 alone answers for the state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainwright.contracts.run_spec import OptimizerSpec
+from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.optim.adamw import (
+    MOMENTS,
+    allocate_state,
+    build_adamw,
+    set_learning_rate,
+    set_updates,
+)
+from trainwright_trainer.optim.clip import clip, global_norm
+from trainwright_trainer.parallel.replicate import GradientBuckets
+from trainwright_trainer.updater import ReadTensor, StateTensor
+
+
+class ReplicatedAdamW:
+    """``Updater`` of ``model``, whose parameters are float32 and stay on their device."""
+
+    def __init__(self, model: nn.Module, spec: OptimizerSpec, mesh: Mesh) -> None:
+        self.optimizer = build_adamw(model, spec)
+        allocate_state(self.optimizer)
+        self._weights = dict(model.named_parameters())
+        self._parameters = list(self._weights.values())
+        self._clip_norm = spec.clip_norm
+        self._answers = mesh.rank == 0
+        self._buckets = GradientBuckets(self._parameters, mesh) if mesh.ranks > 1 else None
+        self._updates = 0
+
+    def begin(self) -> None:
+        if self._buckets:
+            self._buckets.clear()
+        else:
+            self.optimizer.zero_grad(set_to_none=True)
+
+    def end_round(self) -> None:
+        """Autograd adds the next round's gradients to this one's."""
+
+    def last_round(self) -> None:
+        if self._buckets:
+            self._buckets.send_as_ready()
+
+    def finish(self) -> None:
+        if self._buckets:
+            self._buckets.wait()
+
+    def grad_norm(self) -> Tensor:
+        return global_norm(self._parameters)
+
+    def update(self, norm: Tensor, learning_rate: float) -> None:
+        clip(self._parameters, norm, self._clip_norm)
+        set_learning_rate(self.optimizer, learning_rate)
+        self.optimizer.step()
+        self._updates += 1
+
+    def skip(self) -> None:
+        """Nothing was observed, and ``begin`` forgets the gradients."""
+
+    def not_finite(self) -> str | None:
+        """Weights come first, in the order of the forward pass, then gradients in that of the backward pass."""
+        for name, weight in self._weights.items():
+            if not weight.isfinite().all():
+                return f"{name}:weight"
+        for name, weight in reversed(self._weights.items()):
+            if weight.grad is not None and not weight.grad.isfinite().all():
+                return f"{name}:gradient"
+        return None
+
+    def numbers(self, step: int) -> dict[str, float]:
+        return {}
+
+    def state(self) -> list[StateTensor]:
+        return [StateTensor(name, tensor) for name, tensor in self._named_state()] if self._answers else []
+
+    def position(self) -> dict[str, Any]:
+        """AdamW corrects its moments by the number of updates, which is not that of steps where some were skipped."""
+        return {"updates": self._updates}
+
+    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+        """One tensor at a time is in host memory."""
+        with torch.no_grad():
+            for name, tensor in self._named_state():
+                tensor.copy_(read(name, tuple(tensor.shape)))
+        self._updates = position["updates"]
+        set_updates(self.optimizer, self._updates)
+
+    def _named_state(self) -> list[tuple[str, Tensor]]:
+        weights = [(f"model.{name}", weight.detach()) for name, weight in self._weights.items()]
+        return weights + [
+            (f"optimizer.{moment}.{name}", self.optimizer.state[weight][moment])
+            for moment in MOMENTS
+            for name, weight in self._weights.items()
+        ]
