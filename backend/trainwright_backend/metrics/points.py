@@ -15,10 +15,13 @@ from sqlalchemy import Delete, delete, func, insert, select
 from trainwright.contracts.agent_protocol import MetricBlock
 from trainwright.contracts.events import SERIES_UNITS
 from trainwright_backend.core.db import Read, Write, storable
-from trainwright_backend.metrics.names import Selection
+from trainwright_backend.metrics.names import Selection, is_of_tensor
 from trainwright_backend.metrics.tables import MetricChunk, MetricSeries, MetricTail
 
 CHUNK_POINTS = 1_000
+CHUNK_POINTS_OF_TENSOR = 100
+"""Thousands of series fill their chunks at the same step; what one batch then moves stays small."""
+
 LONGEST_NAME = 80
 QUERY_SERIES = 1_000
 """Series in one query; databases bound the number of its parameters."""
@@ -67,6 +70,7 @@ def append(session: Write, run_id: UUID, attempt: int, blocks: Sequence[MetricBl
     known = _series_named(session, run_id, attempt, given)
     added: dict[str, Curve] = {}
     rows: list[dict[str, object]] = []
+    full: list[tuple[MetricSeries, Curve]] = []
     for name, curve in given.items():
         series = known[name]
         fresh = _increasing(curve, series.last_step)
@@ -74,10 +78,13 @@ def append(session: Write, run_id: UUID, attempt: int, blocks: Sequence[MetricBl
             continue
         added[name] = fresh
         series.last_step = int(fresh.steps[-1])
-        if series.tail_points + len(fresh) >= CHUNK_POINTS:
-            fresh = _pack(session, series, fresh)
+        if series.tail_points + len(fresh) >= _chunk_points(series):
+            full.append((series, fresh))
+            continue
         series.tail_points += len(fresh)
         rows += _tail_rows(series.id, fresh)
+    for begin in range(0, len(full), QUERY_SERIES):
+        rows += _pack(session, full[begin : begin + QUERY_SERIES])
     if rows:
         session.execute(insert(MetricTail.__table__), rows)  # type: ignore[arg-type]
     session.flush()
@@ -141,14 +148,20 @@ def _read_parts(session: Read, ids: list[int], after_step: int, parts: dict[int,
     chunks = select(MetricChunk).where(MetricChunk.series_id.in_(ids), MetricChunk.end_step > after_step)
     for chunk in session.scalars(chunks.order_by(MetricChunk.series_id, MetricChunk.start_step)):
         parts[chunk.series_id].append(_unpack(chunk))
+    for series_id, tail in _read_tails(session, ids, after_step).items():
+        parts[series_id].append(tail)
+
+
+def _read_tails(session: Read, ids: list[int], after_step: int = -1) -> dict[int, Curve]:
     tails: dict[int, list[tuple[int, float]]] = {}
     points = select(MetricTail.series_id, MetricTail.step, MetricTail.value)
     points = points.where(MetricTail.series_id.in_(ids), MetricTail.step > after_step)
     for series_id, step, value in session.execute(points.order_by(MetricTail.series_id, MetricTail.step)):
         tails.setdefault(series_id, []).append((step, value))
-    for series_id, rows in tails.items():
-        steps, values = zip(*rows, strict=True)
-        parts[series_id].append(Curve(np.array(steps, STEP), np.array(values, VALUE)))
+    columns = {series_id: zip(*rows, strict=True) for series_id, rows in tails.items()}
+    return {
+        one: Curve(np.array(steps, STEP), np.array(values, VALUE)) for one, (steps, values) in columns.items()
+    }
 
 
 def thinned(curve: Curve, points: int) -> Curve:
@@ -207,26 +220,28 @@ def _new_series(run_id: UUID, attempt: int, name: str) -> MetricSeries:
     return MetricSeries(run_id=run_id, attempt=attempt, name=name, unit=unit, last_step=0, tail_points=0)
 
 
-def _pack(session: Write, series: MetricSeries, fresh: Curve) -> Curve:
-    """Write full chunks of the tail and ``fresh`` together; what is left is the new tail."""
-    of_series = MetricTail.series_id == series.id
-    rows = session.execute(
-        select(MetricTail.step, MetricTail.value).where(of_series).order_by(MetricTail.step)
-    ).all()
-    tail = Curve(np.array([step for step, _ in rows], STEP), np.array([value for _, value in rows], VALUE))
-    session.execute(delete(MetricTail).where(of_series))
-    series.tail_points = 0
-    whole = Curve.joined([tail, fresh])
-    full = len(whole) // CHUNK_POINTS * CHUNK_POINTS
-    chunks = [
-        _chunk(
-            series.id,
-            Curve(whole.steps[begin : begin + CHUNK_POINTS], whole.values[begin : begin + CHUNK_POINTS]),
-        )
-        for begin in range(0, full, CHUNK_POINTS)
-    ]
+def _chunk_points(series: MetricSeries) -> int:
+    return CHUNK_POINTS_OF_TENSOR if is_of_tensor(series.name) else CHUNK_POINTS
+
+
+def _pack(session: Write, full: Sequence[tuple[MetricSeries, Curve]]) -> list[dict[str, object]]:
+    """Write the full chunks that tails and fresh points make together; returns the rows of the new tails."""
+    ids = [series.id for series, _ in full]
+    tails = _read_tails(session, ids)
+    _delete(session, delete(MetricTail).where(MetricTail.series_id.in_(ids)))
+    chunks: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
+    for series, fresh in full:
+        whole = Curve.joined([tails.get(series.id, Curve.empty()), fresh])
+        length = _chunk_points(series)
+        packed = len(whole) // length * length
+        for begin in range(0, packed, length):
+            part = np.s_[begin : begin + length]
+            chunks.append(_chunk(series.id, Curve(whole.steps[part], whole.values[part])))
+        series.tail_points = len(whole) - packed
+        rows += _tail_rows(series.id, Curve(whole.steps[packed:], whole.values[packed:]))
     session.execute(insert(MetricChunk.__table__), chunks)  # type: ignore[arg-type]
-    return Curve(whole.steps[full:], whole.values[full:])
+    return rows
 
 
 def _chunk(series_id: int, curve: Curve) -> dict[str, object]:

@@ -11,7 +11,7 @@ from sqlalchemy import event as hooks
 
 from tests.backend.scripted_agent import Scene, Work, losses, stream_events
 from trainwright_backend.metrics.names import Selection
-from trainwright_backend.metrics.tables import MetricMark
+from trainwright_backend.metrics.tables import MetricChunk, MetricMark, MetricSeries, MetricTail
 from trainwright_backend.runs.tables import RunSummary
 
 LAYERS = 32
@@ -143,6 +143,24 @@ def test_a_batch_of_them_is_few_statements_and_a_small_mark(scene: Scene) -> Non
             "fp8_scale/": 20,
         }
         assert len(session.scalars(select(RunSummary)).one().values) == 3
+
+
+def test_their_chunks_are_short(scene: Scene) -> None:
+    """All fill their chunks at the same step, so a chunk is what one batch may move."""
+    work = scene.running(last_step=3, steps=10_000)
+    tensors = [f"fp8_amax/layers.{n}.a:input" for n in range(3)]
+    for begin in (0, 95, 180):
+        steps = list(range(begin + 1, begin + 96))
+        values = {name: [n + step / 1_000 for step in steps] for n, name in enumerate(tensors)}
+        assert work.send(work.batch(metrics=[{"steps": steps, "series": values}])).status_code == 200
+    with scene.database.read() as session:
+        lengths = session.scalars(select(MetricChunk.n)).all()
+        assert list(lengths) == [100] * 6
+        tails = select(MetricTail.value).join(MetricSeries, MetricSeries.id == MetricTail.series_id)
+        assert len(session.scalars(tails.where(MetricSeries.name.in_(tensors))).all()) == 3 * 75
+    for n, series in enumerate(get(scene, work, names="fp8_amax/*")["series"]):
+        assert series["steps"] == list(range(1, 276))
+        assert series["values"] == [n + step / 1_000 for step in series["steps"]]
 
 
 def test_points_of_all_are_shared_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
