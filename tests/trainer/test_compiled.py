@@ -1,0 +1,127 @@
+"""Compilation changes speed and no more, serves all blocks at once, and is refused where it cannot be."""
+
+import shutil
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+
+from trainwright.contracts.run_spec import CompileKind, ModelSpec, RecomputeKind
+from trainwright_trainer.compiled import compile_chunk_gradient, compile_model, compiles
+from trainwright_trainer.ends import BadJobError
+from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.loss import chunk_gradient, head_loss
+from trainwright_trainer.model.recompute import recompute
+from trainwright_trainer.model.residual import carry_in
+from trainwright_trainer.model.transformer import Transformer
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+B, T, V = 2, 32, 64
+LAYERS = 3
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    """Graphs are kept by code, not by model: without this, models of earlier tests would count as recompilations."""
+    torch._dynamo.reset()
+    counters.clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "compiled"),
+    [
+        (CompileKind.OFF, CPU, False),
+        (CompileKind.OFF, GPU, False),
+        (CompileKind.AUTO, CPU, False),
+        (CompileKind.AUTO, GPU, False),
+    ],
+)
+def test_without_a_compiler_nothing_is_compiled_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: CompileKind, device: torch.device, compiled: bool
+) -> None:
+    _hide_compilers(monkeypatch, tmp_path)
+    assert compiles(kind, device) is compiled
+
+
+@pytest.mark.parametrize(("device", "word"), [(CPU, "a C\\+\\+ compiler"), (GPU, "a C compiler")])
+def test_on_without_a_compiler_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: torch.device, word: str
+) -> None:
+    _hide_compilers(monkeypatch, tmp_path)
+    with pytest.raises(BadJobError, match=rf"spec\.precision\.compile: on needs {word}.*or use off"):
+        compiles(CompileKind.ON, device)
+
+
+def _hide_compilers(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
+    monkeypatch.setenv("PATH", str(empty))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+
+
+def _compiled_or_refused(test: Callable[..., None]) -> Callable[..., None]:
+    """Where the machine has no compiler, that ``on`` says so is all that can be asked."""
+    if shutil.which("g++"):
+        return test
+
+    @wraps(test)
+    def refused(*_: object, **__: object) -> None:
+        with pytest.raises(BadJobError, match="C\\+\\+ compiler"):
+            compiles(CompileKind.ON, CPU)
+
+    return refused
+
+
+@_compiled_or_refused
+@pytest.mark.parametrize(
+    ("kind", "in_bf16"),
+    [(RecomputeKind.NONE, False), (RecomputeKind.SELECTIVE, True), (RecomputeKind.FULL, True)],
+)
+def test_blocks_compiled_once_compute_what_they_are(kind: RecomputeKind, in_bf16: bool) -> None:
+    plain, compiled = _model(kind, in_bf16), _model(kind, in_bf16)
+    compile_model(compiled)
+    loss, gradients = _learn(plain, in_bf16)
+    other_loss, others = _learn(compiled, in_bf16)
+    assert counters["stats"]["unique_graphs"] == 1
+    # Fused code orders float32 sums of at most 4·D = 128 terms otherwise, and leaves out roundings to bfloat16, of
+    # which a value meets about ten in each block on its way forward and as many on its way back. Errors of rounding
+    # are independent and add up in squares.
+    roundings = 20 * LAYERS
+    unit = roundings**0.5 * (2.0**-9 if in_bf16 else 128**0.5 * 2.0**-24)
+    assert abs(other_loss - loss) <= unit * loss
+    for name, gradient in gradients.items():
+        assert (others[name] - gradient).norm() <= unit * gradient.norm(), name
+
+
+def _model(kind: RecomputeKind, in_bf16: bool) -> Transformer:
+    spec = ModelSpec(layers=LAYERS, width=32, heads=4, kv_heads=2)
+    model = Transformer(spec, V, T)
+    initialize(model, spec, seed=1)
+    recompute(model, kind)
+    if in_bf16:
+        carry_in(model, torch.bfloat16)
+    return model
+
+
+def _learn(model: Transformer, in_bf16: bool) -> tuple[float, dict[str, Tensor]]:
+    tokens, targets = torch.randint(V, (2, B, T), generator=torch.Generator().manual_seed(5))
+    with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
+        loss = head_loss(model.features(tokens), model.head.weight, targets, B * T)
+    loss.backward()
+    return loss.item(), {
+        name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None
+    }
+
+
+@_compiled_or_refused
+def test_a_compiled_chunk_of_the_loss_is_the_chunk() -> None:
+    logits, targets = torch.randn(20, V).bfloat16(), torch.randint(V, (20,))
+    loss, gradient = chunk_gradient(logits, targets, 60)
+    other_loss, other = compile_chunk_gradient()(logits, targets, 60)
+    # Both sum V terms in float32 in orders of their own; then a value may fall to bfloat16's other neighbour.
+    assert other_loss.item() == pytest.approx(loss.item(), rel=V * 2.0**-24)
+    assert other.dtype == torch.bfloat16
+    assert ((other.float() - gradient.float()).abs() <= 2.0**-8 * gradient.float().abs()).all()
