@@ -912,6 +912,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/{run}/metrics/names": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Names
+         * @description Names of the run's series that have points.
+         */
+        get: operations["show_names"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/{run}/metrics/stream": {
         parameters: {
             query?: never;
@@ -4375,6 +4395,7 @@ export interface operations {
     show_metrics: {
         parameters: {
             query?: {
+                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
                 names?: string[] | null;
                 after_step?: number;
                 points?: number | null;
@@ -4408,9 +4429,47 @@ export interface operations {
             };
         };
     };
+    show_names: {
+        parameters: {
+            query?: {
+                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
+                names?: string[] | null;
+            };
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     stream_metrics: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
+                names?: string[] | null;
+            };
             header?: {
                 "last-event-id"?: string | null;
             };
