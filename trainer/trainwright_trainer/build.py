@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from torch import nn
+import torch
 
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved
 from trainwright.contracts.job_spec import (
@@ -26,12 +27,19 @@ from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
+from trainwright_trainer.compiled import compile_chunk_gradient, compile_model, compiles
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.shards import TokenStream, read_manifest
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.engine import Engine, TorchEngine
+from trainwright_trainer.fp8.convert import convert
+from trainwright_trainer.fp8.products import check_device
+from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.loss import ChunkGradient, HeadLoss, chunk_gradient, head_loss
+from trainwright_trainer.model.recompute import recompute
+from trainwright_trainer.model.residual import carry_in
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.events import EventWriter, Report, drop, now
 from trainwright_trainer.observe.memory import device_name
@@ -73,7 +81,14 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     return Training(
         spec=spec,
         mesh=mesh,
-        engine=TorchEngine(model, updater, mesh, spec.precision.kind, spec.accumulation_rounds),
+        engine=TorchEngine(
+            model,
+            updater,
+            mesh,
+            spec.precision.kind,
+            spec.accumulation_rounds,
+            _arrange(model, spec, mesh.device),
+        ),
         loader=Loader(train, spec.batch, spec.seed, mesh.rank, mesh.ranks),
         validation=validation,
         saver=Saver(
@@ -86,7 +101,19 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     )
 
 
-def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[nn.Module, Updater, Skips, int]:
+def _arrange(model: Transformer, spec: RunSpec, device: torch.device) -> HeadLoss:
+    """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
+    recompute(model, spec.memory.recompute)
+    if spec.precision.kind is PrecisionKind.BF16:
+        carry_in(model, torch.bfloat16)
+    gradient_of: ChunkGradient = chunk_gradient
+    if compiles(spec.precision.compile, device):
+        compile_model(model)
+        gradient_of = compile_chunk_gradient()
+    return partial(head_loss, chunk_tokens=spec.memory.loss_chunk_tokens, gradient_of=gradient_of)
+
+
+def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[Transformer, Updater, Skips, int]:
     """Model and who holds its weights, fresh or from the checkpoint, and the step they stand at."""
     spec = job.spec
     model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
@@ -102,12 +129,15 @@ def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[nn.Module, Upd
     return held, updater, skips, manifest.step
 
 
-def _hold(model: nn.Module, spec: RunSpec, mesh: Mesh) -> tuple[nn.Module, Updater]:
+def _hold(model: Transformer, spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Updater]:
     """``model``, whose weights are on the CPU, as it is trained on this rank's device, and who holds them there."""
-    if spec.precision.kind is PrecisionKind.FP8:
-        raise BadJobError("spec.precision.kind: fp8 cannot be trained by this version yet: use bf16")
     model.to(mesh.device)
-    return model, ReplicatedAdamW(model, spec.optimizer, mesh)
+    fp8 = spec.precision.fp8
+    if fp8 is None:
+        return model, ReplicatedAdamW(model, spec.optimizer, mesh)
+    check_device(fp8.scaling, mesh.device)
+    initial = {name: weight.detach() for name, weight in model.named_parameters()}
+    return model, FP8Updater(convert(model, fp8), initial, spec, mesh)
 
 
 def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:
@@ -147,6 +177,7 @@ def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
         parameters=count_parameters(job.spec.model, job.spec.data.tokenizer.size).total,
         device=device_name(mesh.device),
         peak_name=job.peak.name if job.peak else None,
+        bf16_peak_name=job.bf16_peak.name if job.bf16_peak else None,
     )
 
 
@@ -162,6 +193,7 @@ def _throughput(job: JobSpec) -> Throughput:
         flops_per_token=flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens),
         ranks=job.ranks,
         peak=job.peak,
+        bf16_peak=job.bf16_peak,
     )
 
 

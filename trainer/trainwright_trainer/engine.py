@@ -13,12 +13,13 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainwright.contracts.run_spec import PrecisionKind
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.model.loss import next_token_loss
+from trainwright_trainer.model.loss import HeadLoss
+from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
 from trainwright_trainer.updater import Updater
 
@@ -50,7 +51,7 @@ class StepNumbers(NamedTuple):
 class Engine(Protocol):
     """What the training loop needs."""
 
-    model: nn.Module
+    model: Transformer
     updater: Updater
 
     def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
@@ -65,20 +66,22 @@ class TorchEngine:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Transformer,
         updater: Updater,
         mesh: Mesh,
         precision: PrecisionKind,
         accumulation_rounds: int,
+        head_loss: HeadLoss,
     ) -> None:
         self.model = model
         self.updater = updater
         self._mesh = mesh
         self._precision = precision
         self._rounds = accumulation_rounds
+        self._head_loss = head_loss
 
     def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
-        self.updater.begin()
+        self.updater.begin(learning_rate)
         loss = self._accumulate(micro_batches, clock)
         self.updater.finish()
         self._mesh.sum(loss)
@@ -87,7 +90,7 @@ class TorchEngine:
         # Loss and norm are sums over all ranks by now: every rank sees the same numbers and decides alike.
         numbers = StepNumbers(*torch.stack((loss, norm)).tolist())
         if numbers.finite:
-            self.updater.update(norm, learning_rate)
+            self.updater.update(norm)
         else:
             numbers = numbers._replace(not_finite=self.updater.not_finite())
             self.updater.skip()
@@ -123,7 +126,8 @@ class TorchEngine:
 
     def _loss(self, batch: Batch) -> Tensor:
         with self._autocast():
-            return next_token_loss(self.model(batch.tokens), batch.targets)
+            features = self.model.features(batch.tokens)
+            return self._head_loss(features, self.model.head.weight, batch.targets)
 
     def _autocast(self) -> AbstractContextManager[object]:
         in_bf16 = self._precision is PrecisionKind.BF16

@@ -36,7 +36,7 @@ Raises:
 class Updater(Protocol):
     """Holds weights, gradients and optimizer; every call is made by all ranks alike."""
 
-    def begin(self) -> None:
+    def begin(self, learning_rate: float) -> None:
         """A step begins: forget the gradients of the one before."""
 
     def end_round(self) -> None:
@@ -51,7 +51,7 @@ class Updater(Protocol):
     def grad_norm(self) -> Tensor:
         """Global L2 norm of the gradients, a scalar, equal on all ranks; not finite if any gradient is not."""
 
-    def update(self, norm: Tensor, learning_rate: float) -> None:
+    def update(self, norm: Tensor) -> None:
         """Clip by ``norm`` and move the weights."""
 
     def skip(self) -> None:

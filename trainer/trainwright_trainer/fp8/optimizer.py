@@ -1,11 +1,11 @@
 """AdamW whose state takes 6 bytes a parameter (FP8-LM, section 3.2), made for all weights by a few fused calls.
 
-    master weight     float16 with a scale a tensor     2 bytes      rounded stochastically
+    master weight     float16 with a scale a tensor     2 bytes
     gradient          E4M3 with a scale a tensor        1 byte       kept by ``fp8.gradients``
     first moment      E4M3 with a scale a tensor        1 byte
     second moment     float16 with a scale a tensor     2 bytes
 
-Each number is read, moved and computed with in float32, and stored with a new scale:
+Each number is read, moved and computed with in float32, and stored with a new scale, rounded by dice (``rounding``):
 
     m' = β₁ m + (1 - β₁) g        v' = β₂ v + (1 - β₂) g²        w' = (1 - η λ) w - η (m' / c₁) / (√(v' / c₂) + ε)
 
@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 
 from trainwright.contracts.run_spec import FP8Level, FP8Spec, MomentsKind, OptimizerSpec
-from trainwright_trainer.fp8.formats import E4M3, LARGEST, SMALLEST, cast, finite_or_inf, scale_for
+from trainwright_trainer.fp8.formats import E4M3, SMALLEST, cast, finite_or_inf, scale_for
 from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.layout import ROW, Layout, segment_max
-from trainwright_trainer.fp8.rounding import dice, step_key, to_float16, weight_key
+from trainwright_trainer.fp8.rounding import dice, round_by, step_key, weight_key
 
 _CHUNK_ROWS = {"cpu": 2**11, "cuda": 2**20}
 """Rows worked on at a time: on a CPU what its cache holds, on a GPU what 32-bit indices reach."""
@@ -67,7 +67,7 @@ class Formats(NamedTuple):
     first: Format
     second: Format
     stochastic: bool = True
-    """Whether a float16 master is rounded by dice and not to nearest."""
+    """Whether numbers are rounded by dice and not to nearest."""
 
 
 FLOAT32 = Format(torch.float32, Scaled.NOTHING)
@@ -283,12 +283,12 @@ def _move_rows(
     update = (m / correction1) / ((v / correction2).sqrt() + epsilon)
     w = held - learning_rate * (update + decay * held)
     lanes = torch.arange(ROW, dtype=torch.int32, device=g.device)
-    thrown = dice(elements + lanes, keys) if formats.stochastic else None
+    thrown = dice(elements + lanes, keys) if formats.stochastic else (None, None, None)
     for kind, number, format in ((1, m, formats.first), (2, v, formats.second), (0, w, formats.master)):
         found[kind] = finite_or_inf(number.abs().amax(1))
         if format.scaled is Scaled.ROW:
             new_scales[kind].copy_(scale_for(found[kind], format.dtype)[:, None])
-        stored = _store(number / new_scales[kind], format, kind == 2, thrown if kind == 0 else None)
+        stored = _store(number / new_scales[kind], format, kind == 2, thrown[kind])
         if kind == 0 and observe:
             stayed = stored.float() * new_scales[0] == held
             counts[0] += ((w != held) & stayed).sum()
@@ -300,8 +300,6 @@ def _store(scaled: Tensor, format: Format, is_second_moment: bool, thrown: Tenso
     """Round numbers, already divided by their scale, to the format they are kept in."""
     if format.dtype is torch.float32:
         return scaled
-    if thrown is not None and format.dtype is torch.float16:
-        return to_float16(scaled, thrown)
     if is_second_moment and format.scaled is not Scaled.NOTHING:
         scaled = torch.where(scaled > 0, scaled.clamp(min=SMALLEST[format.dtype]), scaled)
-    return cast(scaled, format.dtype) if format.dtype in LARGEST else scaled.to(format.dtype)
+    return cast(scaled, format.dtype) if thrown is None else round_by(thrown, scaled, format.dtype)

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from trainwright.contracts.run_spec import FP8Level, RunSpec
-from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.fp8.convert import Converted
 from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for
 from trainwright_trainer.fp8.gradients import Gradients
@@ -92,9 +91,11 @@ class FP8Updater:
     def finish(self) -> None:
         self._records.end_round()
         self.gradients.wait()
+        self._records.collect(self._mesh)
 
     def grad_norm(self) -> Tensor:
-        return self.gradients.norm()
+        """Infinite also where a layer's input or output gradient was: clamped casts would hide it."""
+        return torch.where(self._records.finite(), self.gradients.norm(), torch.inf)
 
     def update(self, norm: Tensor) -> None:
         if not self.gradients.released:
@@ -106,10 +107,10 @@ class FP8Updater:
         self._records.end_step(self._mesh)
 
     def skip(self) -> None:
-        self._records.drop_step()
+        self._records.drop_step(self._mesh)
 
     def not_finite(self) -> str | None:
-        layer: str | None = self._records.not_finite()
+        layer = self._records.not_finite()
         if layer is not None:
             return layer
         weight = self.gradients.not_finite()
@@ -137,7 +138,7 @@ class FP8Updater:
         self._step, self.optimizer.updates = position["step"], position["updates"]
         for tenant in self.layout.held:
             for one in self._state_of(tenant):
-                _fill(one.tensor, read(one.name, tuple(one.tensor.shape)), one.name)
+                _fill(one.tensor, read(one.name, tuple(one.tensor.shape)))
         self._restore_scales(read)
         vectors = {
             name: read(f"fp8.{name}", tuple(now.shape)).to(now.device)[..., self._order()]
@@ -277,12 +278,9 @@ class FP8Updater:
             yield f"fp8_scale/{tensor}", scale
 
 
-def _fill(tensor: Tensor, stored: Tensor, name: str) -> None:
+def _fill(tensor: Tensor, stored: Tensor) -> None:
     """Copy codes as they are."""
-    if stored.dtype != tensor.dtype:
-        raise CheckpointInvalidError(
-            f"{name} is stored as {stored.dtype}, and this run keeps it as {tensor.dtype}"
-        )
+    assert stored.dtype == tensor.dtype
     if tensor.itemsize == 1:
         tensor, stored = tensor.view(torch.uint8), stored.view(torch.uint8)
     tensor.copy_(stored)

@@ -38,7 +38,8 @@ class ReplicatedAdamW:
         self._buckets = GradientBuckets(self._parameters, mesh) if mesh.ranks > 1 else None
         self._updates = 0
 
-    def begin(self) -> None:
+    def begin(self, learning_rate: float) -> None:
+        set_learning_rate(self.optimizer, learning_rate)
         if self._buckets:
             self._buckets.clear()
         else:
@@ -58,9 +59,8 @@ class ReplicatedAdamW:
     def grad_norm(self) -> Tensor:
         return global_norm(self._parameters)
 
-    def update(self, norm: Tensor, learning_rate: float) -> None:
+    def update(self, norm: Tensor) -> None:
         clip(self._parameters, norm, self._clip_norm)
-        set_learning_rate(self.optimizer, learning_rate)
         self.optimizer.step()
         self._updates += 1
 
