@@ -43,8 +43,8 @@ class Input(NamedTuple):
     now: Operand
     """(M, K), for y."""
 
-    later: Operand
-    """For dW: (K, M), or with one scale a tensor the very operand of y."""
+    later: Operand | None
+    """(K, M), for dW; None when ``now`` serves it too, or nothing is learned."""
 
     amax: Tensor
     """() float32."""
@@ -70,7 +70,7 @@ def cast_input(x: Tensor, scaling: ScalingKind, delayed: Tensor, learning: bool)
     x_MK = x.detach().flatten(0, -2)
     now, amax = cast_last(x_MK, E4M3, scaling, delayed)
     if scaling is ScalingKind.TENSOR or not learning:
-        return Input(now, now, amax)
+        return Input(now, None, amax)
     return Input(now, cast_first(x_MK, E4M3, scaling), amax)
 
 
@@ -81,10 +81,10 @@ def linear(x: Tensor, read: Input, weight: Weight, gradient: OutputGradient, sca
         weight.handle,
         gradient.probe,
         *read.now,
-        *read.later,
+        *(read.later or (None, None)),
         weight.codes,
         weight.scale,
-        weight.cast_scale,
+        None if weight.codes.dtype is E4M3 else weight.cast_scale,
         gradient.delayed,
         scaling,
     )
@@ -99,11 +99,11 @@ class _Linear(Function):
         probe: Tensor,
         now_codes: Tensor,
         now_scale: Tensor,
-        later_codes: Tensor,
-        later_scale: Tensor,
+        later_codes: Tensor | None,
+        later_scale: Tensor | None,
         codes: Tensor,
         scale: Tensor,
-        cast_scale: Tensor,
+        cast_scale: Tensor | None,
         delayed: Tensor,
         scaling: ScalingKind,
     ) -> Tensor:
@@ -113,8 +113,9 @@ class _Linear(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, handle, _, _, _, *saved, scaling = inputs
-        ctx.save_for_backward(*saved)
+        x, handle, _, *now, later_codes, later_scale, codes, scale, cast_scale, delayed, scaling = inputs
+        later = now if later_codes is None else (later_codes, later_scale)
+        ctx.save_for_backward(*later, codes, scale, cast_scale, delayed)
         ctx.scaling, ctx.gradient_dtype, ctx.shape, ctx.dtype = scaling, handle.dtype, x.shape, x.dtype
 
     @staticmethod
@@ -135,10 +136,10 @@ class _Linear(Function):
         return dx, dW, amax, *[None] * 9
 
 
-def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor, scaling: ScalingKind) -> Operand:
+def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind) -> Operand:
     """W for y. Its own scale needs no look at the numbers: who moves them keeps ``cast_scale``."""
-    if codes_NK.dtype is E4M3:
-        assert scaling is ScalingKind.TENSOR
+    if cast_scale is None:
+        assert scaling is ScalingKind.TENSOR and codes_NK.dtype is E4M3
         return Operand(codes_NK, scale)
     if scaling is ScalingKind.TENSOR:
         return Operand(cast(codes_NK.float() * (scale / cast_scale), E4M3), cast_scale)
@@ -148,7 +149,9 @@ def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor, scaling: Scalin
     ).operand
 
 
-def _turned_weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor, scaling: ScalingKind) -> Operand:
+def _turned_weight(
+    codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind
+) -> Operand:
     """Wᵀ for dx: square blocks and whole tensors may be turned, rows are cast anew along the other dim."""
     if scaling is ScalingKind.ROW:
         return cast_first(codes_NK.float() * scale, E4M3, scaling)
