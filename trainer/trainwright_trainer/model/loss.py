@@ -25,6 +25,9 @@ from torch.nn.functional import cross_entropy, linear, log_softmax
 ChunkGradient = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 """Of ``chunk_gradient``, or of a compiled form of it."""
 
+HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""``head_loss`` with its choices made: features, weight of the head and targets in, loss out."""
+
 
 def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
     """Mean over all tokens, a float32 scalar whatever the dtype of the logits."""

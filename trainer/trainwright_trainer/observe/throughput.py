@@ -4,7 +4,8 @@ A clock marks the end of each stretch of work with its phase; the time since the
 phases sum to the step by construction. On a GPU the marks are events in its stream, read after the step.
 
 MFU is model FLOPs a second over the peak of all ranks' devices (Chowdhery et al. 2022), shown only where the peak is
-known.
+known. With products in FP8 it is told twice: against the FP8 peak, and against that of BF16, which is what the same
+training in bfloat16 compares with.
 """
 
 from __future__ import annotations
@@ -72,6 +73,11 @@ class Throughput:
     flops_per_token: int
     ranks: int
     peak: Peak | None
+    """In the dtype of the products."""
+
+    bf16_peak: Peak | None
+    """Given for products in FP8, where MFU is told against both."""
+
     _recent: deque[float] = field(default_factory=lambda: deque([time.monotonic()], maxlen=_RECENT_STEPS + 1))
 
     def values(self, step: int, phases: dict[Phase, float]) -> dict[str, float]:
@@ -84,9 +90,10 @@ class Throughput:
             "eta_seconds": self._eta(step),
             "seconds": seconds,
         }
-        if self.peak is not None:
-            rate = tokens_per_second * self.flops_per_token
-            values["mfu"] = rate / (self.peak.flops_per_second * self.ranks)
+        rate = tokens_per_second * self.flops_per_token / self.ranks
+        for name, peak in (("mfu", self.peak), ("bf16_mfu", self.bf16_peak)):
+            if peak is not None:
+                values[name] = rate / peak.flops_per_second
         return values | {f"{phase}_seconds": spent for phase, spent in phases.items()}
 
     def _eta(self, step: int) -> float:
