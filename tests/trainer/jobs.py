@@ -97,7 +97,9 @@ def events(job_file: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def losses(job_file: Path) -> list[float]:
-    return [event["values"]["loss"] for event in events(job_file, "step")]
+    """Of the steps that were not skipped."""
+    values = [event["values"] for event in events(job_file, "step")]
+    return [measured["loss"] for measured in values if "loss" in measured]
 
 
 def read_out(job_file: Path, name: str) -> dict[str, Any]:

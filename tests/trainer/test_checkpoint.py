@@ -5,6 +5,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,13 @@ from trainwright.contracts.job_spec import failure_name
 from trainwright_trainer.build import Training
 from trainwright_trainer.checkpoint import load, parts, save
 from trainwright_trainer.checkpoint.load import read_checkpoint, read_stored, read_tensor, verify_files
-from trainwright_trainer.checkpoint.snapshot import Snapshot, config_digest, position, take_snapshot
+from trainwright_trainer.checkpoint.snapshot import (
+    HeldPiece,
+    Snapshot,
+    config_digest,
+    position,
+    take_snapshot,
+)
 from trainwright_trainer.ends import CheckpointInvalidError, read_job
 from trainwright_trainer.loop import train
 
@@ -133,6 +140,83 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, data: Path, tr
     point = resume_from(trained / "step-10", tmp_path)
     with pytest.raises(CheckpointInvalidError, match="another configuration"):
         build_here(write_job(tmp_path, data, job=point, model={"rope_theta": 500.0}))
+
+
+def _drop_a_moment(pieces: list[HeldPiece]) -> list[HeldPiece]:
+    return [piece for piece in pieces if piece.name != "optimizer.exp_avg_sq.norm.weight"]
+
+
+def _store_in_half(pieces: list[HeldPiece]) -> list[HeldPiece]:
+    return [
+        replace(piece, tensor=piece.tensor.half()) if piece.name == "model.norm.weight" else piece
+        for piece in pieces
+    ]
+
+
+def _say_it_is_scaled(pieces: list[HeldPiece]) -> list[HeldPiece]:
+    return [
+        replace(piece, scale="model.embedding.weight") if piece.name == "model.norm.weight" else piece
+        for piece in pieces
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (_drop_a_moment, "optimizer.exp_avg_sq.norm.weight is missing"),
+        (
+            _store_in_half,
+            "model.norm.weight has the number format float16, but this run holds it with float32",
+        ),
+        (_say_it_is_scaled, "model.norm.weight has the scale model.embedding.weight"),
+    ],
+)
+def test_a_state_that_this_run_does_not_hold_is_refused(
+    tmp_path: Path,
+    data: Path,
+    change: Callable[[list[HeldPiece]], list[HeldPiece]],
+    word: str,
+) -> None:
+    """Every file matches its digest; what is in them is not what training can go on from."""
+    training = train_here(write_job(tmp_path / "trained", data, schedule={"steps": 5}))
+    taken = _snapshot(training, 5)
+    origin = save.Origin(config_digest(training.spec), 1, None)
+    saved = save.save_checkpoint(tmp_path, replace(taken, pieces=change(taken.pieces)), origin, ALONE)
+    assert saved
+    point = resume_from(saved.folder, tmp_path / "run")
+    with pytest.raises(CheckpointInvalidError, match=word):
+        build_here(write_job(tmp_path / "run", data, job=point))
+
+
+def test_a_position_without_the_number_of_updates_is_refused(
+    tmp_path: Path, data: Path, trained: Path
+) -> None:
+    copy = tmp_path / "checkpoint"
+    shutil.copytree(trained / "step-10", copy)
+    manifest = json.loads((copy / "manifest.json").read_bytes())
+    del manifest["state"]["updates"]
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointInvalidError, match="lacks updates"):
+        build_here(write_job(tmp_path / "run", data, job=resume_from(copy, tmp_path / "run")))
+
+
+def test_a_checkpoint_in_another_precision_is_another_configuration(
+    tmp_path: Path, data: Path, trained: Path
+) -> None:
+    job_file = write_job(
+        tmp_path, data, precision={"kind": "bf16"}, job=resume_from(trained / "step-10", tmp_path)
+    )
+    with pytest.raises(CheckpointInvalidError, match="another configuration"):
+        build_here(job_file)
+
+
+def test_what_decides_the_formats_of_the_state_is_in_the_digest(tmp_path: Path, data: Path) -> None:
+    def digest(**fp8: object) -> str:
+        return config_digest(read_job(write_job(tmp_path, data, precision={"kind": "fp8", "fp8": fp8})).spec)
+
+    different = [digest(level="O1"), digest(level="O2"), digest(level="O3"), digest(moments="block")]
+    assert len(set(different)) == 4
+    assert digest(level="O2", skip_limit=9, accumulation="fp32") == digest(level="O2")
 
 
 def test_a_manifest_that_fits_its_own_digest_is_still_read_with_suspicion(trained: Path) -> None:

@@ -9,8 +9,10 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from tests.trainer.jobs import read_out, resume_from, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
-from trainwright_trainer.checkpoint.export import load_export
+from trainwright_trainer.checkpoint.export import hugging_face_name, load_export
 from trainwright_trainer.checkpoint.load import verify_files
+from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
+from trainwright_trainer.checkpoint.snapshot import HeldPiece, Snapshot, config_digest
 from trainwright_trainer.main import main
 from trainwright_trainer.model.rotary import rotary_table
 
@@ -53,6 +55,45 @@ def test_transformers_gives_our_logits(tmp_path: Path, data: Path, model: dict[s
     assert ours_BTV.abs().max() > 0.5
     assert (ours_BTV - theirs_BTV).abs().max() <= 1e-4
     assert torch.equal(reloaded_BTV, ours_BTV)
+
+
+def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data, schedule={"steps": 5}, checkpoint={"export_dtype": "bf16"})
+    training = train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out/export", dtype="auto")
+    reloaded, _ = load_export(tmp_path / "out/export")
+    assert theirs.dtype == torch.bfloat16
+    for name, weight in training.engine.model.named_parameters():
+        exported = theirs.get_parameter(hugging_face_name(name))
+        assert exported.dtype == torch.bfloat16
+        assert torch.equal(exported, weight.bfloat16()), name
+        assert torch.equal(reloaded.get_parameter(name), weight.bfloat16().float()), name
+
+
+def test_weights_held_in_few_bits_are_exported_as_the_numbers_they_stand_for(
+    tmp_path: Path, data: Path
+) -> None:
+    """The last checkpoint is written again with float16 codes and a scale, whose product float32 holds exactly."""
+    job_file = write_job(tmp_path, data, schedule={"steps": 5})
+    training = train_here(job_file)
+    weights = dict(training.engine.model.named_parameters())
+    pieces = [piece for name, weight in weights.items() for piece in _in_few_bits(f"model.{name}", weight)]
+    origin = Origin(config_digest(training.spec), 1, None)
+    writer = Writer(rank=0, ranks=1, nonce="again")
+    save_checkpoint(tmp_path / "out/checkpoints", Snapshot(5, pieces, {"step": 5}), origin, writer)
+    assert main(["export", str(job_file)]) == 0
+    reloaded, _ = load_export(tmp_path / "out/export")
+    for name, weight in weights.items():
+        assert torch.equal(reloaded.get_parameter(name), (weight * 512).half().float() / 512), name
+
+
+def _in_few_bits(name: str, weight: torch.Tensor) -> list[HeldPiece]:
+    codes, scale = (weight.detach() * 512).half(), torch.tensor(1 / 512)
+    return [
+        HeldPiece(name, tuple(codes.shape), (0,) * codes.ndim, codes, f"{name}.scale"),
+        HeldPiece(f"{name}.scale", (), (), scale, None),
+    ]
 
 
 @pytest.mark.parametrize(("head_size", "theta"), [(64, 10_000.0), (128, 500_000.0), (18, 500.0)])

@@ -48,8 +48,8 @@ class Skips:
         self.total, self.in_a_row = position["skipped_steps"], position["skipped_in_a_row"]
 
     def _why(self, numbers: StepNumbers) -> str:
-        after = f", after {self.in_a_row} skipped steps" if self.in_a_row else ""
-        return f"{numbers.complaint}{after}"
+        before = f"after {self.in_a_row} skipped steps " if self.in_a_row else ""
+        return f"{before}{numbers.complaint}"
 
 
 def skip_limit(precision: PrecisionSpec) -> int:

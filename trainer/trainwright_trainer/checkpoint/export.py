@@ -1,7 +1,8 @@
 """Exports: the weights of a checkpoint in the layout of Hugging Face's Llama, tokenizer beside them.
 
-Because rotary features already stand in that layout's order, exporting renames tensors and no more; the same table
-read backwards loads an export for sampling. Weights stay float32: what was trained is what is downloaded.
+Because rotary features already stand in that layout's order, exporting renames tensors; the same table read backwards
+loads an export for sampling. Weights become the real numbers that the state stands for, in float32, or rounded to
+bfloat16 where half the size is wanted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -25,6 +27,7 @@ from trainwright_trainer.data.shards import read_manifest
 from trainwright_trainer.model.transformer import Transformer
 
 WEIGHTS_NAME = "model.safetensors"
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _OUTER_NAMES = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 _LAYER_NAMES = {
     "attention_norm": "input_layernorm",
@@ -51,7 +54,8 @@ def export(
     model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     draft = out.with_name(f"{out.name}.tmp-{uuid4().hex[:12]}")
     draft.mkdir(parents=True)
-    files = [write_tensors(draft / WEIGHTS_NAME, _renamed_weights(checkpoint, manifest, model))]
+    weights = _renamed_weights(checkpoint, manifest, model, DTYPES[spec.checkpoint.export_dtype])
+    files = [write_tensors(draft / WEIGHTS_NAME, weights)]
     for name, content in _side_files(spec, read_manifest(data), data).items():
         files.append(write_hashed(draft / name, [content]))
     described = CheckpointManifest(
@@ -99,9 +103,11 @@ def hugging_face_name(name: str) -> str:
     return f"model.layers.{index}.{_LAYER_NAMES[module]}.{kind}"
 
 
-def _renamed_weights(checkpoint: Path, manifest: CheckpointManifest, model: nn.Module) -> dict[str, Tensor]:
+def _renamed_weights(
+    checkpoint: Path, manifest: CheckpointManifest, model: nn.Module, dtype: torch.dtype
+) -> dict[str, Tensor]:
     return {
-        hugging_face_name(name): read_tensor(checkpoint, manifest, f"model.{name}", weight.shape)
+        hugging_face_name(name): read_tensor(checkpoint, manifest, f"model.{name}", weight.shape).to(dtype)
         for name, weight in model.named_parameters()
     }
 
@@ -127,6 +133,7 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
 
 def _llama_config(spec: RunSpec) -> dict[str, Any]:
     model = spec.model
+    dtype = str(DTYPES[spec.checkpoint.export_dtype]).removeprefix("torch.")
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -147,8 +154,8 @@ def _llama_config(spec: RunSpec) -> dict[str, Any]:
         "initializer_range": model.initializer_std,
         "attention_bias": False,
         "mlp_bias": False,
-        "dtype": "float32",
-        "torch_dtype": "float32",
+        "dtype": dtype,
+        "torch_dtype": dtype,
     }
 
 
