@@ -27,11 +27,12 @@ const SPEC: Run["spec"] = {
     weight_decay: 0.1,
     clip_norm: 1,
   },
-  schedule: { kind: "cosine", steps: 5_000, warmup_steps: 50, final_fraction: 0.1 },
+  schedule: { kind: "cosine", steps: 5_000, warmup_steps: 50, final_fraction: 0.1, decay_steps: null },
   validation: { every_steps: 100, sequences: 64 },
-  precision: { kind: "bf16" },
+  precision: { kind: "bf16", fp8: null, compile: "auto" },
+  memory: { recompute: "none", loss_chunk_tokens: 4_096 },
   parallelism: { data: null, tensor: 1, pipeline: 1, context: 1 },
-  checkpoint: { every_steps: 200, keep: 2 },
+  checkpoint: { every_steps: 200, keep: 2, export_dtype: "fp32" },
   resources: { device: "auto", nodes: 1, slots_per_node: 1, max_attempts: null },
 };
 

@@ -30,6 +30,16 @@ export interface SpecField {
   /** As text; empty where the platform decides or a value is required. */
   standard: string;
   required: boolean;
+  /** For a field of a group that not every spec has. */
+  group?: SpecGroup;
+}
+
+/** A section within a section that is there for one kind only: `precision.fp8` where `precision.kind` is `fp8`. */
+export interface SpecGroup {
+  key: string;
+  label: string;
+  help: string;
+  kind: SpecField;
 }
 
 export interface SpecSection {
@@ -60,13 +70,44 @@ export function sectionsOf(root: JsonSchema): SpecSection[] {
 }
 
 function fieldsOf(prefix: string, schema: JsonSchema, root: JsonSchema): SpecField[] {
-  return Object.entries(schema.properties ?? {}).flatMap(([key, raw]) => {
+  const plain: SpecField[] = [];
+  const grouped: SpecField[] = [];
+  for (const [key, raw] of Object.entries(schema.properties ?? {})) {
     const inner = resolve(raw, root);
     const path = `${prefix}.${key}`;
-    if (inner.properties !== undefined) return fieldsOf(path, withDefaults(inner, raw.default), root);
-    const field = fieldOf(path, inner, isRequired(schema, key));
-    return field === null ? [] : [field];
-  });
+    const optional = optionalSection(inner, root);
+    if (inner.properties !== undefined) {
+      plain.push(...fieldsOf(path, withDefaults(inner, raw.default), root));
+    } else if (optional !== null) {
+      grouped.push(...groupOf(path, optional, root, plain));
+    } else {
+      const field = fieldOf(path, inner, isRequired(schema, key));
+      if (field !== null) plain.push(field);
+    }
+  }
+  return [...plain, ...grouped];
+}
+
+/** What a section is that may also be null. */
+function optionalSection(schema: JsonSchema, root: JsonSchema): JsonSchema | null {
+  const sections = (schema.anyOf ?? []).map((one) => resolve(one, root)).filter(({ properties }) => properties !== undefined);
+  return sections.length === 1 ? (sections[0] ?? null) : null;
+}
+
+/** An optional section belongs to the kind whose name it bears; the field `kind` stands before it. */
+function groupOf(path: string, section: JsonSchema, root: JsonSchema, before: readonly SpecField[]): SpecField[] {
+  const parts = path.split(".");
+  const key = parts.pop() ?? "";
+  const kind = before.find((field) => field.path === [...parts, "kind"].join("."));
+  const fields = fieldsOf(path, section, root).map((field) => ({ ...field, label: label(field.path.split(".").pop() ?? "") }));
+  if (kind?.choices.includes(key) !== true) return fields;
+  const group = { key, label: label(key), help: section.description ?? "", kind };
+  return fields.map((field) => ({ ...field, group }));
+}
+
+/** Whether the field means something beside the others: those of a group only while its kind is chosen. */
+export function applies({ group }: SpecField, values: SpecValues): boolean {
+  return group === undefined || (values[group.kind.path]?.trim() || group.kind.standard) === group.key;
 }
 
 /** A section's own default may say more than its fields' defaults. */
@@ -114,7 +155,7 @@ function isRequired(schema: JsonSchema, key: string): boolean {
   return schema.required?.includes(key) ?? false;
 }
 
-const WORDS: Record<string, string> = { kv: "KV", rope: "RoPE", bpe: "BPE", std: "deviation", epsilon: "epsilon" };
+const WORDS: Record<string, string> = { fp8: "FP8", kv: "KV", rope: "RoPE", bpe: "BPE", std: "deviation", epsilon: "epsilon" };
 
 /** `learning_rate` → `Learning rate` */
 export function label(key: string): string {
@@ -123,12 +164,12 @@ export function label(key: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** The spec that the filled fields say. Text that is no number stays text, so that the API names it in its refusal. */
+/** The spec that the filled fields say; a group that does not apply is left out, whatever its fields hold. Text that is no number stays text, so that the API names it in its refusal. */
 export function specOf(values: SpecValues, fields: readonly SpecField[]): Record<string, Json> {
   const spec: Record<string, Json> = {};
   for (const field of fields) {
     const text = values[field.path]?.trim() ?? "";
-    if (text === "") continue;
+    if (text === "" || !applies(field, values)) continue;
     place(spec, field.path.split("."), valueOf(text, field.kind));
   }
   return spec;
@@ -160,13 +201,18 @@ export function valuesOf(spec: Record<string, Json>, fields: readonly SpecField[
   const strangers: string[] = [];
   for (const [path, value] of leaves(spec, "")) {
     if (known.has(path)) values[path] = value === null ? "" : textOf(value);
-    else if (!FIXED.test(path)) strangers.push(path);
+    else if (!FIXED.test(path) && !(value === null && isSectionPath(path, fields))) strangers.push(path);
   }
   return { values, strangers };
 }
 
+/** A section that is null says nothing. */
+function isSectionPath(path: string, fields: readonly SpecField[]): boolean {
+  return fields.some((field) => field.path.startsWith(`${path}.`));
+}
+
 /** Fields with one possible value: the form does not ask for them. */
-const FIXED = /^(schema_version|optimizer\.kind|schedule\.kind)$/;
+const FIXED = /^(schema_version|optimizer\.kind)$/;
 
 function leaves(value: Json, path: string): [string, Json][] {
   if (!isObject(value)) return [[path, value]];

@@ -16,8 +16,16 @@ const SCHEMA = {
     name: { type: "string", description: "What people call the run." },
     data: { $ref: "#/$defs/Data" },
     model: { $ref: "#/$defs/Model" },
+    precision: { $ref: "#/$defs/Precision" },
   },
   $defs: {
+    Precision: {
+      properties: {
+        kind: { enum: ["bf16", "fp8"], type: "string", default: "bf16" },
+        fp8: { anyOf: [{ $ref: "#/$defs/FP8" }, { type: "null" }], default: null },
+      },
+    },
+    FP8: { properties: { skip_limit: { type: "integer", default: 3, description: "Steps in a row." } } },
     Data: { required: ["dataset"], properties: { dataset: { type: "string" } } },
     Model: { properties: { width: { type: "integer", default: 192, description: "Size of the residual stream." } } },
   },
@@ -30,7 +38,11 @@ beforeEach(() => {
   server.use(
     http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { width: 64 } } })),
     http.post("*/runs/validate", async ({ request }) => {
-      const spec = (await request.json()) as { model?: { width?: number } };
+      const spec = (await request.json()) as { model?: { width?: number }; precision?: { fp8?: { skip_limit?: number } } };
+      if ((spec.precision?.fp8?.skip_limit ?? 0) < 0) {
+        const problem = { field: "precision.fp8.skip_limit", message: "Must be at least 0.", value: -1 };
+        return HttpResponse.json({ valid: false, problems: [problem], spec: null, parameters: null });
+      }
       const odd = (spec.model?.width ?? 0) % 2 === 1;
       const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
       return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : aRun().spec, parameters: odd ? null : 360_768 });
@@ -83,4 +95,24 @@ it("keeps the draft over a reload, and shows it as JSON and back", async () => {
   await userEvent.click(screen.getByLabelText("form"));
   expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
   expect(sessionStorage.getItem("trainwright.draft.lab")).toContain("pilot");
+});
+
+it("shows the FP8 recipe for FP8 only, lands its errors there, and sends it with no other kind", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByRole("button", { name: /^Precision/ }));
+  expect(screen.queryByLabelText("Skip limit")).toBeNull();
+  await userEvent.selectOptions(screen.getByLabelText("Kind"), "fp8");
+  expect(screen.getByLabelText("Skip limit").getAttribute("placeholder")).toBe("3");
+  expect(screen.getByText("Steps in a row. Default 3.")).toBeDefined();
+  await userEvent.type(screen.getByLabelText("Skip limit"), "-1");
+  expect(await screen.findByRole("link", { name: "precision.fp8.skip_limit" })).toBeDefined();
+  expect(screen.getByLabelText("Skip limit").getAttribute("aria-invalid")).toBe("true");
+  await userEvent.selectOptions(screen.getByLabelText("Kind"), "bf16");
+  expect(screen.queryByLabelText("Skip limit")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, precision: { kind: "bf16" } });
 });

@@ -4,6 +4,7 @@ import { aRun } from "../runs";
 
 const { spec } = aRun();
 const wide = { ...spec, model: { ...spec.model, width: 192, heads: 6 }, resources: { ...spec.resources, nodes: 2, slots_per_node: 4 } };
+const wsd = { ...spec, schedule: { ...spec.schedule, kind: "wsd" as const, steps: 101, warmup_steps: 10 } };
 const bytes = { ...spec, data: { ...spec.data, tokenizer: { kind: "bytes" as const, vocabulary: null } } };
 
 it.each([
@@ -14,6 +15,9 @@ it.each([
   [wide, "model.feed_forward", 512],
   [spec, "model.feed_forward", 192],
   [wide, "parallelism.data", 8],
+  [wsd, "schedule.decay_steps", 21],
+  [{ ...wsd, schedule: { ...wsd.schedule, warmup_steps: 95 } }, "schedule.decay_steps", 6],
+  [spec, "schedule.decay_steps", undefined],
   [spec, "resources.max_attempts", undefined],
 ])("says what an empty field becomes (%#)", (given, path, value) => {
   expect(automaticValue(given, path)).toBe(value);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { label, sectionsOf, specOf, valuesOf, type JsonSchema } from "@/lib/specForm";
+import { applies, label, sectionsOf, specOf, valuesOf, type JsonSchema } from "@/lib/specForm";
 
 const SCHEMA: JsonSchema = {
   required: ["name", "data"],
@@ -97,6 +97,73 @@ describe("specOf and valuesOf", () => {
 
   it("name what the form has no field for", () => {
     expect(valuesOf({ schema_version: 1, model: { layer: 3 } }, fields).strangers).toEqual(["model.layer"]);
+  });
+});
+
+describe("a section that only one kind has", () => {
+  const [, section] = sectionsOf({
+    properties: { precision: { $ref: "#/$defs/Precision" } },
+    $defs: {
+      Precision: {
+        properties: {
+          kind: { enum: ["bf16", "fp8"], type: "string", default: "bf16" },
+          fp8: { anyOf: [{ $ref: "#/$defs/FP8" }, { type: "null" }], default: null, description: "The recipe." },
+          compile: { enum: ["auto", "off"], type: "string", default: "auto" },
+        },
+      },
+      FP8: {
+        description: "The FP8-LM recipe.",
+        properties: {
+          level: { enum: ["O1", "O2"], type: "string", default: "O2", description: "How far." },
+          skip_limit: { type: "integer", default: 3 },
+          release_gradients: { type: "boolean", default: false },
+        },
+      },
+    },
+  });
+  const precision = section?.fields ?? [];
+  const level = precision.find(({ path }) => path === "precision.fp8.level");
+  const filled = { "precision.fp8.level": "O1", "precision.fp8.skip_limit": "0" };
+
+  it("is a group of fields behind the others, with the defaults and sentences of its schema", () => {
+    expect(precision.map(({ path, label: word, standard }) => [path, word, standard])).toEqual([
+      ["precision.kind", "Kind", "bf16"],
+      ["precision.compile", "Compile", "auto"],
+      ["precision.fp8.level", "Level", "O2"],
+      ["precision.fp8.skip_limit", "Skip limit", "3"],
+      ["precision.fp8.release_gradients", "Release gradients", "false"],
+    ]);
+    expect(level).toMatchObject({ help: "How far.", group: { key: "fp8", label: "FP8", help: "The FP8-LM recipe." } });
+  });
+
+  it("applies to its kind only, be it chosen or the default", () => {
+    if (level?.group === undefined) throw new Error("no group");
+    expect(applies(level, {})).toBe(false);
+    expect(applies(level, { "precision.kind": "fp8" })).toBe(true);
+    const byDefault = { ...level, group: { ...level.group, kind: { ...level.group.kind, standard: "fp8" } } };
+    expect(applies(byDefault, {})).toBe(true);
+    expect(applies(byDefault, { "precision.kind": "bf16" })).toBe(false);
+  });
+
+  it("is sent for its kind, and left out for every other though its fields are filled", () => {
+    expect(specOf({ ...filled, "precision.kind": "fp8" }, precision)).toEqual({
+      precision: { kind: "fp8", fp8: { level: "O1", skip_limit: 0 } },
+    });
+    expect(specOf({ "precision.kind": "fp8" }, precision)).toEqual({ precision: { kind: "fp8" } });
+    expect(specOf({ ...filled, "precision.kind": "bf16" }, precision)).toEqual({ precision: { kind: "bf16" } });
+    expect(specOf(filled, precision)).toEqual({});
+  });
+
+  it("may be null or filled in a stored spec", () => {
+    expect(valuesOf({ precision: { kind: "bf16", fp8: null } }, precision)).toEqual({
+      values: { "precision.kind": "bf16" },
+      strangers: [],
+    });
+    const stored = { precision: { kind: "fp8", fp8: { level: "O1", skip_limit: 0, release_gradients: true }, compile: "off" } };
+    const { values, strangers } = valuesOf(stored, precision);
+    expect(strangers).toEqual([]);
+    expect(specOf(values, precision)).toEqual(stored);
+    expect(valuesOf({ precision: { fp8: { levle: "O1" } } }, precision).strangers).toEqual(["precision.fp8.levle"]);
   });
 });
 

@@ -76,7 +76,12 @@ function entriesOf(section: Json, path: string, prefix = ""): Entry[] {
 }
 
 /** For the fields whose emptiness is a choice of its own. */
-const EMPTY: Record<string, string> = { "resources.max_attempts": "no limit", "optimizer.clip_norm": "off" };
+const EMPTY: Record<string, string> = {
+  "resources.max_attempts": "no limit",
+  "optimizer.clip_norm": "off",
+  "schedule.decay_steps": "the whole course",
+  "precision.fp8": "off",
+};
 
 function empty(spec: Run["spec"], path: string): string {
   const value = automaticValue(spec, path);

@@ -1,9 +1,9 @@
 import { ChevronRight } from "lucide-react";
-import { useState } from "react";
+import { Fragment, useState } from "react";
 import type { Dataset, Problem, SpecInfo } from "@/api/types";
 import { PresetSelect } from "@/features/runs/PresetSelect";
 import { SpecFieldInput } from "@/features/runs/SpecFieldInput";
-import type { SpecField, SpecSection, SpecValues } from "@/lib/specForm";
+import { applies, type SpecField, type SpecGroup, type SpecSection, type SpecValues } from "@/lib/specForm";
 
 interface Props {
   section: SpecSection;
@@ -19,7 +19,8 @@ const OPEN_AT_FIRST: ReadonlySet<string> = new Set(["", "data", "model", "schedu
 
 export function RunFormSection({ section, values, problems, datasets, presets, onChange }: Props) {
   const [chosen, setChosen] = useState<boolean | null>(null);
-  const wrong = problems.some(({ field }) => section.fields.some(({ path }) => path === field));
+  const fields = section.fields.filter((field) => applies(field, values));
+  const wrong = problems.some(({ field }) => fields.some(({ path }) => path === field));
   const open = chosen ?? (wrong || OPEN_AT_FIRST.has(section.key));
   const bodyId = `section-${section.key}`;
   return (
@@ -36,28 +37,39 @@ export function RunFormSection({ section, values, problems, datasets, presets, o
         >
           <ChevronRight aria-hidden size={14} className={`shrink-0 ${open ? "rotate-90" : ""}`} />
           <span className="font-semibold">{section.label}</span>
-          <span className="min-w-0 truncate text-small text-soft">{open ? section.help : overview(section.fields, values)}</span>
+          <span className="min-w-0 truncate text-small text-soft">{open ? section.help : overview(fields, values)}</span>
           {wrong && <span className="ml-auto text-small text-bad">needs a change</span>}
         </button>
       </h2>
       {open && (
         <div id={bodyId} className="grid grid-cols-2 gap-x-6 gap-y-4 border-t px-4 py-4 max-tablet:grid-cols-1">
           {section.key === "model" && <PresetSelect presets={presets} values={values} onChange={onChange} />}
-          {section.fields.map((field) => (
-            <SpecFieldInput
-              key={field.path}
-              field={field}
-              value={values[field.path] ?? ""}
-              problem={problems.find((one) => one.field === field.path)?.message}
-              datasets={datasets}
-              onChange={(value) => {
-                onChange({ [field.path]: value });
-              }}
-            />
+          {fields.map((field, index) => (
+            <Fragment key={field.path}>
+              {field.group !== undefined && field.group !== fields[index - 1]?.group && <GroupHeading group={field.group} />}
+              <SpecFieldInput
+                field={field}
+                value={values[field.path] ?? ""}
+                problem={problems.find((one) => one.field === field.path)?.message}
+                datasets={datasets}
+                onChange={(value) => {
+                  onChange({ [field.path]: value });
+                }}
+              />
+            </Fragment>
           ))}
         </div>
       )}
     </section>
+  );
+}
+
+function GroupHeading({ group }: { group: SpecGroup }) {
+  return (
+    <div className="col-span-full mt-1 border-t pt-4">
+      <h3 className="font-medium">{group.label}</h3>
+      <p className="text-small text-soft">{group.help}</p>
+    </div>
   );
 }
 
