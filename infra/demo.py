@@ -34,6 +34,8 @@ from trainwright.contracts.run_spec import (
     CheckpointSpec,
     DataSpec,
     Device,
+    FP8Level,
+    FP8Spec,
     ModelSpec,
     OptimizerSpec,
     PrecisionKind,
@@ -102,7 +104,7 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
         _end_leftovers(team)
         try:
             dataset = _upload(team, platform.folder.path)
-            run = team.submit(_spec(dataset, _wait_for_slots(client, team), options.steps))
+            run = team.submit(_spec(dataset, _wait_for_slots(client, team), options))
             console.print(f"\nRun page   [bold]{platform.url}/{TEAM}/runs/{run.id}[/bold]")
             console.print(
                 f"Sign in    {_sign_in_link(platform)}   (works once, for 15 minutes)\n", soft_wrap=True
@@ -127,6 +129,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--once", action="store_true", help="end when the run has ended")
     parser.add_argument("--steps", type=int, default=150, help="optimizer steps (default: 150)")
+    parser.add_argument(
+        "--precision",
+        choices=["auto", *PrecisionKind],
+        default="auto",
+        help="number formats; auto (the default): bf16 on GPUs, fp32 on CPUs",
+    )
     parser.add_argument("--data", type=Path, default=Path(".trainwright"), help="where data folders lie")
     parser.add_argument("--json", type=Path, default=Path("demo.json"), help="where the result is written")
     options = parser.parse_args()
@@ -253,9 +261,10 @@ def _wait_for_slots(client: Client, team: TeamClient) -> tuple[Device, int]:
     )
 
 
-def _spec(dataset: Dataset, slots: tuple[Device, int], steps: int) -> RunSpec:
+def _spec(dataset: Dataset, slots: tuple[Device, int], options: argparse.Namespace) -> RunSpec:
     """A Llama-style model of 3.5 million parameters on sequences of 256 tokens."""
     device, count = slots
+    steps: int = options.steps
     return RunSpec(
         name=f"{RUN_NAME} {time.strftime('%Y-%m-%d %H.%M.%S')}",
         data=DataSpec(
@@ -266,10 +275,22 @@ def _spec(dataset: Dataset, slots: tuple[Device, int], steps: int) -> RunSpec:
         optimizer=OptimizerSpec(learning_rate=3e-3),
         schedule=ScheduleSpec(steps=steps, warmup_steps=min(20, steps - 1)),
         validation=ValidationSpec(every_steps=50, sequences=32),
-        precision=PrecisionSpec(kind=PrecisionKind.BF16 if device is Device.CUDA else PrecisionKind.FP32),
+        precision=_precision(options.precision, device, count),
         checkpoint=CheckpointSpec(every_steps=50),
         resources=ResourcesSpec(device=device, slots_per_node=count),
     )
+
+
+def _precision(wish: str, device: Device, slots: int) -> PrecisionSpec:
+    """The whole FP8 recipe that the machine allows, or what was asked for."""
+    if wish == "auto":
+        return PrecisionSpec(kind=PrecisionKind.BF16 if device is Device.CUDA else PrecisionKind.FP32)
+    kind = PrecisionKind(wish)
+    if kind is not PrecisionKind.FP8:
+        return PrecisionSpec(kind=kind)
+    # O3 cuts the state over the ranks; one rank alone has nothing to cut.
+    level = FP8Level.O3 if slots > 1 else FP8Level.O2
+    return PrecisionSpec(kind=kind, fp8=FP8Spec(level=level))
 
 
 def _follow(team: TeamClient, run: Run) -> Run:
@@ -316,6 +337,7 @@ def _result(platform: Platform, team: TeamClient, run: Run) -> dict[str, object]
     result: dict[str, object] = {
         "run_id": run.id,
         "state": run.state,
+        "precision": run.spec.precision.kind,
         "first_loss": losses[0] if losses else None,
         "last_loss": losses[-1] if losses else None,
         "steps": run.summary.step,

@@ -42,7 +42,8 @@ TeamSlug = Annotated[
     str, typer.Option("--team", envvar="TRAINWRIGHT_TEAM", help="Your team.", show_default=False)
 ]
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", help="Change one value, such as schedule.steps=500.")
+    list[str] | None,
+    typer.Option("--set", help="Change one value, such as schedule.steps=500 or precision.kind=fp8."),
 ]
 LOCAL_SERVER = "http://127.0.0.1:8000"
 Value = TypeVar("Value")
@@ -263,7 +264,9 @@ def _set(spec: dict[str, Any], change: str) -> None:
         raise typer.Exit(2)
     *sections, key = path.split(".")
     for section in sections:
-        spec = spec.setdefault(section, {})
+        if spec.get(section) is None:  # as the copied spec of a run says it, for instance precision.fp8
+            spec[section] = {}
+        spec = spec[section]
         if not isinstance(spec, dict):
             _complain(f"--set {change}: '{section}' is a value, not a section.")
             raise typer.Exit(2)

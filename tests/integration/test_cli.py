@@ -38,6 +38,15 @@ def test_upload_check_submit_follow_and_download(live: Live, tmp_path: Path) -> 
 
     spec = _write_spec(live, dataset, tmp_path)
     assert "parameters" in said(run_cli(live, "runs", "check", spec, "--set", "schedule.steps=12"))
+    recipe = (
+        "--set",
+        "precision.kind=fp8",
+        "--set",
+        "precision.fp8.level=O1",
+        "--set",
+        "precision.fp8.skip_limit=0",
+    )
+    assert "parameters" in said(run_cli(live, "runs", "check", spec, *recipe))
     run, sentence = said(
         run_cli(live, "runs", "submit", spec, "--set", "schedule.steps=12", "--wait")
     ).splitlines()
@@ -61,6 +70,11 @@ def test_mistakes_are_told_in_a_sentence(live: Live, tmp_path: Path) -> None:
     spec = _write_spec(live, "ds_unknown", tmp_path)
     for words, expected in [
         (("runs", "check", spec, "--set", "optimizer.lerning_rate=1"), "Did you mean 'learning_rate'?"),
+        (
+            ("runs", "check", spec, "--set", "precision.kind=fp8", "--set", "precision.fp8.levle=O1"),
+            "'level'",
+        ),
+        (("runs", "check", spec, "--set", "precision.fp8.level=O1"), "belongs to kind fp8"),
         (("runs", "check", spec, "--set", "name.first=x"), "is a value, not a section"),
         (("runs", "submit", spec), "data.dataset"),
         (("runs", "show", "run_nonsense"), "run"),
@@ -75,7 +89,8 @@ def test_mistakes_are_told_in_a_sentence(live: Live, tmp_path: Path) -> None:
 def _write_spec(live: Live, dataset: str, folder: Path) -> str:
     content: dict[str, Any] = small_spec(live.team.datasets()[0]) if live.team.datasets() else {}
     data = {"dataset": dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.1}
-    content = content | {"name": "by hand", "data": data}
+    # A copied configuration names what it does not use as null.
+    content = content | {"name": "by hand", "data": data, "precision": {"kind": "fp32", "fp8": None}}
     file = folder / "spec.json"
     file.write_text(json.dumps(content))
     return str(file)
