@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
+from tests.trainer.jobs import events, losses, train_here, write_job
 from trainwright.contracts.run_spec import CompileKind, ModelSpec, RecomputeKind
 from trainwright_trainer.compiled import compile_chunk_gradient, compile_model, compiles
 from trainwright_trainer.ends import BadJobError
@@ -75,6 +76,7 @@ def _compiled_or_refused(test: Callable[..., None]) -> Callable[..., None]:
     return refused
 
 
+@pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 @pytest.mark.parametrize(
     ("kind", "in_bf16"),
@@ -116,6 +118,36 @@ def _learn(model: Transformer, in_bf16: bool) -> tuple[float, dict[str, Tensor]]
     }
 
 
+@pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
+@_compiled_or_refused
+def test_a_compiled_run_learns_what_an_eager_one_does(tmp_path: Path, data: Path) -> None:
+    """Through the trainer's own door, with recomputation and a loss in chunks."""
+    nano = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2}
+    sections = {
+        "model": nano,
+        "batch": {"micro_sequences": 8, "global_sequences": 8},
+        "memory": {"recompute": "selective", "loss_chunk_tokens": 128},
+        "schedule": {"steps": 10, "warmup_steps": 2},
+        "validation": {"every_steps": 10, "sequences": 8},
+    }
+    eager = write_job(tmp_path / "eager", data, precision={"kind": "bf16", "compile": "off"}, **sections)
+    compiled = write_job(tmp_path / "compiled", data, precision={"kind": "bf16", "compile": "on"}, **sections)
+    train_here(eager)
+    train_here(compiled)
+    # A logit meets some 20 roundings to bfloat16 in each of two blocks and is below 4 here; a loss moves by no more
+    # than a logit does, and ten small updates from gradients with the same errors do not add to that.
+    bound = 4 * (20 * 2) ** 0.5 * 2.0**-9
+    for one, other in zip(losses(eager), losses(compiled), strict=True):
+        assert one == pytest.approx(other, abs=bound)
+    [one], [other] = (
+        [event["values"]["validation_loss"] for event in events(job, "validation")]
+        for job in (eager, compiled)
+    )
+    assert one == pytest.approx(other, abs=bound)
+    assert losses(compiled)[-1] < losses(compiled)[0] - 4 * bound  # it learned more than the bound lets pass
+
+
+@pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 def test_a_compiled_chunk_of_the_loss_is_the_chunk() -> None:
     logits, targets = torch.randn(20, V).bfloat16(), torch.randint(V, (20,))
