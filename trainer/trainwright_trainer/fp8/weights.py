@@ -36,7 +36,9 @@ class Weight(nn.Module):
         """Say where the numbers lie; they may change in place afterwards, the tensors may not."""
         assert codes.shape == self.handle.shape
         for name, tensor in (("codes", codes), ("scale", scale), ("cast_scale", cast_scale)):
-            self.register_buffer(name, tensor, persistent=False)
+            # A view counts its changes with all others of its buffer, and autograd would refuse to go on when one weight
+            # moves while another waits for its backward pass. ``data`` counts alone.
+            self.register_buffer(name, tensor.data, persistent=False)
 
     def dense(self) -> Tensor:
         """The weight in bfloat16, for products that stay high; its gradient goes to ``handle``."""
