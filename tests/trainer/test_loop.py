@@ -12,7 +12,6 @@ from torch.optim import AdamW
 
 from tests.trainer.jobs import build_here, events, losses, resume_from, train_here, write_job
 from trainwright.contracts.events import SERIES_UNITS, Step
-from trainwright.contracts.run_spec import FP8Spec, PrecisionKind, PrecisionSpec
 from trainwright_trainer.build import Training
 from trainwright_trainer.ends import BadJobError, DivergedError, read_job
 from trainwright_trainer.loop import train
@@ -20,7 +19,6 @@ from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.optim.schedule import learning_rate_at
 from trainwright_trainer.seeds import seed_step
-from trainwright_trainer.skips import Skips, skip_limit
 
 
 def test_fifty_steps_equal_a_bare_loop_bit_for_bit(tmp_path: Path, data: Path) -> None:
@@ -110,26 +108,23 @@ def test_a_wrong_number_of_updates_in_the_checkpoint_would_be_noticed(tmp_path: 
     assert losses(resumed) != losses(straight)[10:]
 
 
+SKIPPING = {"kind": "fp8", "fp8": {"skip_limit": 2}}
+
+
 def _overflow_after(training: Training, *steps: int) -> None:
     """Plant an infinite gradient in the step that follows each of ``steps``."""
 
     def spoil(gradient: torch.Tensor) -> torch.Tensor:
         return gradient + torch.inf if training.step in steps else gradient
 
-    training.engine.model.get_parameter("layers.1.feed_forward.down.weight").register_hook(spoil)
-
-
-def _may_skip(training: Training, limit: int) -> None:
-    """Let a float32 run skip steps and report them, as one in 8 bits may."""
-    recipe = PrecisionSpec(kind=PrecisionKind.FP8, fp8=FP8Spec(skip_limit=limit))
-    training.spec = training.spec.model_copy(update={"precision": recipe})
-    training.skips = Skips(skip_limit(recipe))
+    named = training.engine.model.named_parameters()
+    (weight,) = [weight for name, weight in named if name.startswith("layers.1.feed_forward.down.")]
+    weight.register_hook(spoil)
 
 
 def test_steps_are_skipped_and_training_goes_on(tmp_path: Path, data: Path) -> None:
-    job_file = write_job(tmp_path, data)
+    job_file = write_job(tmp_path, data, precision=SKIPPING)
     training = build_here(job_file)
-    _may_skip(training, limit=2)
     _overflow_after(training, 3, 4, 6)
     train(training)
     lines = [event["values"] for event in events(job_file, "step")]
@@ -138,23 +133,22 @@ def test_steps_are_skipped_and_training_goes_on(tmp_path: Path, data: Path) -> N
     assert skipped == [step for step, values in enumerate(lines, start=1) if "grad_norm" not in values]
     assert [values["skipped_steps"] for values in lines[2:8]] == [0, 1, 2, 2, 3, 3]
     assert lines[3]["learning_rate"] > 0
-    assert lines[5]["loss"] != lines[2]["loss"]
     assert training.engine.updater.position() == {"updates": 17}
     manifest = json.loads((tmp_path / "out/checkpoints/step-10/manifest.json").read_bytes())
     assert (manifest["state"]["skipped_steps"], manifest["state"]["updates"]) == (3, 7)
 
 
 def test_a_skipped_step_touches_neither_weights_nor_moments(tmp_path: Path, data: Path) -> None:
-    training = build_here(write_job(tmp_path, data, schedule={"steps": 5}))
-    _may_skip(training, limit=1)
+    training = build_here(write_job(tmp_path, data, schedule={"steps": 5}, precision=SKIPPING))
     _overflow_after(training, 2)
-    updater, seen = training.engine.updater, []
     report = training.report
+    seen: list[dict[str, torch.Tensor]] = []
 
     def watching(line: object) -> None:
         report(line)
         if isinstance(line, Step):
-            seen.append({held.name: held.tensor.clone() for held in updater.state()})
+            held = {one.name: one.tensor for one in training.engine.updater.state()}
+            seen.append({name: held[name].float() for name in held if not name.startswith("fp8.")})
 
     training.report = watching
     train(training)
@@ -166,26 +160,33 @@ def test_a_skipped_step_touches_neither_weights_nor_moments(tmp_path: Path, data
 
 def test_a_run_that_skipped_steps_resumes_bit_for_bit(tmp_path: Path, data: Path) -> None:
     """The number of updates is not that of steps, and the count of skipped steps goes on."""
-    straight = build_here(write_job(tmp_path / "straight", data))
-    _may_skip(straight, limit=2)
+    straight = build_here(write_job(tmp_path / "straight", data, precision=SKIPPING))
     _overflow_after(straight, 3, 8, 9)
     train(straight)
     resumed = tmp_path / "resumed"
     point = resume_from(tmp_path / "straight/out/checkpoints/step-10", resumed)
-    second = build_here(write_job(resumed, data, job=point))
+    second = build_here(write_job(resumed, data, precision=SKIPPING, job=point))
     assert second.skips.position() == {"skipped_steps": 3, "skipped_in_a_row": 2}
     train(second)
     assert losses(resumed / "job.json") == losses(tmp_path / "straight/job.json")[7:]
 
 
-def test_too_many_skipped_steps_end_the_run_and_name_the_tensor(tmp_path: Path, data: Path) -> None:
-    training = build_here(write_job(tmp_path, data))
-    _may_skip(training, limit=2)
-    _overflow_after(training, 10, 11, 12)
+@pytest.mark.parametrize(
+    ("precision", "message"),
+    [
+        ({"kind": "fp32"}, r"^the loss was \d.* norm (inf|nan); the FIRST$"),
+        (SKIPPING, r"^after 2 skipped steps the loss was \d.* norm (inf|nan); the FIRST$"),
+    ],
+)
+def test_one_skipped_step_too_many_ends_the_run_and_names_the_tensor(
+    tmp_path: Path, data: Path, precision: dict[str, object], message: str
+) -> None:
+    training = build_here(write_job(tmp_path, data, precision=precision))
+    _overflow_after(training, *range(10, 20))
     first = r"first tensor that was not finite: layers\.1\.feed_forward\.down\.weight:gradient"
-    with pytest.raises(DivergedError, match=rf"^after 2 skipped steps the loss .* norm inf; the {first}$"):
+    with pytest.raises(DivergedError, match=message.replace("FIRST", first)):
         train(training)
-    assert training.step == 12
+    assert training.step == 10 + training.skips.limit
     assert (tmp_path / "out/checkpoints/step-10/manifest.json").exists(), "the write before it was finished"
 
 

@@ -22,6 +22,7 @@ _DTYPES = {
     torch.bfloat16: "BF16",
     torch.float16: "F16",
     torch.float8_e4m3fn: "F8_E4M3",
+    torch.int32: "I32",
     torch.int64: "I64",
     torch.uint8: "U8",
 }
