@@ -6,7 +6,7 @@ pass over the tensor (delayed scaling: Micikevicius et al. 2022, arXiv 2209.0543
 
     the first 16 steps          present amax
     amax not finite             dropped; the tensor's 16 steps begin anew
-    all of the 16 steps zero    the scale stays
+    all of the 16 steps zero    the scale stays; present amax if there was none
 
 An amax that is not finite is an overflow that no cast shows, since values are clamped: ``finite`` tells it.
 
@@ -143,7 +143,7 @@ class AmaxRecords:
 
     def _set_scales(self) -> None:
         warm_L2 = self._filled_L2 >= HISTORY_STEPS
-        delayed_L2 = _scales(self._history_HL2.amax(0), self._in_force_L2)
+        delayed_L2 = _scales(self._history_HL2.amax(0), self._scale_L2)
         self._scale_L2.copy_(torch.where(warm_L2, delayed_L2, 0.0))
         torch._foreach_copy_(self._scales, self._scale_L2.flatten().unbind())
 
