@@ -9,6 +9,17 @@ from trainwright.planner.peaks import vendor_peak
     ("device", "dtype", "tera"),
     [
         ("NVIDIA H100 80GB HBM3", "bf16", 989),
+        ("NVIDIA H100 80GB HBM3", "fp8", 1_979),
+        ("NVIDIA H200", "fp8", 1_979),
+        ("NVIDIA H100 PCIe", "fp8", 1_513),
+        ("NVIDIA H100 NVL", "fp8", 1_671),
+        ("NVIDIA H20", "fp8", 296),
+        ("NVIDIA B200", "fp8", 4_500),
+        ("NVIDIA GB200", "fp8", 5_000),
+        ("NVIDIA L40S", "fp8", 733),
+        ("NVIDIA L40", "fp8", 362),
+        ("NVIDIA L4", "fp8", 242.5),
+        ("NVIDIA A100-SXM4-80GB", "fp8", None),  # it has no such products
         ("NVIDIA H100 PCIe", "bf16", 756),
         ("NVIDIA H100 NVL", "bf16", 835),
         ("NVIDIA H200", "bf16", 989),

@@ -45,7 +45,7 @@ def test_the_selftest_measures_the_cpu() -> None:
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "2"]
     said = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
     assert said["cpu"]["slots"] == 2
-    assert set(said["cpu"]["flops_per_second"]) == {"fp32", "bf16"}
+    assert set(said["cpu"]["flops_per_second"]) == {"fp32", "bf16", "fp8"}
     assert all(1e8 < rate < 1e14 for rate in said["cpu"]["flops_per_second"].values())
     assert isinstance(said["cuda"], list)
 

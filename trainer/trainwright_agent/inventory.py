@@ -118,14 +118,17 @@ def cpu_name() -> str:
 
 
 def _known_peak(path: Path, name: str, settings: Settings) -> CpuPeak | None:
-    """The peak as measured before, on this CPU with these slots."""
+    """The peak as measured before, on this CPU with these slots, in every dtype."""
     if settings.cpu_slots == 0:
         return None
     try:
         known = MeasuredPeak.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
-    return known.peak if (known.cpu_name, known.cpu_slots) == (name, settings.cpu_slots) else None
+    complete = known.peak.fp8 is not None
+    return (
+        known.peak if complete and (known.cpu_name, known.cpu_slots) == (name, settings.cpu_slots) else None
+    )
 
 
 def _keep_peak(path: Path, measured: MeasuredPeak) -> None:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from multiprocessing.sharedctypes import SynchronizedArray
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainwright_trainer.devices import number_by_bus
 from trainwright_trainer.observe.memory import cpu_name
 
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 _SIZES = (512, 1_024)
 _SECONDS_PER_SIZE = 0.5
 
@@ -76,11 +78,19 @@ def _multiply(
 
 def _fastest_rate(size: int, dtype: torch.dtype) -> float:
     """FLOP/s of the fastest of many products of square matrices, after one that warms up."""
-    left, right = torch.randn(2, size, size).to(dtype)
-    left @ right
+    multiply = _product(*torch.randn(2, size, size).to(dtype))
+    multiply()
     fastest_seconds = float("inf")
     end = time.perf_counter() + _SECONDS_PER_SIZE
     while (began := time.perf_counter()) < end:
-        left @ right
+        multiply()
         fastest_seconds = min(fastest_seconds, time.perf_counter() - began)
     return 2 * size**3 / fastest_seconds
+
+
+def _product(left: Tensor, right: Tensor) -> Callable[[], Tensor]:
+    """The product as training makes it: in FP8 with a scale a tensor and a result in bfloat16."""
+    if left.dtype is not torch.float8_e4m3fn:
+        return lambda: left @ right
+    one = torch.ones(())
+    return lambda: torch._scaled_mm(left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)

@@ -151,13 +151,18 @@ def _begin_attempt(session: Write, run: Run, summary: RunSummary, event: Attempt
     session.execute(this.values(resume_step=event.resume_step))
     summary.attempt = run.attempt
     summary.step = min(summary.step, event.resume_step)
-    summary.peak_name = storable(event.peak_name) if event.peak_name is not None else None
+    summary.peak_name = _storable(event.peak_name)
+    summary.bf16_peak_name = _storable(event.bf16_peak_name)
     summary.spark = [point for point in summary.spark if point[0] <= event.resume_step]
     summary.values = _last_values(session, run.id)
     origin = f"from step {event.resume_step:,}" if event.resume_step else "from the start"
     ranks = "1 rank" if event.ranks == 1 else f"{event.ranks} ranks"
     words = f"training {origin}: {event.parameters:,} parameters, {ranks} on {event.device}"
     _add(session, run, event.type, words, event.time, event.resume_step)
+
+
+def _storable(name: str | None) -> str | None:
+    return None if name is None else storable(name)
 
 
 def _last_values(session: Read, run_id: UUID) -> dict[str, float]:

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
-from trainwright.contracts.agent_protocol import Claim, Download, Inventory, Timers
+from trainwright.contracts.agent_protocol import Claim, CpuPeak, Download, Inventory, Timers
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, JobSpec, Peak, ResumePoint
-from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_spec import PrecisionKind, RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME
 from trainwright.planner.peaks import vendor_peak
@@ -102,6 +102,7 @@ def _refused() -> Conflict:
 def _job(run: Run, node: Node, seat: Placement, resume: Checkpoint | None) -> JobSpec:
     """What the attempt is to do, with the numbers that only the node's inventory knows."""
     spec = RunSpec.model_validate(run.spec)
+    kind = spec.precision.kind
     inventory = Inventory.model_validate(node.inventory)
     trained = resume is not None and resume.step >= spec.schedule.steps
     point = None
@@ -117,7 +118,8 @@ def _job(run: Run, node: Node, seat: Placement, resume: Checkpoint | None) -> Jo
         device="cuda" if seat.device == "cuda" else "cpu",
         slots=tuple(seat.slots),
         threads_per_rank=_threads(inventory, seat.device),
-        peak=_peak(inventory, seat, spec),
+        peak=_peak(inventory, seat, kind),
+        bf16_peak=_peak(inventory, seat, PrecisionKind.BF16) if kind is PrecisionKind.FP8 else None,
         resume=point,
     )
 
@@ -127,20 +129,26 @@ def _threads(inventory: Inventory, device: str) -> int:
     return max(1, inventory.cores // max(1, slots))
 
 
-def _peak(inventory: Inventory, seat: Placement, spec: RunSpec) -> Peak | None:
+def _peak(inventory: Inventory, seat: Placement, kind: PrecisionKind) -> Peak | None:
     """What MFU will be a fraction of: a GPU's stated figure, or what the node measured for one of its CPU slots."""
-    dtype = spec.precision.kind.value
     if seat.device == "cuda":
         names = {gpu.name for gpu in inventory.gpus if gpu.index in seat.slots}
-        return vendor_peak(names.pop(), dtype) if len(names) == 1 else None
-    if inventory.cpu_peak is None:
+        return vendor_peak(names.pop(), kind.value) if len(names) == 1 else None
+    rate = _cpu_rate(inventory.cpu_peak, kind)
+    if rate is None or rate <= 0:
         return None
-    rate = inventory.cpu_peak.bf16 if dtype == "bf16" else inventory.cpu_peak.fp32
-    if rate <= 0:
+    device = inventory.cpu_name or "one CPU slot"
+    return Peak(flops_per_second=rate, dtype=kind.value, device=device, measured=True)
+
+
+def _cpu_rate(measured: CpuPeak | None, kind: PrecisionKind) -> float | None:
+    if measured is None:
         return None
-    return Peak(
-        flops_per_second=rate, dtype=dtype, device=inventory.cpu_name or "one CPU slot", measured=True
-    )
+    return {
+        PrecisionKind.FP32: measured.fp32,
+        PrecisionKind.BF16: measured.bf16,
+        PrecisionKind.FP8: measured.fp8,
+    }[kind]
 
 
 def _downloads(session: Write, run: Run, job: JobSpec, resume: Checkpoint | None) -> list[dict[str, Any]]:

@@ -157,6 +157,7 @@ def show_summary(row: RunSummary | None) -> api.RunSummary:
         values=row.values,
         spark=[loss for _, loss in row.spark],
         peak_name=row.peak_name,
+        bf16_peak_name=row.bf16_peak_name,
     )
 
 

@@ -69,7 +69,16 @@ def submit_run(
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
     begin(session, run)
     session.add(
-        RunSummary(run_id=run.id, step=0, attempt=0, values={}, spark=[], spark_stride=1, peak_name=None)
+        RunSummary(
+            run_id=run.id,
+            step=0,
+            attempt=0,
+            values={},
+            spark=[],
+            spark_stride=1,
+            peak_name=None,
+            bf16_peak_name=None,
+        )
     )
     reserve(session, team_id, run.device, run.slots, run.id)
     if key is not None:

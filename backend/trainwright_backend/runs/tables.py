@@ -158,6 +158,7 @@ class RunSummary(Base):
     spark_stride: Mapped[int]
     """Only steps that are multiples of it are in `spark`; it doubles when `spark` is full."""
     peak_name: Mapped[str | None]
+    bf16_peak_name: Mapped[str | None]
 
 
 class Placement(Base):

@@ -1179,6 +1179,11 @@ export interface components {
             bf16: number;
             /** Fp32 */
             fp32: number;
+            /**
+             * Fp8
+             * @description E4M3 products, emulated where the CPU has none; empty from agents that did not measure them yet.
+             */
+            fp8?: number | null;
         };
         /** CreatedKey */
         CreatedKey: {
@@ -2461,6 +2466,11 @@ export interface components {
              * @default 0
              */
             attempt: number;
+            /**
+             * Bf16 Peak Name
+             * @description In an FP8 run, what `bf16_mfu` is a fraction of.
+             */
+            bf16_peak_name?: string | null;
             /**
              * Peak Name
              * @description What MFU is a fraction of.

@@ -106,6 +106,8 @@ class CpuPeak(Envelope):
 
     fp32: float
     bf16: float
+    fp8: float | None = None
+    """E4M3 products, emulated where the CPU has none; empty from agents that did not measure them yet."""
 
 
 class Inventory(Envelope):

@@ -275,6 +275,9 @@ class RunSummary(Envelope):
     peak_name: str | None = None
     """What MFU is a fraction of."""
 
+    bf16_peak_name: str | None = None
+    """In an FP8 run, what `bf16_mfu` is a fraction of."""
+
 
 class Run(Envelope):
     id: str

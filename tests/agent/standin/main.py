@@ -15,7 +15,7 @@ def main() -> int:
             {"index": index, "name": f"GPU {bus} by {os.environ['CUDA_DEVICE_ORDER']}", "memory_bytes": 1}
             for index, bus in enumerate(filter(None, visible))
         ]
-        print(json.dumps({"cpu": {"flops_per_second": {"fp32": 2e9, "bf16": 1e9}}, "cuda": gpus}))
+        print(json.dumps({"cpu": {"flops_per_second": {"fp32": 2e9, "bf16": 1e9, "fp8": 3e9}}, "cuda": gpus}))
         return 0
     job = Job(sys.argv[2])
     obey(job)

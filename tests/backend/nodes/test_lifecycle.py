@@ -199,7 +199,7 @@ def test_what_a_trainer_says_is_stored_whatever_it_is(scene: Scene) -> None:
     work = scene.running()
     assert work.renew("running", progress="a\0b").status_code == 200
     started = {"type": "attempt_started", "attempt": 1, "resume_step": 0, "ranks": 2, "parameters": 7}
-    started |= {"device": "a\0 CPU", "peak_name": "a\0 peak"}
+    started |= {"device": "a\0 CPU", "peak_name": "a\0 peak", "bf16_peak_name": "\0"}
     events = [{"type": "note", "message": odd}, {"type": "new\0er", "message": "\0"}, started]
     series = {"steps": [4], "series": {"lo\0ss": [1.0]}}
     body = json.dumps(work.batch(events, [series]))

@@ -90,3 +90,30 @@ def test_the_job_knows_the_node(scene: Scene) -> None:
     assert (job.device, job.slots, job.threads_per_rank) == ("cuda", (0,), 4)
     assert job.peak is not None
     assert job.peak.name == "BF16 peak 989 TFLOP/s of NVIDIA H200"
+    assert job.bf16_peak is None
+
+
+def test_an_fp8_job_knows_both_peaks(scene: Scene) -> None:
+    gpu_node = Agent.join(scene.site, "node-g", gpus=1)
+    spec = scene.spec(resources={"device": "cuda"}, precision={"kind": "fp8"})
+    run_id = scene.site.admin.post(scene.runs, json=spec).json()["id"]
+    scene.control.sweep()
+    work = gpu_node.claim(run_id)
+    job = work.claim.job
+    assert job.peak is not None and job.bf16_peak is not None
+    assert job.peak.name == "FP8 peak 1979 TFLOP/s of NVIDIA H200"
+    assert job.bf16_peak.name == "BF16 peak 989 TFLOP/s of NVIDIA H200"
+    started = {"type": "attempt_started", "attempt": 1, "resume_step": 0, "ranks": 1, "parameters": 7}
+    started |= {"device": "NVIDIA H200", "peak_name": job.peak.name, "bf16_peak_name": job.bf16_peak.name}
+    assert work.renew("running").status_code == 200
+    assert work.send(work.batch([started])).status_code == 200
+    summary = scene.show(run_id)["summary"]
+    assert (summary["peak_name"], summary["bf16_peak_name"]) == (job.peak.name, job.bf16_peak.name)
+
+
+def test_a_node_that_did_not_measure_fp8_shows_no_fraction_of_it(scene: Scene) -> None:
+    """Its agent is older than the measure."""
+    job = scene.start(precision={"kind": "fp8"}).claim.job
+    assert job.peak is None
+    assert job.bf16_peak is not None
+    assert job.bf16_peak.flops_per_second == 4e11

@@ -499,6 +499,7 @@ def upgrade() -> None:
         sa.Column("spark", sa.JSON(), nullable=False),
         sa.Column("spark_stride", sa.Integer(), nullable=False),
         sa.Column("peak_name", sa.String(), nullable=True),
+        sa.Column("bf16_peak_name", sa.String(), nullable=True),
         sa.ForeignKeyConstraint(
             ["run_id"], ["run.id"], name=op.f("fk_run_summary_run_id_run"), ondelete="CASCADE"
         ),
