@@ -1,0 +1,227 @@
+"""A converted model is the same model: same names, same calls, same numbers but for the noise of 8 bits."""
+
+import copy
+import shutil
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+from trainwright.contracts.run_spec import AccumulationKind, FP8Spec, ModelSpec, ScalingKind
+from trainwright_trainer.fp8.convert import Converted, convert, products
+from trainwright_trainer.fp8.formats import E4M3, amax_of, scale_for
+from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighLinear, HighNorm
+from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.transformer import Transformer
+
+HERE = Mesh(rank=0, ranks=1, device=torch.device("cpu"))
+B, T, V = 2, 128, 96
+LAYERS = 3
+MATRICES = [
+    "attention.query",
+    "attention.key",
+    "attention.value",
+    "attention.output",
+    "feed_forward.gate",
+    "feed_forward.up",
+    "feed_forward.down",
+]
+
+
+def build(tied: bool = True) -> Transformer:
+    spec = ModelSpec(
+        layers=LAYERS, width=128, heads=4, kv_heads=2, head_size=64, feed_forward=256, tied_embeddings=tied
+    )
+    model = Transformer(spec, V, T)
+    initialize(model, spec, seed=0)
+    return model
+
+
+def converted(model: Transformer, spec: FP8Spec) -> tuple[Transformer, Converted]:
+    """A converted copy, with the float32 numbers of ``model`` attached."""
+    numbers = {name: one.detach().clone() for name, one in model.named_parameters()}
+    model = copy.deepcopy(model)
+    result = convert(model, spec)
+    for name, weight in result.weights.items():
+        weight.attach(numbers[name], torch.ones(()), scale_for(amax_of(numbers[name]), E4M3))
+    return model, result
+
+
+def bf16(model: Transformer) -> Transformer:
+    """A copy with weights in bfloat16; tables of rotary positions stay in float32."""
+    model = copy.deepcopy(model)
+    for one in model.parameters():
+        one.data = one.data.bfloat16()
+    return model
+
+
+def tokens() -> Tensor:
+    return torch.randint(V, (B, T), generator=torch.Generator().manual_seed(1))
+
+
+def towards(logits: Tensor) -> Tensor:
+    """A gradient to start a backward pass with."""
+    return torch.randn(logits.shape, generator=torch.Generator().manual_seed(2)).to(logits.dtype)
+
+
+def distance(found: Tensor, expected: Tensor) -> float:
+    exact = expected.detach().double()
+    return float((found.detach().double() - exact).norm() / exact.norm())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("scaling", list(ScalingKind))
+def test_the_converted_model_computes_what_the_bf16_model_computes(scaling: ScalingKind, tied: bool) -> None:
+    model = build(tied)
+    in_fp8, result = converted(model, FP8Spec(scaling=scaling))
+    in_bf16 = bf16(model)
+    logits, expected = in_fp8(tokens()), in_bf16(tokens())
+    logits.backward(towards(logits))
+    expected.backward(towards(expected))
+    # A product in FP8 has noise of 3.6 % forward and 5.7 % backward (see test_fp8_linear). A block adds to the residual
+    # stream, whose largest part is the embedding, so logits get less; a gradient collects the noise of the products it
+    # came through, at most 3 layers × 3 in a row: 5.7 % · √9 = 17 %.
+    assert 0.005 < distance(logits, expected) < 0.06
+    for name, one in in_bf16.named_parameters():
+        gradient = result.weights[name].handle.grad
+        assert gradient is not None and one.grad is not None
+        assert 0.005 < distance(gradient, one.grad) < 0.17, name
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_weights_have_canonical_names_in_the_model_s_order(tied: bool) -> None:
+    model = build(tied)
+    in_fp8, result = converted(model, FP8Spec(accumulation=AccumulationKind.FP32))
+    shapes = {name: one.shape for name, one in model.named_parameters()}
+    assert list(result.weights) == list(shapes)
+    assert {name: weight.handle.shape for name, weight in result.weights.items()} == shapes
+    assert {weight.handle.dtype for weight in result.weights.values()} == {torch.float32}
+    handles = {id(weight.handle) for weight in result.weights.values()}
+    assert {id(one) for one in in_fp8.parameters()} == handles and len(handles) == len(shapes)
+    bytes_held = sum(one.untyped_storage().nbytes() for one in in_fp8.parameters())
+    assert bytes_held == 4 * len(shapes)
+
+
+def test_a_tied_embedding_is_one_weight_that_both_ends_add_to() -> None:
+    in_fp8, result = converted(build(), FP8Spec())
+    dense = in_fp8.head.weight
+    assert torch.equal(dense, in_fp8.embedding.weight) and dense.dtype is torch.bfloat16
+    assert in_fp8.head.held is in_fp8.embedding.held is result.weights["embedding.weight"]
+    handle = result.weights["embedding.weight"].handle
+    seen = []
+    for part in (in_fp8.embedding(tokens()), dense):
+        handle.grad = None
+        part.sum().backward(retain_graph=True)
+        seen.append(handle.grad.clone())
+    handle.grad = None
+    (in_fp8.embedding(tokens()).sum() + dense.sum()).backward()
+    assert torch.equal(handle.grad, seen[0] + seen[1])
+
+
+def test_the_products_in_fp8_are_those_of_the_blocks_that_are_not_kept_high() -> None:
+    names = [name for name, _ in build().named_parameters()]
+    for first, last, blocks in ((0, 0, {0, 1, 2}), (1, 0, {1, 2}), (0, 2, {0}), (1, 1, {1})):
+        expected = {f"layers.{block}.{matrix}.weight" for block in blocks for matrix in MATRICES}
+        assert products(names, FP8Spec(high_first_layers=first, high_last_layers=last)) == expected
+
+
+def test_what_is_kept_high_is_the_bf16_model_bit_for_bit() -> None:
+    model = build()
+    in_fp8, _ = converted(model, FP8Spec(high_first_layers=1))
+    in_bf16 = bf16(model)
+    streams: list[list[Tensor]] = []
+    for one in (in_fp8, in_bf16):
+        stream: list[Tensor] = []
+        for block in one.layers:
+
+            def keep(module: nn.Module, given: object, out: Tensor, stream: list[Tensor] = stream) -> None:
+                stream.append(out)
+
+            block.register_forward_hook(keep)
+        one(tokens())
+        streams.append(stream)
+    (first, second, _), (expected_first, expected_second, _) = streams
+    assert torch.equal(first, expected_first)
+    assert not torch.equal(second, expected_second)
+    kinds = {type(module) for module in in_fp8.layers[0].modules()}
+    assert HighLinear in kinds and HighNorm in kinds and FP8Linear not in kinds
+    assert isinstance(in_fp8.embedding, HighEmbedding) and isinstance(in_fp8.head, HighLinear)
+
+
+def test_records_are_in_the_order_of_the_forward_pass_by_weight() -> None:
+    in_fp8, result = converted(build(), FP8Spec())
+    logits = in_fp8(tokens())
+    logits.backward(towards(logits))
+    result.records.end_round()
+    result.records.end_step(HERE)
+    observed = result.records.observed()
+    assert list(observed) == [
+        f"layers.{block}.{matrix}.weight:{side}"
+        for block in range(LAYERS)
+        for matrix in MATRICES
+        for side in ("input", "output_gradient")
+    ]
+    for block in range(LAYERS):
+        query, key, gate, up, down = (
+            observed[f"layers.{block}.{matrix}.weight:input"]
+            for matrix in (
+                "attention.query",
+                "attention.key",
+                "feed_forward.gate",
+                "feed_forward.up",
+                "feed_forward.down",
+            )
+        )
+        assert query == key and gate == up != down
+    assert all(amax > 0 for amax, _ in observed.values())
+
+
+def test_a_converted_block_compiles_whole_and_once_for_all_layers() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    found = []
+    for compiled in (False, True):
+        in_fp8, result = converted(build(), FP8Spec())
+        if compiled:
+            for block in in_fp8.layers:
+                block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
+        logits = in_fp8(tokens())
+        logits.backward(towards(logits))
+        result.records.end_round()
+        result.records.end_step(HERE)
+        gradients = [weight.handle.grad for weight in result.weights.values()]
+        found.append((logits, gradients, result.records.observed()))
+    assert counters["stats"]["unique_graphs"] == 1
+    (logits, gradients, observed), (compiled_logits, compiled_gradients, compiled_observed) = found
+    # The same operations one by one.
+    assert torch.equal(compiled_logits, logits)
+    assert compiled_observed == observed
+    for gradient, expected in zip(compiled_gradients, gradients, strict=True):
+        assert gradient is not None and expected is not None
+        assert distance(gradient, expected) < 2**-8
+
+
+def test_generated_code_computes_what_the_layers_compute() -> None:
+    torch._dynamo.reset()
+    backend = "inductor" if shutil.which("g++") else "aot_eager"
+    x = torch.randn(B, T, 128, generator=torch.Generator().manual_seed(3)).bfloat16()
+    found = []
+    for compiled in (False, True):
+        in_fp8, result = converted(build(), FP8Spec())
+        part = in_fp8.layers[0].feed_forward
+        if compiled:
+            part.compile(fullgraph=True, dynamic=False, backend=backend)
+        leaf = x.clone().requires_grad_()
+        y = part(leaf)
+        y.backward(towards(y))
+        gradients = [layer.held.handle.grad for layer in (part.gate, part.up, part.down)]
+        found.append([y, leaf.grad, *gradients])
+        result.records.end_round()
+    # Fused code does not round to bfloat16 between operations. Of numbers that differ by 2⁻⁹, one in 32 falls to the other
+    # side of a middle between codes (2⁻⁴ apart on average, relative to the number) and moves by a whole step: noise of
+    # 2⁻⁴ · √(1/32) = 1 % an operand; three products in a row with two operands each: 1 % · √6 = 2.7 %.
+    for one, other in zip(found[1], found[0], strict=True):
+        assert one is not None and other is not None
+        assert distance(one, other) < 0.027
