@@ -1,0 +1,68 @@
+"""Ranks on this machine: one function run in several processes that talk over gloo.
+
+The processes are forked from a server that has imported torch once, so that eight of them start in a second. What a
+rank returns comes back to the test; what it raises fails the test with its traceback.
+"""
+
+import multiprocessing
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainwright_trainer.mesh import Mesh
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    ["torch.distributed", "trainwright_trainer.mesh", "trainwright_trainer.engine"]
+)
+_SECONDS = 100
+
+
+def on_ranks(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Call ``function(mesh, *arguments)`` on each of ``ranks`` ranks; returns what they return, in order."""
+    with tempfile.TemporaryDirectory() as folder:
+        pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(ranks)]
+        processes = [
+            _CONTEXT.Process(target=_rank, args=(rank, ranks, folder, ours[1], function, arguments))
+            for rank, ours in enumerate(pipes)
+        ]
+        for process in processes:
+            process.start()
+        try:
+            told = [_hear(receiver) for receiver, _ in pipes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+    failed = [answer for done, answer in told if not done]
+    assert not failed, "\n".join(failed)
+    return [answer for _, answer in told]
+
+
+def _hear(receiver: Connection) -> tuple[bool, Any]:
+    if not receiver.poll(_SECONDS):
+        return False, f"a rank said nothing for {_SECONDS} seconds"
+    heard: tuple[bool, Any] = receiver.recv()
+    return heard
+
+
+def _rank(
+    rank: int, ranks: int, folder: str, sender: Connection, function: Callable[..., Any], arguments: Any
+) -> None:
+    torch.set_num_threads(1)
+    try:
+        if ranks > 1:
+            store = f"file://{Path(folder) / 'store'}"
+            dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
+        sender.send((True, function(Mesh(rank, ranks, torch.device("cpu")), *arguments)))
+    except Exception:
+        sender.send((False, f"rank {rank}:\n{traceback.format_exc()}"))
+    # A tensor lies in this process's memory until it was received. The test ends the ranks when it has heard them all.
+    threading.Event().wait()
