@@ -1,0 +1,352 @@
+"""AdamW in 6 bytes a parameter does what AdamW in float32 does, and the shortcuts that look alike do not."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainwright.contracts.run_spec import OptimizerSpec
+from trainwright_trainer.fp8.formats import E4M3, amax_of, cast, scale_for
+from trainwright_trainer.fp8.layout import ROW, Layout, lay_out
+from trainwright_trainer.fp8.optimizer import (
+    BLOCK,
+    FLOAT32,
+    PAPER,
+    Format,
+    Formats,
+    Numbers,
+    Scaled,
+    ScaledAdamW,
+    _store,
+)
+from trainwright_trainer.fp8.rounding import dice, round_by
+
+CPU = torch.device("cpu")
+SPEC = OptimizerSpec(learning_rate=1e-3, weight_decay=0.1)
+NO_DECAY = OptimizerSpec(weight_decay=0.0)
+ALL_FLOAT32 = Formats(FLOAT32, FLOAT32, FLOAT32)
+FP8_MASTER = PAPER._replace(master=Format(E4M3, Scaled.TENSOR))
+UNSCALED_SECOND = PAPER._replace(second=Format(torch.float16, Scaled.NOTHING))
+E4M3_SECOND = PAPER._replace(second=Format(E4M3, Scaled.TENSOR))
+TO_NEAREST = PAPER._replace(stochastic=False)
+
+
+class Stored(NamedTuple):
+    """Gradients as the optimizer gets them."""
+
+    codes: Tensor
+    scale: Tensor
+    amax: Tensor
+
+
+class Trial:
+    """An optimizer over some weights, with the doors that a test needs."""
+
+    def __init__(
+        self, weights: Mapping[str, Tensor], formats: Formats, spec: OptimizerSpec = SPEC, seed: int = 0
+    ) -> None:
+        self.layout: Layout = lay_out({name: weight.shape for name, weight in weights.items()}, 1, 0, False)
+        self.first_rows = self.layout.first_rows()
+        self.optimizer = ScaledAdamW(self.layout, formats, spec, seed, CPU)
+        master = self.optimizer.master
+        for tenant in self.layout.tenants:
+            master.amax[tenant.place] = amax_of(weights[tenant.name])
+            if master.format.scaled is Scaled.TENSOR:
+                master.scale[tenant.place] = scale_for(master.amax[tenant.place], master.format.dtype)
+            stored = weights[tenant.name] / master.scale[tenant.place]
+            dtype = master.format.dtype
+            stored = stored if dtype is torch.float32 else cast(stored, dtype)
+            self._codes(master.codes, tenant.name).copy_(stored)
+
+    def step(self, gradients: Mapping[str, Tensor], learning_rate: float = 1e-3) -> float:
+        """One update with ``gradients`` rounded to E4M3; the fraction of updates that was lost."""
+        stored = self.store(gradients)
+        self.optimizer.begin_update()
+        rows, places = slice(0, self.layout.held_rows), slice(0, len(self.layout.tenants))
+        moved = self.optimizer.update(rows, places, *stored, learning_rate, observe=True)
+        return moved.lost.item() / max(1, moved.meant.item())
+
+    def store(self, gradients: Mapping[str, Tensor]) -> Stored:
+        places = len(self.layout.tenants)
+        codes = torch.zeros(self.layout.held_rows, ROW, dtype=E4M3)
+        scale, amax = torch.ones(places), torch.zeros(places)
+        for tenant in self.layout.tenants:
+            amax[tenant.place] = amax_of(gradients[tenant.name])
+            scale[tenant.place] = scale_for(amax[tenant.place], E4M3)
+            self._codes(codes, tenant.name).copy_(cast(gradients[tenant.name] / scale[tenant.place], E4M3))
+        return Stored(codes, scale, amax)
+
+    def gradient(self, stored: Stored, name: str) -> Tensor:
+        """What the optimizer sees of a gradient."""
+        return self._codes(stored.codes, name).float() * stored.scale[self._place(name)]
+
+    def weight(self, name: str) -> Tensor:
+        return self.number("master", name)
+
+    def number(self, kind: str, name: str) -> Tensor:
+        """Real numbers of one kind of one weight."""
+        numbers = getattr(self.optimizer, kind)
+        codes = self._codes(numbers.codes, name).float()
+        if numbers.format.scaled is not Scaled.ROW:
+            return codes * numbers.scale[self._place(name)]
+        first = self.first_rows[name]
+        scales = numbers.scale[first : first + -(-codes.numel() // ROW)].repeat_interleave(ROW)
+        return codes * scales[: codes.numel()].view(codes.shape)
+
+    def _codes(self, rows: Tensor, name: str) -> Tensor:
+        (tenant,) = (one for one in self.layout.tenants if one.name == name)
+        first = self.first_rows[name] * ROW
+        return rows.view(-1)[first : first + tenant.elements].view(tenant.shape)
+
+    def _place(self, name: str) -> int:
+        return next(one.place for one in self.layout.tenants if one.name == name)
+
+
+def weights(seed: int = 0) -> dict[str, Tensor]:
+    """Shapes that fill rows and that do not, of one and of two dims."""
+    draw = torch.Generator().manual_seed(seed)
+    return {
+        "embedding": torch.randn(50, 24, generator=draw) * 0.02,
+        "matrix": torch.randn(64, 48, generator=draw) * 0.1,
+        "norm": torch.ones(24),
+    }
+
+
+def realistic_gradients(shapes: Mapping[str, Tensor], step: int, decades: int = 3) -> dict[str, Tensor]:
+    """Rows of very different size, as those of rare and common tokens."""
+    draw = torch.Generator().manual_seed(step)
+    found = {}
+    for name, weight in shapes.items():
+        size = 10 ** torch.linspace(-1 - decades, -1, weight.shape[0]).view(-1, *[1] * (weight.ndim - 1))
+        found[name] = torch.randn(weight.shape, generator=draw) * size
+    return found
+
+
+class Reference:
+    """torch's AdamW in float64, given the same gradients."""
+
+    def __init__(self, given: Mapping[str, Tensor], spec: OptimizerSpec = SPEC) -> None:
+        self.weights = {name: torch.nn.Parameter(weight.double()) for name, weight in given.items()}
+        groups = [
+            {"params": [one], "weight_decay": spec.weight_decay if one.ndim > 1 else 0.0}
+            for one in self.weights.values()
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(spec.beta1, spec.beta2), eps=spec.epsilon)
+
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        for name, weight in self.weights.items():
+            weight.grad = gradients[name].double()
+        self.optimizer.step()
+
+
+def test_in_float32_it_is_adamw() -> None:
+    given = weights()
+    trial, reference = Trial(given, ALL_FLOAT32), Reference(given)
+    for step in range(20):
+        gradients = realistic_gradients(given, step)
+        stored = trial.store(gradients)
+        reference.step({name: trial.gradient(stored, name) for name in given})
+        trial.step(gradients)
+    for name in given:
+        # 20 updates of about 1e-3, each rounded to float32 near 1: 20 · 2^-24; the update itself is good to 1e-6.
+        torch.testing.assert_close(
+            trial.weight(name).double(),
+            reference.weights[name].data,
+            rtol=0,
+            atol=20 * (2**-24 + 1e-3 * 1e-6),
+        )
+
+
+def update_error(formats: Formats) -> float:
+    """Relative L2 error of Adam's update m / (√v + ε) when its moments, averages over 30 steps, are stored once."""
+    given = {"embedding": torch.zeros(512, 64), "matrix": torch.zeros(64, 128)}
+    exact, trial = Trial(given, ALL_FLOAT32, NO_DECAY), Trial(given, formats, NO_DECAY)
+    for step in range(30):
+        exact.step(realistic_gradients(given, step))
+    trial.optimizer.updates = exact.optimizer.updates
+    for kind in ("first", "second"):
+        _store_all(getattr(trial.optimizer, kind), getattr(exact.optimizer, kind), formats, kind == "second")
+    return max(
+        ((update_of(trial, name) - update_of(exact, name)).norm() / update_of(exact, name).norm()).item()
+        for name in given
+    )
+
+
+def _store_all(into: Numbers, exact: Numbers, formats: Formats, is_second: bool) -> None:
+    format = into.format
+    rows, places = slice(0, len(exact.codes)), torch.zeros(len(exact.codes), dtype=torch.int64)
+    if format.scaled is Scaled.ROW:
+        into.scale = scale_for(exact.codes.abs().amax(1), format.dtype)
+    elif format.scaled is Scaled.TENSOR:
+        into.scale = scale_for(exact.codes.abs().amax().expand(len(into.scale)), format.dtype)
+    thrown = dice(torch.arange(exact.codes.numel(), dtype=torch.int32).view_as(exact.codes), torch.tensor(0))
+    scaled = exact.codes / into.row_scales(rows, places)
+    into.codes.copy_(
+        _store(scaled, format, is_second, thrown[2 if is_second else 1] if formats.stochastic else None)
+    )
+
+
+def update_of(trial: Trial, name: str) -> Tensor:
+    m, v = trial.number("first", name).double(), trial.number("second", name).double()
+    made = trial.optimizer.updates
+    return (m / (1 - 0.9**made)) / ((v / (1 - 0.95**made)).sqrt() + 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("formats", "bar"),
+    [
+        # E4M3's spacing is 2^-3 to 2^-4 of a number; dice make an error of spacing / √6: 0.025 to 0.05, 0.036 on average.
+        (PAPER, 5e-2),
+        (BLOCK, 5e-2),
+        # v counts by its root, so with half its error; dice make √2 of the error of rounding to nearest.
+        (ALL_FLOAT32._replace(second=Format(E4M3, Scaled.ROW)), 2.8e-2),
+        (ALL_FLOAT32._replace(second=Format(E4M3, Scaled.ROW), stochastic=False), 2e-2),
+        (ALL_FLOAT32._replace(second=Format(torch.float16, Scaled.TENSOR)), 1e-3),
+    ],
+)
+def test_updates_are_close_to_those_of_exact_moments(formats: Formats, bar: float) -> None:
+    assert update_error(formats) < bar
+
+
+def test_e4m3_for_the_second_moment_with_one_scale_a_tensor_fails() -> None:
+    assert update_error(E4M3_SECOND) > 0.2
+
+
+def largest_update(formats: Formats) -> float:
+    """In units of the learning rate, with elements of very different size side by side in each block."""
+    given = {"matrix": torch.zeros(64, 128)}
+    trial = Trial(given, formats, NO_DECAY)
+    for step in range(5):
+        draw = torch.Generator().manual_seed(step)
+        size = 10 ** torch.linspace(-6, 0, 128)
+        trial.step({"matrix": torch.randn(64, 128, generator=draw).sign() * size})
+    return update_of(trial, "matrix").abs().max().item()
+
+
+def test_a_second_moment_that_is_lost_would_throw_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = largest_update(ALL_FLOAT32)
+    assert largest_update(BLOCK) < 2 * exact
+    monkeypatch.setattr("trainwright_trainer.fp8.optimizer.SMALLEST", {E4M3: 0.0, torch.float16: 0.0})
+    assert largest_update(BLOCK) > 20 * exact
+
+
+@pytest.mark.parametrize(("formats", "follows"), [(PAPER, True), (BLOCK, True), (TO_NEAREST, False)])
+def test_the_first_moment_reaches_a_constant_gradient(formats: Formats, follows: bool) -> None:
+    """Rounded to nearest the average stops where a tenth of what is missing is less than half of E4M3's spacing."""
+    given = {"matrix": torch.zeros(8, 128)}
+    trial = Trial(given, formats, NO_DECAY)
+    for _ in range(80):
+        trial.step({"matrix": torch.ones(8, 128)})
+    # Dice of 1,024 elements: 0.037 · √(1 / (1 - 0.9²)) / √1024 = 0.003.
+    assert (trial.number("first", "matrix").mean().item() == pytest.approx(1.0, abs=0.02)) is follows
+
+
+@pytest.mark.parametrize(
+    ("formats", "follows"), [(PAPER, True), (BLOCK, True), (BLOCK._replace(stochastic=False), False)]
+)
+def test_the_second_moment_falls_with_the_gradients(formats: Formats, follows: bool) -> None:
+    given = {"matrix": torch.zeros(8, 128)}
+    trial = Trial(given, formats, NO_DECAY)
+    for step in range(140):
+        trial.step({"matrix": torch.ones(8, 128) * (1.0 if step < 20 else 0.25)})
+    # 0.95^120 = 0.002 of the old 1 is left. Dice: 0.037 · √(1 / (1 - 0.95²)) / √1024 = 0.004 of 0.0625.
+    assert (trial.number("second", "matrix").mean().item() == pytest.approx(0.0645, rel=0.03)) is follows
+
+
+@pytest.mark.parametrize("formats", [PAPER, BLOCK])
+def test_moments_hardly_ever_become_zero(formats: Formats) -> None:
+    given = weights()
+    exact, trial = Trial(given, ALL_FLOAT32), Trial(given, formats)
+    for step in range(30):
+        exact.step(realistic_gradients(given, step))
+    for kind in ("first", "second"):
+        into, from_ = getattr(trial.optimizer, kind), getattr(exact.optimizer, kind)
+        _store_all(into, from_, formats, kind == "second")
+        flushed = (into.codes.float() == 0) & (from_.codes != 0)
+        # E4M3 reaches down to 2^-18 of amax, and numbers of the smallest rows have a deviation of 2^-12 of it: 2^-6 of
+        # them come close to zero, of those of rows ten times as large a tenth: a seventh of 2^-6 · 0.4 on average.
+        assert flushed.float().mean() < 1e-3
+
+
+@pytest.mark.parametrize(("formats", "moves"), [(PAPER, True), (TO_NEAREST, False)])
+def test_updates_smaller_than_the_spacing_arrive_on_average(formats: Formats, moves: bool) -> None:
+    """1,000 updates of 1e-6 on weights of 0.05, where float16 is spaced by 3e-5, move them by 1e-3."""
+    given = {"matrix": torch.full((8, 128), 0.05)}
+    trial = Trial(given, formats, NO_DECAY)
+    before = trial.weight("matrix")
+    for _ in range(1_000):
+        trial.step({"matrix": torch.ones(8, 128)}, learning_rate=1e-6)
+    moved = (before - trial.weight("matrix")).mean().item()
+    # Over 1,024 weights the mean of the dice is off by √(1000 · 3e-5 · 1e-6) / √1024 = 5e-6.
+    assert (moved == pytest.approx(1e-3, rel=0.05)) is moves
+
+
+def test_what_is_lost_to_rounding_is_counted() -> None:
+    given = {"matrix": torch.full((64, 128), 0.05)}
+    lost = {
+        name: Trial(given, formats, NO_DECAY).step({"matrix": torch.ones(64, 128)}, learning_rate=1e-6)
+        for name, formats in {"nearest": TO_NEAREST, "dice": PAPER, "float32": ALL_FLOAT32}.items()
+    }
+    assert lost["nearest"] == 1.0
+    # One in 1e-6 / spacing is rounded up: 3.3 %; of 8,192 weights 270 ± 16.
+    assert 0.95 < lost["dice"] < 0.98
+    assert lost["float32"] == 0.0
+
+
+def test_dice_depend_on_seed_step_weight_and_element_only() -> None:
+    elements = torch.arange(4_096, dtype=torch.int32)
+    key, other = torch.tensor(7, dtype=torch.int32), torch.tensor(8, dtype=torch.int32)
+    for kind, thrown in enumerate(dice(elements, key)):
+        assert thrown.min() >= 0
+        assert thrown.max() < 1
+        # The mean of n uniform numbers has a deviation of 1 / √(12 n) = 0.0045; of their squares' mean 0.0047.
+        assert thrown.mean().item() == pytest.approx(0.5, abs=0.02)
+        assert (thrown**2).mean().item() == pytest.approx(1 / 3, abs=0.02)
+        assert not torch.equal(thrown, dice(elements, other)[kind])
+        assert torch.equal(dice(elements[100:200], key)[kind], thrown[100:200])
+    master, first, second = dice(elements, key)
+    for one, another in ((master, first), (master, second), (first, second)):
+        # The correlation of n pairs of independent numbers has a deviation of 1 / √n = 0.016.
+        assert abs(torch.corrcoef(torch.stack((one, another)))[0, 1]) < 0.06
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, E4M3])
+@pytest.mark.parametrize("value", [1.0 + 2**-12, -3.3, 1e-5, 2.0**-20 * 1.37, 400.3, 0.0])
+def test_rounding_is_unbiased_and_goes_to_a_neighbour(value: float, dtype: torch.dtype) -> None:
+    count = 2**13
+    every_throw = torch.arange(count, dtype=torch.float32) / count
+    rounded = round_by(every_throw, torch.full((count,), value), dtype).float()
+    bits, lowest = (10, 2.0**-24) if dtype is torch.float16 else (3, 2.0**-9)
+    spacing = max(2.0 ** (math.floor(math.log2(abs(value) or 1)) - bits), lowest)
+    assert (rounded - value).abs().max() < spacing
+    assert rounded.double().mean().item() == pytest.approx(value, abs=spacing / count)
+
+
+def test_layout_and_buckets_change_no_bit() -> None:
+    """The same weights in one bucket and in several, alone and beside others, get the same numbers."""
+    given = weights()
+    together = Trial(given, PAPER)
+    alone = {name: Trial({name: weight}, PAPER) for name, weight in given.items()}
+    for step in range(5):
+        gradients = realistic_gradients(given, step)
+        together.step(gradients)
+        for name, trial in alone.items():
+            trial.step({name: gradients[name]})
+    for name, trial in alone.items():
+        for kind in ("master", "first", "second"):
+            assert torch.equal(together.number(kind, name), trial.number(kind, name)), (name, kind)
+
+
+def test_bytes_a_parameter() -> None:
+    """6 bytes with the gradient, and 0.03 for the number of each row's weight."""
+    given = {"matrix": torch.zeros(1_024, 1_024)}
+    for formats, bar in ((PAPER, 6.1), (BLOCK, 5.2)):
+        optimizer = Trial(given, formats).optimizer
+        held = [value for value in vars(optimizer).values() if isinstance(value, Tensor)]
+        for kind in (optimizer.master, optimizer.first, optimizer.second):
+            held += [kind.codes, kind.scale, kind.amax]
+        gradient_bytes = 1
+        assert sum(one.nbytes for one in held) / 2**20 + gradient_bytes < bar
