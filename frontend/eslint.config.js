@@ -4,7 +4,7 @@ import hooks from "eslint-plugin-react-hooks";
 import ts from "typescript-eslint";
 
 /** A feature imports shared code only; routes put features together. */
-const features = ["auth", "teams", "datasets", "runs", "metrics", "checkpoints", "nodes"];
+const features = ["auth", "teams", "datasets", "runs", "metrics", "fp8", "checkpoints", "nodes"];
 const arrows = [
   ...features.map((name) => ({
     files: [`src/features/${name}/**`],

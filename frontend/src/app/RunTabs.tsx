@@ -5,10 +5,13 @@ interface Props {
   team: string;
   runId: string;
   current: RunTab;
+  /** Whether the run trains in FP8; only then is there something to show of it. */
+  fp8: boolean;
 }
 
 const WORDS: Record<RunTab, string> = {
   overview: "Overview",
+  fp8: "FP8",
   logs: "Logs",
   events: "Events",
   checkpoints: "Checkpoints",
@@ -16,10 +19,10 @@ const WORDS: Record<RunTab, string> = {
 };
 
 /** The tabs of a run: links, since each is an address. */
-export function RunTabs({ team, runId, current }: Props) {
+export function RunTabs({ team, runId, current, fp8 }: Props) {
   return (
     <nav aria-label="Parts of the run" className="mb-4 flex gap-5 overflow-x-auto border-b">
-      {RUN_TABS.map((tab) => (
+      {RUN_TABS.filter((tab) => fp8 || tab !== "fp8").map((tab) => (
         <Link
           key={tab}
           to="/$team/runs/$runId/$tab"

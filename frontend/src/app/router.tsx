@@ -16,6 +16,7 @@ import { Root } from "@/app/Root";
 import { Shell } from "@/app/Shell";
 import { ApiError } from "@/api/errors";
 import { meQuery } from "@/features/auth/queries";
+import { parseTensorSearch } from "@/features/fp8/view";
 import { parseView } from "@/features/metrics/view";
 import { isRunTab } from "@/lib/runTabs";
 
@@ -84,7 +85,7 @@ const run = createRoute({
 const runTab = createRoute({
   getParentRoute: () => team,
   path: "/runs/$runId/$tab",
-  validateSearch: parseView,
+  validateSearch: (search: Record<string, unknown>) => ({ ...parseView(search), ...parseTensorSearch(search) }),
   beforeLoad: ({ params }) => {
     if (!isRunTab(params.tab)) {
       throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { chartOptions, type ChartLine, type ChartMark, type ChartScale, type LineStyle } from "@/components/chartOptions";
@@ -18,12 +18,16 @@ interface Props {
   scale: ChartScale;
   marks: readonly ChartMark[];
   height?: number;
+  /** Choices beside the title. */
+  controls?: ReactNode;
+  /** What the chart shows and what is normal, below it. */
+  children?: ReactNode;
 }
 
 const NO_TEXT = "–";
 
 /** A chart over a run's course, with a caption that says its last values and a table of the same numbers. */
-export function Chart({ title, group, x, xName, xText, lines, yText, axisText = yText, scale, marks, height = 196 }: Props) {
+export function Chart({ title, group, x, xName, xText, lines, yText, axisText = yText, scale, marks, height = 196, controls, children }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [under, setUnder] = useState<number | null>(null);
@@ -35,6 +39,7 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
   );
   const latest = useRef({ data, marks });
   // New values arrive by setData; only other lines need another drawing.
+  const scaleKey = JSON.stringify(scale);
   const stylesKey = JSON.stringify(lines.map(({ label, color, raw }) => ({ label, color, faint: raw !== undefined })));
   const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
 
@@ -51,7 +56,7 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
       group,
       lines: styles,
       scheme,
-      scale,
+      scale: JSON.parse(scaleKey) as ChartScale,
       height,
       xText,
       axisText,
@@ -69,7 +74,7 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
       made.destroy();
       plot.current = null;
     };
-  }, [asTable, group, styles, scale, height, xText, axisText, scheme]);
+  }, [asTable, group, styles, scaleKey, height, xText, axisText, scheme]);
 
   const named = lines.length > 1;
   // A series without a point yet is not spoken of; the first is the chart itself.
@@ -77,8 +82,9 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
   const at = under !== null && under < x.length ? under : null;
   return (
     <figure className="panel flex min-w-0 flex-col p-3">
-      <div className="mb-1 flex items-center gap-3 text-small">
+      <div className="mb-1 flex flex-wrap items-center gap-x-3 text-small">
         <h2 className="text-body font-medium">{title}</h2>
+        {controls}
         {named &&
           shown.map(({ label, color }) => (
             <span key={label} className="flex items-center gap-1.5 text-soft">
@@ -106,6 +112,7 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
       <figcaption className="mt-1 truncate text-small text-soft">
         {at === null ? caption(shown, named, yText) : reading(at)}
       </figcaption>
+      {children}
     </figure>
   );
 

@@ -23,8 +23,8 @@ export interface ChartMark {
   label: string;
 }
 
-/** How the y axis runs: through the data, from zero, or by powers of ten. */
-export type ChartScale = "fit" | "zero" | "log";
+/** How the y axis runs: through the data, from zero, by powers of ten, or always over the same range and ticks. */
+export type ChartScale = "fit" | "zero" | "log" | { low: number; high: number; ticks: number[] };
 
 interface Wish {
   element: HTMLElement;
@@ -75,6 +75,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
         gap: 6,
         size: 44,
         space: 44,
+        ...(typeof scale === "object" ? { splits: scale.ticks } : {}),
         values: (_plot, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : axisText(tick))),
       },
     ],
@@ -120,6 +121,7 @@ function resolve(element: HTMLElement, value: string): string {
 
 /** uPlot gives null for both ends while there is no data. */
 function yRange(scale: ChartScale, low: number | null, high: number | null): uPlot.Range.MinMax {
+  if (typeof scale === "object") return [scale.low, scale.high];
   if (low === null || high === null) return [0, 1];
   if (scale === "zero") return [0, high > 0 ? high * 1.1 : 1];
   const margin = (high - low || Math.abs(high) || 1) * 0.06;

@@ -30,6 +30,18 @@ export function percent(fraction: number): string {
   return (fraction * 100).toFixed(1);
 }
 
+/** 0, 0.00104 %, 1.3 %, 100 %: for shares that range over powers of ten. */
+export function share(fraction: number): string {
+  if (fraction === 0) return "0";
+  const value = fraction * 100;
+  return `${value >= 100 ? "100" : value >= 10 ? value.toFixed(0) : value >= 0.0001 ? Number(value.toPrecision(2)) : value.toExponential(0)} %`;
+}
+
+/** 2^−9: raised digits are too small to read beside a chart. */
+export function powerOfTwo(exponent: number): string {
+  return `2^${exponent < 0 ? "−" : ""}${Math.abs(exponent)}`;
+}
+
 /** 124 M, 1.3 B: the size of a model. */
 export function short(value: number): string {
   for (const [size, unit] of [

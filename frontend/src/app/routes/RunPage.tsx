@@ -1,6 +1,7 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { DatasetLink } from "@/app/DatasetLink";
+import { Fp8Tab } from "@/app/Fp8Tab";
 import { Overview } from "@/app/Overview";
 import { RunTabs } from "@/app/RunTabs";
 import type { Run } from "@/api/types";
@@ -8,6 +9,7 @@ import { Boundary } from "@/components/Boundary";
 import { buttonClass } from "@/components/Button";
 import { CheckpointTable } from "@/features/checkpoints/CheckpointTable";
 import { checkpointsQuery } from "@/features/checkpoints/queries";
+import { parseTensorSearch, searchOfTensor } from "@/features/fp8/view";
 import { LivePill } from "@/features/metrics/LivePill";
 import { Tiles } from "@/features/metrics/Tiles";
 import { useLiveMetrics } from "@/features/metrics/useLiveMetrics";
@@ -33,7 +35,7 @@ export function RunPage() {
 
 function LiveRun() {
   const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
-  const view = { ...STANDARD_VIEW, ...useSearch({ from: "/$team/runs/$runId/$tab" }) };
+  const search = useSearch({ from: "/$team/runs/$runId/$tab" });
   const navigate = useNavigate();
   const { data: stored } = useSuspenseQuery(runQuery(team, runId));
   const live = !isFinal(stored.state);
@@ -60,13 +62,25 @@ function LiveRun() {
         }
       />
       <Tiles run={run} columns={metrics?.columns ?? {}} />
-      <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} />
+      <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} fp8={run.spec.precision.kind === "fp8"} />
       <Boundary>{content()}</Boundary>
     </>
   );
 
   function content() {
     switch (tab) {
+      case "fp8":
+        return (
+          <Fp8Tab
+            team={team}
+            run={run}
+            metrics={metrics}
+            error={error}
+            onRetry={() => void refetch()}
+            wish={search}
+            onChoose={(next) => void navigate({ to: ".", search: (old) => ({ ...old, ...searchOfTensor(next) }), replace: true })}
+          />
+        );
       case "logs":
         return <LogTab team={team} run={run} />;
       case "events":
@@ -86,8 +100,8 @@ function LiveRun() {
             error={error}
             onRetry={() => void refetch()}
             checkpointSteps={checkpoints.filter(({ kind }) => kind === "state").map(({ step }) => step)}
-            view={view}
-            onView={(next) => void navigate({ to: ".", search: searchOf(next), replace: true })}
+            view={{ ...STANDARD_VIEW, ...search }}
+            onView={(next) => void navigate({ to: ".", search: { ...parseTensorSearch(search), ...searchOf(next) }, replace: true })}
             events={<EventList team={team} run={runId} live={live} limit={6} />}
           />
         );

@@ -20,6 +20,10 @@ const LOSSES = [
   { label: "validation", name: "validation_loss" },
 ] as const;
 const MFU = [{ label: "MFU", name: "mfu" }] as const;
+const BOTH_MFU = [
+  { label: "of the FP8 peak", name: "mfu" },
+  { label: "of the BF16 peak", name: "bf16_mfu" },
+] as const;
 const SPEED = [{ label: "tokens/s", name: "tokens_per_second" }] as const;
 const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 
@@ -40,7 +44,7 @@ export function MetricsPanel({ metrics, checkpointSteps, view, onView }: Props) 
           <SeriesChart {...shared} title="loss" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />
         </div>
         {columns["mfu"] !== undefined && (
-          <SeriesChart {...shared} title="MFU, %" series={MFU} scale="zero" text={percentText} axisText={wholePercent} />
+          <SeriesChart {...shared} title="MFU, %" series={columns["bf16_mfu"] === undefined ? MFU : BOTH_MFU} scale="zero" text={percentText} axisText={wholePercent} />
         )}
         <SeriesChart {...shared} title="tokens/s" series={SPEED} scale="zero" text={rate} axisText={shortTick} />
         {columns["mfu"] === undefined && (

@@ -3,11 +3,13 @@ interface Props {
   value: string;
   unit: string;
   note: string;
+  /** A second line, where one does not say it. */
+  more?: string | undefined;
   /** The note in full, where it was shortened. */
   title?: string | undefined;
 }
 
-export function Tile({ name, value, unit, note, title = note }: Props) {
+export function Tile({ name, value, unit, note, more, title = note }: Props) {
   return (
     <div className="-mb-px -ml-px min-w-0 border-b border-l px-4 py-3">
       <dt className="text-small text-soft">{name}</dt>
@@ -17,6 +19,7 @@ export function Tile({ name, value, unit, note, title = note }: Props) {
       </dd>
       <dd className="min-h-4 truncate [font-variant-numeric:normal] text-small text-soft" title={title}>
         {note}
+        {more !== undefined && <span className="block truncate">{more}</span>}
       </dd>
     </div>
   );

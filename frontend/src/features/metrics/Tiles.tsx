@@ -13,7 +13,8 @@ export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
   const norm = now("grad_norm");
   const loss = now("loss");
   const [memory, memoryUnit] = memoryParts(now("memory_bytes"));
-  const { peak_name: peak } = run.summary;
+  const { peak_name: peak, bf16_peak_name: bf16Peak } = run.summary;
+  const bf16 = now("bf16_mfu");
   return (
     <dl className="panel mb-6 grid grid-cols-5 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
       <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(run, columns)} />
@@ -22,7 +23,8 @@ export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
         note={mfuNote(peak, loss !== undefined)}
-        title={peak ? `of ${peak}` : undefined}
+        more={bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : undefined}
+        title={peak ? [peak, bf16Peak].filter(Boolean).map((one) => `of ${one}`).join("; ") : undefined}
       />
       <Tile
         name="throughput"
@@ -46,8 +48,12 @@ function memoryParts(value: number | undefined): [string, string] {
 
 /** `of BF16 peak 989 TFLOP/s`; the device's name is on hover. */
 function mfuNote(peak: string | null | undefined, begun: boolean): string {
-  if (peak) return `of ${peak.split(" of ")[0] ?? peak}`;
+  if (peak) return ofPeak(peak);
   return begun ? "this device's peak is unknown" : "";
+}
+
+function ofPeak(peak: string): string {
+  return `of ${peak.split(" of ")[0] ?? peak}`;
 }
 
 function validationNote(run: Run, columns: Columns): string {

@@ -1,0 +1,192 @@
+import { useEffect, useRef, useState, type KeyboardEvent, type MouseEvent, type ReactNode } from "react";
+import { HeatLegend } from "@/components/HeatLegend";
+import { HeatTable } from "@/components/HeatTable";
+import { heatHeight, shade, viridis, type HeatColumn, type HeatMap as HeatMapData } from "@/lib/heatMap";
+import { count } from "@/lib/format";
+
+interface Props {
+  title: string;
+  /** What a row is: `layer`. */
+  rowName: string;
+  map: HeatMapData;
+  text: (value: number) => string;
+  /** The row that is chosen, where there is a choice. */
+  chosen: number;
+  onChoose: (row: number) => void;
+  /** Choices beside the title. */
+  controls: ReactNode;
+  children: ReactNode;
+}
+
+interface Cell {
+  row: number;
+  column: number;
+}
+
+const MOVES: Record<string, [number, number]> = {
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+  Home: [0, -Infinity],
+  End: [0, Infinity],
+};
+
+/** A grid of colours, read by pointer and by arrow keys; Enter or a click chooses the row. */
+export function HeatMap({ title, rowName, map, text, chosen, onChoose, controls, children }: Props) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [cell, setCell] = useState<Cell | null>(null);
+  const [asTable, setAsTable] = useState(false);
+  const [rows, columns] = [map.labels.length, map.columns.length];
+  const height = heatHeight(rows);
+  const at = cell !== null && cell.row < rows && cell.column < columns ? cell : null;
+
+  useEffect(() => {
+    if (canvas.current !== null) paint(canvas.current, map);
+  }, [map, asTable]);
+
+  return (
+    <figure className="panel flex min-w-0 flex-col p-3">
+      <div className="mb-2 flex flex-wrap items-center gap-x-3 gap-y-2 text-small">
+        <h2 className="text-body font-medium">{title}</h2>
+        {controls}
+        <button
+          type="button"
+          aria-pressed={asTable}
+          aria-label={`${title} as a table`}
+          className="ml-auto rounded-box px-1 text-soft hover:text-accent"
+          onClick={() => {
+            setAsTable(!asTable);
+          }}
+        >
+          {asTable ? "map" : "table"}
+        </button>
+      </div>
+      {asTable ? (
+        <HeatTable title={title} rowName={rowName} map={map} text={text} height={height + 22} />
+      ) : (
+        <div className="grid grid-cols-[auto_minmax(0,1fr)] gap-x-2 text-small text-soft">
+          <div aria-hidden className="relative w-6 text-right" style={{ height }}>
+            {ticks(rows, Math.floor(height / 16)).map((row) => (
+              <span key={row} className="absolute right-0 -translate-y-1/2" style={{ top: `${((row + 0.5) / rows) * 100}%` }}>
+                {map.labels[row]}
+              </span>
+            ))}
+          </div>
+          <div
+            role="slider"
+            tabIndex={0}
+            aria-label={`${title}: arrow keys read it, Enter chooses the ${rowName}`}
+            aria-valuemin={1}
+            aria-valuemax={rows * columns}
+            aria-valuenow={1 + (at === null ? chosen * columns + columns - 1 : at.row * columns + at.column)}
+            aria-valuetext={reading(at ?? { row: chosen, column: columns - 1 })}
+            className="relative cursor-crosshair bg-raised"
+            style={{ height }}
+            onKeyDown={onKey}
+            onMouseMove={(event) => {
+              setCell(cellUnder(event));
+            }}
+            onMouseLeave={() => {
+              setCell(null);
+            }}
+            onBlur={() => {
+              setCell(null);
+            }}
+            onClick={(event) => {
+              onChoose(cellUnder(event).row);
+            }}
+          >
+            <canvas ref={canvas} width={columns} height={rows} className="size-full [image-rendering:pixelated]" />
+            <Outline row={chosen} rows={rows} className="border-text" />
+            {at !== null && (
+              <div
+                aria-hidden
+                className="pointer-events-none absolute outline-2 outline-accent"
+                style={{
+                  left: `${(at.column / columns) * 100}%`,
+                  top: `${(at.row / rows) * 100}%`,
+                  width: `${100 / columns}%`,
+                  height: `${100 / rows}%`,
+                }}
+              />
+            )}
+          </div>
+          <div aria-hidden className="relative col-start-2 mt-1 h-4 overflow-hidden">
+            <span className="absolute left-0">{stepsText(map.columns[0])}</span>
+            {columns > 1 && <span className="absolute right-0">{stepsText(map.columns[columns - 1])}</span>}
+          </div>
+        </div>
+      )}
+      <figcaption className="mt-1 flex min-h-5 flex-wrap items-center justify-between gap-x-4 gap-y-1 text-small text-soft">
+        <span>{at === null ? lastWords() : reading(at)}</span>
+        <HeatLegend low={map.low} high={map.high} />
+      </figcaption>
+      {children}
+    </figure>
+  );
+
+  function onKey(event: KeyboardEvent): void {
+    const move = MOVES[event.key];
+    const from = at ?? { row: chosen, column: columns - 1 };
+    if (move !== undefined) {
+      setCell({ row: within(from.row + move[0], rows), column: within(from.column + move[1], columns) });
+    } else if (event.key === "Enter" || event.key === " ") {
+      onChoose(from.row);
+    } else return;
+    event.preventDefault();
+  }
+
+  function cellUnder(event: MouseEvent<HTMLElement>): Cell {
+    const box = event.currentTarget.getBoundingClientRect();
+    return {
+      row: within(Math.floor(((event.clientY - box.top) / box.height) * rows), rows),
+      column: within(Math.floor(((event.clientX - box.left) / box.width) * columns), columns),
+    };
+  }
+
+  function reading({ row, column }: Cell): string {
+    const value = map.cells[row]?.[column];
+    const told = value === null || value === undefined ? "not measured" : text(value);
+    return `${rowName} ${map.labels[row] ?? ""}, step ${stepsText(map.columns[column])}: ${told}`;
+  }
+
+  function lastWords(): string {
+    const newest = map.cells.map((row) => row[columns - 1] ?? null);
+    const most = newest.reduce<number | null>((best, value) => (value === null || (best !== null && best >= value) ? best : value), null);
+    if (most === null) return "not measured in the last step";
+    return `step ${stepsText(map.columns[columns - 1])}: largest ${text(most)} in ${rowName} ${map.labels[newest.indexOf(most)] ?? ""}`;
+  }
+}
+
+function Outline({ row, rows, className }: { row: number; rows: number; className: string }) {
+  if (rows < 2) return null;
+  const place = { top: `${(row / rows) * 100}%`, height: `${100 / rows}%` };
+  return <div aria-hidden className={`pointer-events-none absolute inset-x-0 border ${className}`} style={place} />;
+}
+
+/** One pixel a cell; the browser makes the pixels large. What was not measured stays clear. */
+function paint(canvas: HTMLCanvasElement, map: HeatMapData): void {
+  const context = canvas.getContext("2d");
+  if (context === null || map.columns.length === 0) return;
+  const image = context.createImageData(map.columns.length, map.labels.length);
+  map.cells.flat().forEach((value, index) => {
+    if (value !== null) image.data.set([...viridis(shade(value, map)), 255], 4 * index);
+  });
+  context.putImageData(image, 0, 0);
+}
+
+/** Which of the rows are labelled when there is room for `most`. */
+function ticks(rows: number, most: number): number[] {
+  const every = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 100].find((one) => rows / one <= most) ?? rows;
+  return Array.from({ length: Math.ceil(rows / every) }, (_, index) => index * every);
+}
+
+function within(index: number, length: number): number {
+  return Math.min(length - 1, Math.max(0, index));
+}
+
+function stepsText(column: HeatColumn | undefined): string {
+  if (column === undefined) return "–";
+  return column.from === column.to ? count(column.to) : `${count(column.from)}–${count(column.to)}`;
+}

@@ -1,0 +1,86 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { Chart } from "@/components/Chart";
+import type { ChartMark } from "@/components/chartOptions";
+import { ErrorState } from "@/components/ErrorState";
+import { Select } from "@/components/Select";
+import { Skeleton } from "@/components/Skeleton";
+import { tensorsQuery } from "@/features/fp8/queries";
+import { count, decimal, powerOfTwo } from "@/lib/format";
+import { heatHeight } from "@/lib/heatMap";
+import { kindWords, partWords, type TensorChoice } from "@/lib/tensors";
+
+interface Props {
+  team: string;
+  run: string;
+  live: boolean;
+  marks: readonly ChartMark[];
+  choice: TensorChoice;
+  pattern: string;
+  layers: readonly (number | null)[];
+  onLayer: (layer: number) => void;
+}
+
+/** The map beside it has its steps below it; a chart's height has them in it. */
+const AXIS = 20;
+
+/** How the scale of one tensor went, in powers of two. */
+export function ScaleChart({ team, run, live, marks, choice, pattern, layers, onLayer }: Props) {
+  const scales = useQuery(tensorsQuery(team, run, pattern, live));
+  const column = Object.values(scales.data ?? {})[0];
+  const lines = useMemo(() => [{ label: "scale", color: 1, values: (column?.values ?? []).map(exponentOf) }], [column]);
+  if (scales.isError) return <ErrorState error={scales.error} onRetry={() => void scales.refetch()} />;
+  if (scales.data === undefined) return <Skeleton rows={1} height={280} />;
+  return (
+    <div className={`grid min-w-0 ${scales.isPlaceholderData ? "opacity-60" : ""}`}>
+      <Chart
+        title={`scale of ${partWords(choice.part)} ${kindWords(choice.kind)}`}
+        group="fp8"
+        x={column?.steps ?? []}
+        xName="step"
+        xText={count}
+        lines={lines}
+        yText={scaleText}
+        axisText={scaleTick}
+        scale="fit"
+        marks={marks}
+        height={heatHeight(layers.length) + AXIS}
+        controls={
+          choice.layer !== null && (
+            <Select
+              aria-label="Layer"
+              value={choice.layer}
+              onChange={(event) => {
+                onLayer(Number(event.target.value));
+              }}
+            >
+              {layers.map((layer) => (
+                <option key={layer} value={layer ?? ""}>
+                  layer {layer}
+                </option>
+              ))}
+            </Select>
+          )
+        }
+      >
+        <p className="mt-2 border-t pt-2 text-small text-soft">
+          The number that multiplies the stored FP8 values to get real ones: a power of two, times the clipping factor for a
+          gradient. Normal are single steps up and down. Where it leaps at every measurement, the tensor has outliers: use
+          row scaling, or clip at a smaller norm.
+        </p>
+      </Chart>
+    </div>
+  );
+}
+
+function exponentOf(scale: number): number | null {
+  return scale > 0 ? Math.log2(scale) : null;
+}
+
+function scaleText(exponent: number): string {
+  return Number.isInteger(exponent) ? `${powerOfTwo(exponent)} (${decimal(2 ** exponent)})` : decimal(2 ** exponent);
+}
+
+function scaleTick(exponent: number): string {
+  return Number.isInteger(exponent) ? powerOfTwo(exponent) : "";
+}

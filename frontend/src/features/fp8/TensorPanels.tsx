@@ -1,0 +1,96 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import type { ChartMark } from "@/components/chartOptions";
+import { EmptyState } from "@/components/EmptyState";
+import { ErrorState } from "@/components/ErrorState";
+import { HeatMap } from "@/components/HeatMap";
+import { Skeleton } from "@/components/Skeleton";
+import { tensorSeriesQuery, tensorsQuery } from "@/features/fp8/queries";
+import { ScaleChart } from "@/features/fp8/ScaleChart";
+import { TensorControls } from "@/features/fp8/TensorControls";
+import type { TensorSearch } from "@/features/fp8/view";
+import { decimal } from "@/lib/format";
+import { heatMapOf } from "@/lib/heatMap";
+import { chooseTensor, layersOf, partsOf, seriesPattern, tensorOf, type TensorChoice } from "@/lib/tensors";
+
+interface Props {
+  team: string;
+  run: string;
+  live: boolean;
+  marks: readonly ChartMark[];
+  wish: TensorSearch;
+  onChoose: (choice: TensorChoice) => void;
+}
+
+const COLUMNS = 96;
+
+/** The tensors one by one: amax of a part in every layer, and the scale of one of them. */
+export function TensorPanels({ team, run, live, marks, wish, onChoose }: Props) {
+  const names = useQuery(tensorSeriesQuery(team, run, live));
+  const known = names.data;
+  const tensors = useMemo(() => (known ?? []).map(tensorOf).filter((tensor) => tensor !== null), [known]);
+  const choice = chooseTensor(tensors, wish);
+  const amaxPattern = choice === null ? "" : seriesPattern("amax", known ?? [], choice, true);
+  const amaxes = useQuery({ ...tensorsQuery(team, run, amaxPattern, live), enabled: choice !== null });
+  const map = useMemo(() => {
+    const rows = Object.entries(amaxes.data ?? {}).map(([name, column]) => ({ layer: tensorOf(name)?.layer ?? null, column }));
+    const sorted = rows.sort((a, b) => (a.layer ?? -1) - (b.layer ?? -1));
+    return heatMapOf(sorted.map(({ layer, column }) => ({ label: layer === null ? "–" : String(layer), column })), COLUMNS);
+  }, [amaxes.data]);
+
+  const failed = [names, amaxes].find(({ isError }) => isError);
+  if (failed !== undefined) return <ErrorState error={failed.error} onRetry={() => void failed.refetch()} />;
+  if (choice === null && names.isSuccess && !live) return <EmptyState title="No tensor was measured by itself." />;
+  if (choice === null) return <Skeleton rows={1} height={280} />;
+  const { kind, part } = choice;
+  const layers = layersOf(tensors, kind, part);
+  return (
+    <div className="grid grid-cols-[3fr_2fr] gap-3 max-desk:grid-cols-1">
+      {amaxes.data === undefined ? (
+        <Skeleton rows={1} height={280} />
+      ) : (
+        <div className={`grid min-w-0 ${amaxes.isPlaceholderData ? "opacity-60" : ""}`}>
+          <HeatMap
+            title={layers.length > 1 ? "amax by layer" : "amax"}
+            rowName="layer"
+            map={map}
+            text={decimal}
+            chosen={Math.max(0, layers.indexOf(choice.layer))}
+            onChoose={(row) => {
+              onChoose({ kind, part, layer: layers[row] ?? null });
+            }}
+            controls={
+              <TensorControls
+                kind={kind}
+                part={part}
+                parts={partsOf(tensors, kind)}
+                onChange={(next) => {
+                  const chosen = chooseTensor(tensors, { ...choice, ...next });
+                  if (chosen !== null) onChoose(chosen);
+                }}
+              />
+            }
+          >
+            <p className="mt-2 border-t pt-2 text-small text-soft">
+              The largest absolute value in each layer’s tensor, from which its scale is made. Normal are bands that change
+              slowly. Where a layer brightens step by step it is about to overflow: lower the learning rate, or keep that
+              layer’s products in bfloat16 (high first layers, high last layers).
+            </p>
+          </HeatMap>
+        </div>
+      )}
+      <ScaleChart
+        team={team}
+        run={run}
+        live={live}
+        marks={marks}
+        choice={choice}
+        pattern={seriesPattern("scale", known ?? [], choice, false)}
+        layers={layers}
+        onLayer={(layer) => {
+          onChoose({ kind, part, layer });
+        }}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,54 @@
+/** Whether what an FP8 run measures is as it should be, and what to do where it is not. */
+
+export interface Health {
+  well: boolean;
+  /** What is normal, or what to do. */
+  words: string;
+}
+
+/** The share at which the recipe itself makes room: 0.001 % of a gradient's values beyond the largest code. */
+export const MOST_SATURATED = 1e-5;
+/** A tenth of a percent of zeros costs no loss that was ever measured. */
+export const MOST_FLUSHED = 1e-3;
+const MOST_LOST = 0.9;
+/** Four halvings in a row are no single overflow. */
+const LEAST_HEADROOM = 1 / 16;
+
+export function roundingHealth(saturated: number, flushed: number): Health {
+  if (saturated > MOST_SATURATED) {
+    return bad("Large gradients are cut off. μ makes room by itself; where this stays, lower the learning rate or lengthen the warm-up.");
+  }
+  if (flushed > MOST_FLUSHED) {
+    return bad("Small gradients vanish. Compare the loss with that of a bf16 run; where it is higher, use bf16 for this model.");
+  }
+  return good("Clamped stays below 0.001 %, flushed below 0.1 %.");
+}
+
+export function lostHealth(lost: number): Health {
+  if (lost > MOST_LOST) {
+    return bad("Hardly a weight moves in a step. Raise the learning rate, or use level O1, which keeps float32 weights.");
+  }
+  return good("Weights are rounded at random, right on average: a few percent early, more as the learning rate falls.");
+}
+
+export function headroomHealth(headroom: number): Health {
+  if (headroom < LEAST_HEADROOM) {
+    return bad("A gradient overflows again and again. Lower the learning rate, or clip at a smaller norm; the map below shows where.");
+  }
+  return good("It is 1, or halves at an overflow and grows back within 1,000 steps.");
+}
+
+export function skippedHealth(skipped: number, limit: number): Health {
+  if (skipped > 0) {
+    return bad("A gradient was not finite. A few at the start do no harm; where they go on, lower the learning rate. Logs say which tensor it was.");
+  }
+  return good(limit === 0 ? "There is none: the first would end the run." : `There is none. More than ${limit} in a row end the run as diverged.`);
+}
+
+function good(words: string): Health {
+  return { well: true, words };
+}
+
+function bad(words: string): Health {
+  return { well: false, words };
+}

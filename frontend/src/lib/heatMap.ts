@@ -1,0 +1,91 @@
+/** Series side by side as a grid: one row a series, one column a stretch of steps, coloured by log2 of the value. */
+import type { Column } from "@/lib/series";
+
+export interface HeatRow {
+  label: string;
+  column: Column;
+}
+
+export interface HeatColumn {
+  from: number;
+  to: number;
+}
+
+export interface HeatMap {
+  labels: string[];
+  columns: HeatColumn[];
+  /** By row and column the largest value of the stretch; null where none was measured. */
+  cells: (number | null)[][];
+  /** log2 of the least and the greatest positive value, outwards to whole exponents. */
+  low: number;
+  high: number;
+}
+
+/** Height of a map in pixels: rows as tall as a line of text, until there are many. */
+export function heatHeight(rows: number): number {
+  return Math.min(380, Math.max(150, rows * 26));
+}
+
+/** Each measured step is a column of its own, until there are more than `most`; then equal stretches of steps are. */
+export function heatMapOf(rows: readonly HeatRow[], most: number): HeatMap {
+  const columns = columnsOf([...new Set(rows.flatMap(({ column }) => column.steps))].sort((a, b) => a - b), most);
+  const cells = rows.map(({ column }) => cellsOf(column, columns));
+  const exponents = cells.flatMap((row) => row.filter((value) => value !== null && value > 0)).map((value) => Math.log2(value ?? 1));
+  const low = exponents.reduce((least, one) => Math.min(least, Math.floor(one)), Infinity);
+  const high = exponents.reduce((greatest, one) => Math.max(greatest, Math.ceil(one)), -Infinity);
+  const known = exponents.length > 0;
+  return { labels: rows.map(({ label }) => label), columns, cells, low: known ? low : 0, high: known ? Math.max(high, low + 1) : 1 };
+}
+
+function columnsOf(steps: readonly number[], most: number): HeatColumn[] {
+  if (steps.length <= most) return steps.map((step) => ({ from: step, to: step }));
+  const first = steps[0] ?? 0;
+  const width = ((steps[steps.length - 1] ?? 0) + 1 - first) / most;
+  return Array.from({ length: most }, (_, index) => ({
+    from: Math.ceil(first + index * width),
+    to: Math.ceil(first + (index + 1) * width) - 1,
+  }));
+}
+
+function cellsOf({ steps, values }: Column, columns: readonly HeatColumn[]): (number | null)[] {
+  let at = 0;
+  return columns.map(({ to }) => {
+    let largest: number | null = null;
+    for (; at < steps.length && (steps[at] ?? Infinity) <= to; at += 1) {
+      const value = values[at];
+      if (value !== undefined && Number.isFinite(value)) largest = Math.max(largest ?? value, value);
+    }
+    return largest;
+  });
+}
+
+/** Where a value stands between the ends of the legend, 0 to 1. Zero has no logarithm and stands at the low end. */
+export function shade(value: number, { low, high }: Pick<HeatMap, "low" | "high">): number {
+  if (value <= 0) return 0;
+  return Math.min(1, Math.max(0, (Math.log2(value) - low) / (high - low)));
+}
+
+/** Viridis at nine places: even steps of lightness, the same for every kind of sight. */
+const VIRIDIS = [
+  [68, 1, 84],
+  [71, 44, 122],
+  [59, 81, 139],
+  [44, 113, 142],
+  [33, 144, 141],
+  [39, 173, 129],
+  [92, 200, 99],
+  [170, 220, 50],
+  [253, 231, 37],
+] as const;
+
+/** Red, green and blue, 0 to 255, of a shade from 0 to 1. */
+export function viridis(at: number): [number, number, number] {
+  const place = Math.min(1, Math.max(0, at)) * (VIRIDIS.length - 1);
+  const index = Math.min(VIRIDIS.length - 2, Math.floor(place));
+  const [from, to] = [VIRIDIS[index] ?? VIRIDIS[0], VIRIDIS[index + 1] ?? VIRIDIS[0]];
+  const mixed = (channel: 0 | 1 | 2) => Math.round(from[channel] + (to[channel] - from[channel]) * (place - index));
+  return [mixed(0), mixed(1), mixed(2)];
+}
+
+/** The whole scale as a CSS gradient. */
+export const VIRIDIS_GRADIENT = `linear-gradient(to right, ${VIRIDIS.map((color) => `rgb(${color.join(" ")})`).join(", ")})`;
