@@ -106,8 +106,8 @@ def test_gradients_come_in_the_dtype_of_the_handle(scaling: ScalingKind, gradien
     y.backward(heavy(M, N, seed=2).bfloat16())
     assert y.dtype is torch.bfloat16
     assert weight.handle.grad is not None and weight.handle.grad.dtype is gradients
-    in_bf16 = torch.equal(weight.handle.grad, weight.handle.grad.bfloat16().to(gradients))
-    assert in_bf16 is (gradients is torch.bfloat16 or scaling is not ScalingKind.TENSOR)
+    rounded = torch.equal(weight.handle.grad, weight.handle.grad.bfloat16().to(gradients))
+    assert rounded is (gradients is torch.bfloat16)
 
 
 def test_weights_that_are_e4m3_already_enter_products_as_they_are() -> None:
@@ -222,6 +222,23 @@ def test_products_of_blocks_are_sums_over_their_blocks(rows: int, dtype: torch.d
     # One rounding to bfloat16, and float32 sums of 384 terms far below it.
     bound = expected.abs() * 2**-8 + expected.abs().max() * 1e-5
     assert ((multiply(a, b, torch.bfloat16).double() - expected).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+@pytest.mark.parametrize("out", [torch.bfloat16, torch.float32])
+def test_products_are_those_of_torch(dtype: torch.dtype, out: torch.dtype) -> None:
+    a, b = heavy(256, 384, seed=0).bfloat16(), heavy(128, 384, seed=1).bfloat16()
+    for one, other in (
+        (by_tensor(a, dtype, PRESENT).operand, by_tensor(b, E4M3, PRESENT).operand),
+        (by_row(a, dtype).operand, by_row(b, E4M3).operand),
+    ):
+        scale_b = other.scale if other.scale.ndim == 0 else other.scale.t()
+        expected = torch._scaled_mm(one.codes, other.codes.t(), one.scale, scale_b, out_dtype=out)
+        found = multiply(one, other, out)
+        assert found.dtype is expected.dtype is out
+        # Sums of 384 terms in float32, in another order; then bfloat16's last bit may differ.
+        bound = expected.abs() * (2**-7 if out is torch.bfloat16 else 0) + expected.abs().max() * 384 * 2**-24
+        assert ((found.float() - expected.float()).abs() <= bound).all()
 
 
 def _codes(rows: int, columns: int, dtype: torch.dtype = E4M3) -> Tensor:

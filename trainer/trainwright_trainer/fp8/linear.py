@@ -24,7 +24,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from trainwright.contracts.run_spec import ScalingKind
-from trainwright_trainer.fp8.formats import E4M3, E5M2, cast
+from trainwright_trainer.fp8.formats import E4M3, E5M2, cast_
 from trainwright_trainer.fp8.products import (
     Operand,
     by_block,
@@ -142,7 +142,7 @@ def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling:
         assert scaling is ScalingKind.TENSOR and codes_NK.dtype is E4M3
         return Operand(codes_NK, scale)
     if scaling is ScalingKind.TENSOR:
-        return Operand(cast(codes_NK.float() * (scale / cast_scale), E4M3), cast_scale)
+        return Operand(cast_(codes_NK.float() * (scale / cast_scale), E4M3), cast_scale)
     real_NK = codes_NK.float() * scale
     return (
         by_row(real_NK, E4M3) if scaling is ScalingKind.ROW else by_block(real_NK, E4M3, rows=128)

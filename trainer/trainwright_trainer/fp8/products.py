@@ -12,9 +12,9 @@ twice unless one scale serves both. An ``Operand`` always lies with the contract
 
     R rows   C contracted
 
-Rows and blocks: Dettmers et al. 2022 (arXiv 2208.07339), DeepSeek-V3 (arXiv 2412.19437), section 3.3. On GPUs
-``torch._scaled_mm`` multiplies; on CPUs too, where its rules for GPUs are asserted here, and blocks are multiplied
-as the bfloat16 numbers that they stand for.
+Rows and blocks: Dettmers et al. 2022 (arXiv 2208.07339), DeepSeek-V3 (arXiv 2412.19437), section 3.3. On a
+GPU torch's scaled products multiply the codes. On a CPU, which has none that are fast, the numbers they stand for are
+multiplied, in a wider format that holds them exactly; what GPUs refuse is refused there too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from trainwright.contracts.run_spec import ScalingKind
 from trainwright_trainer.ends import BadJobError
-from trainwright_trainer.fp8.formats import E5M2, amax_of, cast, finite_or_inf, scale_for
+from trainwright_trainer.fp8.formats import E5M2, amax_of, cast_, finite_or_inf, scale_for
 
 BLOCK = 128
 """Edge of a block, in elements."""
@@ -104,32 +104,31 @@ def multiply(a: Operand, b: Operand, out: torch.dtype, fast_accumulation: bool =
     Args:
         a: (M, C); the only one that may be E5M2, which row-wise kernels ask for.
         b: (N, C).
-        out: bfloat16 or float32. Only products of whole tensors come in float32 from every GPU; the others are
-            rounded to bfloat16 first.
+        out: bfloat16 or float32. On GPUs all but products of whole tensors are rounded to bfloat16 first: not every
+            GPU has them in float32.
         fast_accumulation: let tensor cores add up in fewer bits than float32; for forward products.
 
     Returns:
         (M, N).
     """
     _check_layout(a.codes, b.codes)
+    if not a.codes.is_cuda:
+        return _multiply_exactly(a, b, out)
     if a.scale.ndim == 0:
         return _scaled_mm(a.codes, b.codes, a.scale, b.scale, out, fast_accumulation)
     if a.scale.shape[1] == 1 and b.scale.shape == (b.codes.shape[0], 1):
-        product = _scaled_mm(a.codes, b.codes, a.scale, b.scale.t(), torch.bfloat16, fast_accumulation)
-    elif a.codes.is_cuda:
-        product = _multiply_blocks(a, b)
-    else:
-        product = dequantize(a).bfloat16() @ dequantize(b).bfloat16().t()
-    return product.to(out)
+        return _scaled_mm(a.codes, b.codes, a.scale, b.scale.t(), torch.bfloat16, fast_accumulation).to(out)
+    return _multiply_blocks(a, b).to(out)
 
 
-def dequantize(operand: Operand) -> Tensor:
-    """The real numbers, float32."""
-    codes, scale = operand
+def dequantize(operand: Operand, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The real numbers. Scales are powers of two, so bfloat16 holds them as exactly as float32."""
+    codes, scale = operand.codes.to(dtype), operand.scale.to(dtype)
     if scale.ndim == 0 or scale.shape == (codes.shape[0], 1):
-        return codes.float() * scale
-    blocks = _blocks(codes.float(), codes.shape[0] // scale.shape[0])
-    return (blocks * scale[:, None, :, None]).flatten(2, 3).flatten(0, 1)
+        return codes.mul_(scale)
+    blocks = _blocks(codes, codes.shape[0] // scale.shape[0])
+    blocks.mul_(scale[:, None, :, None])
+    return codes
 
 
 def check_device(scaling: ScalingKind, device: torch.device) -> None:
@@ -179,7 +178,7 @@ def _amax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 def _divide_and_cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """Division by a power of two does not round, so the dtype of ``x`` is wide enough for it."""
-    return cast(x * (1.0 / scale).to(x.dtype), dtype)
+    return cast_(x * (1.0 / scale).to(x.dtype), dtype)
 
 
 def _check_layout(a_codes: Tensor, b_codes: Tensor) -> None:
@@ -198,6 +197,12 @@ def _scaled_mm(
 ) -> Tensor:
     product: Tensor = torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=out, use_fast_accum=fast)
     return product
+
+
+def _multiply_exactly(a: Operand, b: Operand, out: torch.dtype) -> Tensor:
+    if a.scale.ndim == 0:  # both scales at once
+        return a.codes.to(out) @ dequantize(Operand(b.codes, a.scale * b.scale), out).t()
+    return dequantize(a, out) @ dequantize(b, out).t()
 
 
 def _multiply_blocks(a: Operand, b: Operand) -> Tensor:
