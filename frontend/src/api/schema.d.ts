@@ -1181,7 +1181,7 @@ export interface components {
             fp32: number;
             /**
              * Fp8
-             * @description E4M3 products, emulated where the CPU has none; empty from agents that did not measure them yet.
+             * @description Products of FP8 codes, which CPUs multiply in bfloat16; empty from agents older than this figure.
              */
             fp8?: number | null;
         };

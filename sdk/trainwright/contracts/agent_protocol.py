@@ -107,7 +107,7 @@ class CpuPeak(Envelope):
     fp32: float
     bf16: float
     fp8: float | None = None
-    """E4M3 products, emulated where the CPU has none; empty from agents that did not measure them yet."""
+    """Products of FP8 codes, which CPUs multiply in bfloat16; empty from agents older than this figure."""
 
 
 class Inventory(Envelope):
