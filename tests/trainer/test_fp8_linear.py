@@ -54,8 +54,8 @@ def hold(
     numbers: Tensor, dtype: torch.dtype = torch.float32, gradients: torch.dtype = torch.float32
 ) -> Weight:
     """A weight with ``numbers``, kept as the optimizer would in ``dtype``."""
-    weight = Weight(numbers.shape, gradients, CPU)
-    one = torch.ones(())
+    weight = Weight(numbers.shape, gradients, numbers.device)
+    one = torch.ones((), device=numbers.device)
     scale = one if dtype is torch.float32 else scale_for(amax_of(numbers), dtype)
     codes = numbers if dtype is torch.float32 else cast(numbers / scale, dtype)
     weight.attach(codes, scale, scale_for(amax_of(numbers), E4M3))
@@ -63,7 +63,7 @@ def hold(
 
 
 def layer_of(weight: Weight, scaling: ScalingKind) -> FP8Linear:
-    return FP8Linear(weight, InputCast(scaling, CPU))
+    return FP8Linear(weight, InputCast(scaling, weight.handle.device))
 
 
 def tap_of(layer: FP8Linear) -> Tap:
@@ -75,18 +75,19 @@ def tap_of(layer: FP8Linear) -> Tap:
     )
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("held", [torch.float32, torch.float16])
 def test_output_and_both_gradients_are_as_precise_as_their_formats(
-    scaling: ScalingKind, held: torch.dtype
+    scaling: ScalingKind, held: torch.dtype, device: str
 ) -> None:
     # Rounding to m bits of mantissa makes a relative error of mean square 2^-2m / 24 (uniform within half a step, averaged
     # over a binade): E4M3 -31.9 dB, E5M2 -25.8 dB. A product adds those of its operands: 28.9 dB for y, 24.9 dB for dx
     # and dW. Outliers push small numbers into the subnormal codes, hence the bar of 20 dB.
-    x = heavy(4, M // 4, K, seed=0).bfloat16().requires_grad_()
-    w, dy = heavy(N, K, seed=1, size=0.02), heavy(4, M // 4, N, seed=2, size=1e-5).bfloat16()
+    x, w = heavy(4, M // 4, K, seed=0).bfloat16().to(device), heavy(N, K, seed=1, size=0.02).to(device)
+    dy = heavy(4, M // 4, N, seed=2, size=1e-5).bfloat16().to(device)
     layer = layer_of(hold(w, held), scaling)
-    y = layer(x)
+    y = layer(x.requires_grad_())
     y.backward(dy)
     assert x.grad is not None and layer.held.handle.grad is not None
     x_MK, dy_MN = x.detach().double().flatten(0, 1), dy.double().flatten(0, 1)
@@ -94,8 +95,25 @@ def test_output_and_both_gradients_are_as_precise_as_their_formats(
     assert sqnr(x.grad.flatten(0, 1), dy_MN @ w.double()) > 20
     assert sqnr(layer.held.handle.grad, dy_MN.t() @ x_MK) > 20
     # A cast without a scale loses gradients of this size altogether.
-    unscaled = Operand(cast(dy.flatten(0, 1), E5M2), torch.ones(()))
+    unscaled = Operand(cast(dy.flatten(0, 1), E5M2), torch.ones((), device=device))
     assert sqnr(dequantize(unscaled), dy_MN) < 20
+
+
+@pytest.mark.parametrize("gradients", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("features", [128, 384, 512])
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_operands_lie_as_torch_wants_them_on_gpus(
+    scaling: ScalingKind, features: int, gradients: torch.dtype
+) -> None:
+    # Tensors without memory go the way of GPUs, and torch applies its rules for these to them.
+    weight = hold(torch.empty(256, features, device="meta"), gradients=gradients)
+    x = torch.empty(M, features, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    y = layer_of(weight, scaling)(x)
+    y.backward(torch.empty_like(y))
+    assert weight.handle.grad is not None and weight.handle.grad.dtype is gradients
+    codes, one = torch.empty(M, features, device="meta", dtype=E4M3), torch.ones((), device="meta")
+    with pytest.raises(RuntimeError, match="col_major"):  # they are applied
+        torch._scaled_mm(codes, codes.t().contiguous(), one, one)
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)

@@ -112,7 +112,7 @@ def multiply(a: Operand, b: Operand, out: torch.dtype, fast_accumulation: bool =
         (M, N).
     """
     _check_layout(a.codes, b.codes)
-    if not a.codes.is_cuda:
+    if a.codes.device.type == "cpu":
         return _multiply_exactly(a, b, out)
     if a.scale.ndim == 0:
         return _scaled_mm(a.codes, b.codes, a.scale, b.scale, out, fast_accumulation)
