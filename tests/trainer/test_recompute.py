@@ -11,7 +11,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from trainwright.contracts.run_spec import ModelSpec, RecomputeKind
+from trainwright.contracts.run_spec import FP8Spec, ModelSpec, RecomputeKind
+from trainwright_trainer.fp8.convert import convert
+from trainwright_trainer.fp8.formats import E4M3, amax_of, scale_for
+from trainwright_trainer.fp8.modules import InputCast
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import head_loss
 from trainwright_trainer.model.recompute import recompute
@@ -107,3 +110,29 @@ def test_less_is_kept_and_only_that_is_computed_again() -> None:
     assert (without[attention], cheap[attention], everything[attention]) == (0, 0, LAYERS)
     assert without["mm"] == cheap["mm"] < everything["mm"]
     assert without["silu"] == 0 and cheap["silu"] == LAYERS
+
+
+@pytest.mark.parametrize("kind", [RecomputeKind.SELECTIVE, RecomputeKind.FULL])
+def test_layers_in_fp8_are_computed_again_bit_for_bit(kind: RecomputeKind) -> None:
+    """Their amax is a running maximum, which a second look at the same numbers leaves as it is."""
+    (loss, gradients, amaxes), again = _learn_in_fp8(RecomputeKind.NONE), _learn_in_fp8(kind)
+    assert torch.equal(again[0], loss)
+    assert all(torch.equal(one, other) for one, other in zip(again[1], gradients, strict=True))
+    assert again[2] == amaxes
+    assert all(amaxes)
+
+
+def _learn_in_fp8(kind: RecomputeKind) -> tuple[Tensor, list[Tensor], list[float]]:
+    model = _model(RecomputeKind.NONE)
+    numbers = {name: one.detach().clone() for name, one in model.named_parameters()}
+    weights = convert(model, FP8Spec()).weights
+    for name, weight in weights.items():
+        weight.attach(numbers[name], torch.ones(()), scale_for(amax_of(numbers[name]), E4M3))
+    recompute(model, kind)
+    tokens, targets = torch.randint(V, (2, B, T), generator=torch.Generator().manual_seed(5))
+    loss = head_loss(model.features(tokens), model.head.weight, targets, B * T // 4)
+    loss.backward()
+    gradients = [weight.handle.grad for weight in weights.values() if weight.handle.grad is not None]
+    assert len(gradients) == len(weights)
+    casts = [part for part in model.modules() if isinstance(part, InputCast)]
+    return loss.detach(), gradients, [cast.amax.item() for cast in casts]
