@@ -15,6 +15,36 @@ window.matchMedia = (query) =>
     removeListener: () => undefined,
   });
 window.scrollTo = () => undefined;
+window.ResizeObserver = class {
+  observe = () => undefined;
+  unobserve = () => undefined;
+  disconnect = () => undefined;
+};
+Object.assign(window, {
+  Path2D: function Path2D() {
+    return unseen;
+  },
+});
+HTMLCanvasElement.prototype.getContext = (() => unseen) as unknown as HTMLCanvasElement["getContext"];
+
+function nothing(): void {
+  // draws nowhere
+}
+
+/** A drawing context whose every method leaves no trace: what is drawn is looked at in the browser test. */
+const unseen = new Proxy<Record<string | symbol, unknown>>({}, {
+  get: (kept, name) => kept[name] ?? drawing(name),
+  set: (kept, name, value) => {
+    kept[name] = value;
+    return true;
+  },
+});
+
+function drawing(name: string | symbol): unknown {
+  if (name === "measureText") return () => ({ width: 0 });
+  if (name === "createImageData") return (width: number, height: number) => ({ data: new Uint8ClampedArray(4 * width * height) });
+  return nothing;
+}
 
 beforeAll(() => {
   server.listen({ onUnhandledRequest: "error" });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, decimal, duration, moment, plural, rate, short, shortTime } from "@/lib/format";
+import { bytes, decimal, duration, moment, plural, powerOfTwo, rate, share, short, shortTime } from "@/lib/format";
 
 describe("duration", () => {
   it.each([
@@ -81,4 +81,9 @@ it("leaves out the day of a moment of today", () => {
   const now = new Date(2026, 10, 21, 14, 0).getTime();
   expect(moment(new Date(2026, 10, 21, 13, 46).toISOString(), now)).toBe("13:46");
   expect(moment(new Date(2026, 10, 18, 13, 46).toISOString(), now)).toBe("18 Nov 13:46");
+});
+
+it("says shares from none to all, and powers of two", () => {
+  expect([0, 1e-9, 1.04e-5, 0.0131, 0.28, 1].map(share)).toEqual(["0", "1e-7 %", "0.001 %", "1.3 %", "28 %", "100 %"]);
+  expect([-13, 0, 4].map(powerOfTwo)).toEqual(["2^−13", "2^0", "2^4"]);
 });

@@ -1,0 +1,137 @@
+import { fireEvent, screen, waitFor } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { beforeEach, expect, it, vi } from "vitest";
+import type { Run } from "@/api/types";
+import { Fp8Panel } from "@/features/fp8/Fp8Panel";
+import type { TensorSearch } from "@/features/fp8/view";
+import { Tiles } from "@/features/metrics/Tiles";
+import type { Columns } from "@/lib/series";
+import type { TensorChoice } from "@/lib/tensors";
+import { renderRoute } from "../renderRoute";
+import { aRun } from "../runs";
+import { server } from "../server";
+
+const KINDS = ["weight", "gradient", "input", "output_gradient"];
+const NAMES = [0, 1].flatMap((layer) =>
+  ["attention.query", "feed_forward.down"].flatMap((part) => KINDS.map((kind) => `fp8_amax/layers.${layer}.${part}.weight:${kind}`)),
+);
+const MEASURED: Columns = {
+  fp8_saturated: { steps: [1, 10], values: [0, 0] },
+  fp8_flushed: { steps: [1, 10], values: [0, 2e-4] },
+  fp8_lost_updates: { steps: [1, 10], values: [0, 0.02] },
+  fp8_smallest_headroom: { steps: [1, 10], values: [1, 0.5] },
+  skipped_steps: { steps: [1, 2, 10], values: [0, 1, 1] },
+};
+
+let asked: string[] = [];
+
+beforeEach(() => {
+  asked = [];
+  server.use(
+    http.get("*/metrics/names", () => HttpResponse.json(NAMES)),
+    http.get("*/metrics", ({ request }) => {
+      const names = new URL(request.url).searchParams.getAll("names");
+      asked.push(...names);
+      const [before = "", behind = ""] = (names[0] ?? "").split("*");
+      const found = NAMES.flatMap((name) => [name, name.replace("fp8_amax", "fp8_scale")]).filter(
+        (name) => name === names[0] || (name.startsWith(before) && behind !== "" && name.endsWith(behind)),
+      );
+      const series = found.map((name) => ({
+        name,
+        unit: "",
+        steps: [1, 10],
+        values: name.startsWith("fp8_scale") ? [0.5, 0.25] : [1, name.includes("layers.1.") ? 6 : 3],
+      }));
+      return HttpResponse.json({ series, attempts: [], cursor: "1:1" });
+    }),
+  );
+});
+
+function fp8Run(change: Partial<Run> = {}): Run {
+  const run = aRun(change);
+  const fp8 = {
+    level: "O2",
+    scaling: "tensor",
+    amax: "present",
+    high_first_layers: 0,
+    high_last_layers: 0,
+    accumulation: "bf16",
+    moments: "paper",
+    release_gradients: false,
+    skip_limit: 3,
+    observe_every_steps: 10,
+  } as const;
+  return { ...run, spec: { ...run.spec, precision: { kind: "fp8", fp8, compile: "auto" } } };
+}
+
+function show(run: Run, columns: Columns, onChoose: (choice: TensorChoice) => void = () => undefined, wish: TensorSearch = {}) {
+  renderRoute(<Fp8Panel team="lab" run={run} columns={columns} marks={[]} wish={wish} onChoose={onChoose} />);
+}
+
+it("says when the first numbers come, and that a run ended before them", async () => {
+  show(fp8Run(), {});
+  expect(await screen.findByText("Measured at step 1 and then every 10 steps; first values at step 1.")).toBeDefined();
+  expect(asked).toEqual([]);
+});
+
+it("says that a run without FP8 has none", async () => {
+  show(aRun(), MEASURED);
+  expect(await screen.findByText("This run does not train in FP8.")).toBeDefined();
+});
+
+it("shows the last values, what is normal, and what to do where it is not", async () => {
+  show(fp8Run(), MEASURED);
+  expect(await screen.findByText("last clamped 0, flushed 0.02 %")).toBeDefined();
+  expect(screen.getByText("last 2 %")).toBeDefined();
+  expect(screen.getByText("last 0.500")).toBeDefined();
+  expect(screen.getAllByText("Normal.")).toHaveLength(3);
+  expect(screen.getAllByText("Look here.")).toHaveLength(1);
+  expect(screen.getByText(/A gradient was not finite/)).toBeDefined();
+});
+
+it("asks for the tensors in sight only: one part of all layers, and one scale", async () => {
+  show(fp8Run({ state: "succeeded" }), MEASURED, undefined, { kind: "gradient", part: "feed_forward.down", layer: 1 });
+  expect(await screen.findByText("step 10: largest 6.000 in layer 1")).toBeDefined();
+  expect(await screen.findByText("last 2^−2 (0.250)")).toBeDefined();
+  expect(asked.sort()).toEqual([
+    "fp8_amax/layers.*.feed_forward.down.weight:gradient",
+    "fp8_scale/layers.1.feed_forward.down.weight:gradient",
+  ]);
+});
+
+it("is read by arrow keys, and Enter chooses the layer", async () => {
+  const choose = vi.fn();
+  show(fp8Run({ state: "succeeded" }), MEASURED, choose);
+  const map = await screen.findByRole("slider", { name: /amax by layer/ });
+  expect(map.getAttribute("aria-valuetext")).toBe("layer 0, step 10: 3.000");
+  fireEvent.keyDown(map, { key: "ArrowDown" });
+  expect(map.getAttribute("aria-valuetext")).toBe("layer 1, step 10: 6.000");
+  fireEvent.keyDown(map, { key: "ArrowDown" });
+  fireEvent.keyDown(map, { key: "ArrowLeft" });
+  expect(map.getAttribute("aria-valuetext")).toBe("layer 1, step 1: 1.000");
+  fireEvent.keyDown(map, { key: "Enter" });
+  expect(choose).toHaveBeenCalledWith({ kind: "input", part: "attention.query", layer: 1 });
+});
+
+it("says what went wrong where tensors cannot be had, and tries again", async () => {
+  server.use(http.get("*/metrics/names", () => HttpResponse.json({ detail: "Not now.", code: "busy" }, { status: 500 })));
+  show(fp8Run({ state: "succeeded" }), MEASURED);
+  const again = await screen.findByRole("button", { name: "Try again" });
+  server.use(http.get("*/metrics/names", () => HttpResponse.json(NAMES)));
+  fireEvent.click(again);
+  expect(await screen.findByText("step 10: largest 6.000 in layer 1")).toBeDefined();
+});
+
+it("names both peaks beside MFU", async () => {
+  const summary = {
+    ...aRun().summary,
+    values: { loss: 3, mfu: 0.41, bf16_mfu: 0.82 },
+    peak_name: "FP8 peak 1,979 TFLOP/s of NVIDIA H200",
+    bf16_peak_name: "BF16 peak 989 TFLOP/s of NVIDIA H200",
+  };
+  renderRoute(<Tiles run={fp8Run({ summary })} columns={{}} />);
+  await waitFor(() => {
+    expect(screen.getByText(/of FP8 peak 1,979 TFLOP\/s/)).toBeDefined();
+  });
+  expect(screen.getByText("82.0 % of BF16 peak 989 TFLOP/s")).toBeDefined();
+});

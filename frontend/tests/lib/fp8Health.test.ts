@@ -1,0 +1,19 @@
+import { expect, it } from "vitest";
+import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/lib/fp8Health";
+
+it.each([
+  [roundingHealth(0, 5e-4), true, /below 0.1 %/],
+  [roundingHealth(2e-5, 0), false, /cut off/],
+  [roundingHealth(0, 2e-3), false, /vanish/],
+  [lostHealth(0.3), true, /at random/],
+  [lostHealth(0.95), false, /level O1/],
+  [headroomHealth(1), true, /1,000 steps/],
+  [headroomHealth(0.25), true, /1,000 steps/],
+  [headroomHealth(2 ** -6), false, /again and again/],
+  [skippedHealth(0, 3), true, /More than 3 in a row/],
+  [skippedHealth(0, 0), true, /the first would end the run/],
+  [skippedHealth(1, 3), false, /not finite/],
+])("says what is normal, and what to do where it is not (%#)", ({ well, words }, expected, pattern) => {
+  expect(well).toBe(expected);
+  expect(words).toMatch(pattern);
+});
