@@ -1,7 +1,8 @@
 """Gradients in one byte: how near the sums of many ranks and rounds come to exact ones, and what travels."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from tests.trainer.ranks import on_ranks
+from trainwright_trainer import mesh as mesh_module
 from trainwright_trainer.fp8.gradients import Gradients
 from trainwright_trainer.fp8.layout import ROW, balance, lay_out
 from trainwright_trainer.fp8.weights import Weight
@@ -228,29 +230,26 @@ def test_whole_tensors_are_dealt_out_evenly() -> None:
 
 @contextmanager
 def counted_bytes() -> Iterator[list[float]]:
-    """Bytes that one rank sends in collectives, by the best algorithm for each: gathered in a list."""
+    """Bytes that one rank sends in each collective, by the best algorithm for it (broadcasts: the source's share)."""
     sent: list[float] = []
-    ranks = dist.get_world_size()
-    real = {
-        name: getattr(dist, name) for name in ("all_reduce", "all_to_all_single", "all_gather_into_tensor")
-    }
-
-    def count(name: str, times: float, which: int) -> None:
-        def counting(*arguments: Tensor, **options: object) -> object:
-            sent.append(times * arguments[which].nbytes)
-            return real[name](*arguments, **options)
-
-        setattr(dist, name, counting)
-
+    ranks, rank = dist.get_world_size(), dist.get_rank()
     share = (ranks - 1) / ranks
-    count("all_reduce", 2 * share, 0)
-    count("all_to_all_single", share, 1)
-    count("all_gather_into_tensor", share, 0)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+
+        def count(owner: object, name: str, which: int, times: Callable[..., float]) -> None:
+            real = getattr(owner, name)
+
+            def counting(*arguments: Any, **options: Any) -> Any:
+                sent.append(times(*arguments) * arguments[which].nbytes)
+                return real(*arguments, **options)
+
+            patch.setattr(owner, name, counting)
+
+        count(dist, "all_reduce", 0, lambda *_: 2 * share)
+        count(dist, "all_to_all_single", 1, lambda *_: share)
+        count(dist, "broadcast", 0, lambda _, source: (ranks - 1) * (source == rank))
+        count(mesh_module, "_all_gather", 0, lambda *_: share)
         yield sent
-    finally:
-        for name, function in real.items():
-            setattr(dist, name, function)
 
 
 def _bytes_of_a_step(mesh: Mesh, shapes: dict[str, tuple[int, ...]]) -> float:

@@ -30,6 +30,10 @@ _GLOO_LOST_A_PEER = "gloo/transport/"
 """gloo has no exception of its own: it names the line of its source that lost the connection."""
 
 
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+"""Up to torch 2.12 it has the longer name only, and from 2.13 that one warns."""
+
+
 class RankLostError(RuntimeError):
     """A collective failed: another rank has left or cannot be reached."""
 
@@ -84,7 +88,7 @@ class Mesh:
         bytes_of_all = shares.view(torch.uint8)
         own = bytes_of_all.chunk(self.ranks)[self.rank].clone()
         with _naming_lost_ranks():
-            dist.all_gather_into_tensor(bytes_of_all, own)
+            _all_gather(bytes_of_all, own)
 
     def broadcast(self, tensor: Tensor, source: int) -> None:
         """Replace ``tensor`` by that of rank ``source``, in place."""
