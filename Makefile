@@ -4,20 +4,26 @@
 # TORCH_VERSION  the PyTorch release
 # TORCH_INDEX    package index with the PyTorch build for this machine; pip's default when empty.
 #                To change the build of an existing .venv: make clean first
-# ARGS           more arguments for `demo` and `lock`
+# ARGS           more arguments for `demo`, `gpu`, `bench` and `lock`
 # PYTEST_ARGS    more arguments for the Python tests of `test`
+# ROW            the one row of `gpu` to measure; all of them when empty
+# DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
+# ONLY           the one row of `bench` to measure; all of them when empty
 
 PYTHON ?=
 TORCH_VERSION ?= 2.13.0
 TORCH_INDEX ?=
 ARGS ?=
 PYTEST_ARGS ?=
+ROW ?=
+DRY ?=
+ONLY ?=
 
 BIN = .venv/bin
 NODE = infra/with-node.sh
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test dev check fix openapi setup frontend chromium lock clean on-linux
+.PHONY: help demo test gpu bench dev check fix openapi setup frontend chromium lock clean on-linux
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +36,13 @@ test: check chromium ## everything: checks, unit tests, the tests with real serv
 	@$(NODE) npm test --silent
 	@echo "test: python and browser"
 	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
+
+gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
+	@$(BIN)/python -m tests.benchmarks.gpu $(ROW) $(if $(DRY),--dry-run) $(ARGS)
+	@$(BIN)/python -m tests.benchmarks.table
+
+bench: setup ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
+	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
 
 dev: setup frontend ## API, worker and agent with reload, and Vite's server for the frontend
 	@infra/dev.sh

@@ -1,0 +1,98 @@
+"""`make gpu`: every check and benchmark that needs a GPU, one row a process.
+
+    python -m tests.benchmarks.gpu                 all rows, each in a process of its own, at most ten minutes each
+    python -m tests.benchmarks.gpu ROW             one row, appended to docs/benchmarks/gpu.json
+    python -m tests.benchmarks.gpu --dry-run       the same code at toy size, on any machine; records nothing
+    python -m tests.benchmarks.gpu --list          the rows
+
+Without a GPU it is a dry run. After a recorded row ``python -m tests.benchmarks.table`` makes the table anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from tests.benchmarks.results import RECORD, RefusedError, Result, append, result
+from tests.benchmarks.rows import ROWS, Row, Setting
+
+_LIMIT_SECONDS = 600
+_NAMES = [row.name for row in ROWS]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    dry = given.dry_run or not torch.cuda.is_available()
+    if given.list:
+        print("\n".join(f"{row.name:<22} {row.says}" for row in ROWS))
+        return 0
+    if dry and not given.dry_run:
+        print("There is no GPU here: a dry run at toy size, nothing is recorded.", flush=True)
+    if given.row:
+        row = ROWS[_NAMES.index(given.row)]
+        return 0 if run_row(row, dry, given.record) else 1
+    return max(_in_a_process(row, dry, given.record) for row in ROWS)
+
+
+def run_row(row: Row, dry: bool, record: Path = RECORD) -> Result | None:
+    """Measure ``row`` here; None, and the reason printed, where that cannot be done. A dry run records nothing."""
+    print(f"{row.name}: {row.says}", flush=True)
+    command = f"make gpu ROW={row.name}"
+    if dry:
+        torch.set_num_threads(1)  # more of them only wait for each other at toy size
+    try:
+        with tempfile.TemporaryDirectory(prefix="trainwright-gpu-") as folder:
+            found = result(row.name, command, row.run(Setting(Path(folder), dry)))
+    except RefusedError as error:
+        print(f"{row.name}: {error}", flush=True)
+        return None
+    print(_words(found), flush=True)
+    if not dry:
+        print(_judgement(row, found), flush=True)
+        append(found, record)
+    return found
+
+
+def _in_a_process(row: Row, dry: bool, record: Path) -> int:
+    command = [sys.executable, "-m", "tests.benchmarks.gpu", row.name, "--record", str(record)]
+    try:
+        return subprocess.run([*command, *["--dry-run"] * dry], timeout=_LIMIT_SECONDS).returncode
+    except subprocess.TimeoutExpired:
+        print(f"{row.name}: took more than {_LIMIT_SECONDS} s and was ended", flush=True)
+        return 1
+
+
+def _words(found: Result) -> str:
+    figures = found.figures.items()
+    return "\n".join(
+        f"  {name} {value:.4g}" if isinstance(value, float) else f"  {name} {value}"
+        for name, value in figures
+    )
+
+
+def _judgement(row: Row, found: Result) -> str:
+    lines = []
+    for mark in row.marks:
+        value = found.figures.get(mark.figure)
+        told = mark.reached(value) if isinstance(value, int | float) else "not measured"
+        lines.append(f"  → {mark.figure}: {told} (pass {mark.passes}, goal {mark.goal or mark.passes})")
+    return "\n".join(lines)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make gpu", description="Checks and benchmarks that need a GPU.")
+    parser.add_argument("row", nargs="?", choices=_NAMES, help="one row (default: all)")
+    parser.add_argument("--dry-run", action="store_true", help="at toy size; records nothing")
+    parser.add_argument("--record", type=Path, default=RECORD, help="file that results are appended to")
+    parser.add_argument("--list", action="store_true", help="name the rows and leave")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
