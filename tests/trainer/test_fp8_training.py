@@ -230,3 +230,20 @@ def test_the_panels_numbers_are_written_every_few_steps(tmp_path: Path, data: Pa
     assert values["fp8_saturated"] == 0
     assert values["fp8_smallest_headroom"] == 1
     assert all(event["values"]["skipped_steps"] == 0 for event in events(job_file, "step"))
+
+
+def test_released_gradients_move_the_weights_as_kept_ones_do(tmp_path: Path, data: Path) -> None:
+    sections: dict[str, Any] = {
+        "batch": {"sequence_tokens": 32, "micro_sequences": 8, "global_sequences": 8},
+        "optimizer": {"learning_rate": LEARNING_RATE, "clip_norm": None},
+    }
+    kept = make_job(tmp_path / "kept", data, precision=fp8(skip_limit=0), **sections)
+    released = make_job(
+        tmp_path / "released", data, precision=fp8(skip_limit=0, release_gradients=True), **sections
+    )
+    trainings = [train_here(job_file) for job_file in (kept, released)]
+    assert losses(released) == losses(kept)
+    norms = [[event["values"]["grad_norm"] for event in events(job, "step")] for job in (kept, released)]
+    assert norms[0] == norms[1]
+    bytes_kept, bytes_released = (one.engine.updater.gradients.codes.nbytes for one in trainings)
+    assert bytes_released == 0 < bytes_kept
