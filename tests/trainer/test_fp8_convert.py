@@ -178,6 +178,17 @@ def test_records_are_in_the_order_of_the_forward_pass_by_weight() -> None:
     assert all(amax > 0 for amax, _ in observed.values())
 
 
+def test_layers_that_read_the_same_tensor_share_its_cast() -> None:
+    in_fp8, _ = converted(build(), FP8Spec())
+    casts = []
+    for block in in_fp8.layers:
+        attention, feed_forward = block.attention, block.feed_forward
+        assert attention.query.input_cast is attention.key.input_cast is attention.value.input_cast
+        assert feed_forward.gate.input_cast is feed_forward.up.input_cast
+        casts += [attention.query, attention.output, feed_forward.gate, feed_forward.down]
+    assert len({id(layer.input_cast) for layer in casts}) == 4 * LAYERS
+
+
 def test_a_converted_block_compiles_whole_and_once_for_all_layers() -> None:
     torch._dynamo.reset()
     counters.clear()

@@ -1,7 +1,7 @@
 """Codes of 8 bits mean what the standard says, rounding is to nearest even, and scales are the paper's."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, SMALLEST, amax_of, cast, scale_for
+from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, SMALLEST, amax_of, cast, cast_, scale_for
 
 FORMATS = [E4M3, E5M2]
 
@@ -83,8 +83,11 @@ def strict_casts() -> Iterator[list[torch.dtype]]:
         yield seen
 
 
+@pytest.mark.parametrize("cast", [cast, lambda scaled, dtype: cast_(scaled.clone(), dtype)])
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_what_is_too_large_is_clamped_before_the_cast_whatever_the_cast_would_do(dtype: torch.dtype) -> None:
+def test_what_is_too_large_is_clamped_before_the_cast_whatever_the_cast_would_do(
+    dtype: torch.dtype, cast: Callable[[Tensor, torch.dtype], Tensor]
+) -> None:
     largest = LARGEST[dtype]
     too_large = torch.tensor([largest, largest * 1.01, largest * 1.04, largest * 1.2, 1e30, INF])
     with strict_casts() as seen:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
+from tests.trainer.ranks import on_ranks
 from trainwright.contracts.run_spec import AmaxKind, ScalingKind
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, amax_of, cast, scale_for
@@ -409,18 +410,24 @@ def _scalar_tap() -> Tap:
     return Tap(torch.zeros(()), torch.zeros(()), torch.zeros((), requires_grad=True), torch.zeros(()))
 
 
+def scales_of(taps: dict[str, Tap]) -> list[float]:
+    return [float(scale) for tap in taps.values() for scale in (tap.input_scale, tap.output_gradient_scale)]
+
+
 def test_delayed_scales_follow_the_rules_and_a_resumed_history_goes_on_bitwise() -> None:
     draw = random.Random(0)
     taps = {name: _scalar_tap() for name in "abc"}
     records = AmaxRecords(taps, AmaxKind.DELAYED)
     rules = [(Rules(E4M3), Rules(E5M2)) for _ in taps]
     seen_delayed = 0
+    scales: list[float] = []
     for step in range(200):
         if step == 90:  # a new process takes over
             state = {name: tensor.clone() for name, tensor in records.state().items()}
             taps = {name: _scalar_tap() for name in "abc"}
             records = AmaxRecords(taps, AmaxKind.DELAYED)
             records.restore(state)
+            assert scales_of(taps) == scales
         counts = draw.random() > 0.05
         expected = []
         for tap, pair in zip(taps.values(), rules, strict=True):
@@ -432,12 +439,32 @@ def test_delayed_scales_follow_the_rules_and_a_resumed_history_goes_on_bitwise()
             expected += [rule.step(amax, counts) for rule, amax in zip(pair, amaxes, strict=True)]
         records.end_round()
         (records.end_step if counts else records.drop_step)(HERE)
-        scales = [
-            float(scale) for tap in taps.values() for scale in (tap.input_scale, tap.output_gradient_scale)
-        ]
+        scales = scales_of(taps)
         assert scales == [scale or 0.0 for scale in expected], f"step {step}"
         seen_delayed += sum(scale is not None for scale in expected)
     assert 300 < seen_delayed < 1_100  # both kinds of scale were met
+
+
+def _step_of_rank(mesh: Mesh) -> tuple[dict[str, tuple[float, float]], str | None, list[float]]:
+    taps = {name: _scalar_tap() for name in "ab"}
+    records = AmaxRecords(taps, AmaxKind.DELAYED)
+    for step in range(17):
+        for number, tap in enumerate(taps.values()):
+            amax = 1.0 + step + 20 * ((mesh.rank + number) % 2)
+            tap.input_amax.fill_(amax)
+            (tap.output_gradient_probe * (math.inf if step == 16 and amax == 17 else amax)).backward()
+        records.end_round()
+        records.end_step(mesh)
+    return records.observed(), records.not_finite(), scales_of(taps)
+
+
+def test_all_ranks_keep_the_largest_amax_of_any() -> None:
+    ranks = on_ranks(2, _step_of_rank)
+    assert ranks[0] == ranks[1]
+    observed, not_finite, scales = ranks[0]
+    assert observed["a:input"] == observed["b:input"] == (37.0, 2.0**-3)
+    assert not_finite == "b:output_gradient"
+    assert scales == [2.0**-3, 0.0] * 2
 
 
 def test_a_delayed_scale_is_used_and_what_exceeds_it_is_clamped() -> None:

@@ -95,8 +95,8 @@ class AmaxRecords:
         if not self._delayed:
             return
         finite_L2 = torch.isfinite(self._amax_L2)
-        rolled_HL2 = torch.cat((self._amax_L2[None], self._history_HL2[:-1]))
-        self._history_HL2.copy_(torch.where(finite_L2, rolled_HL2, 0.0))
+        newest_L2 = torch.where(finite_L2, self._amax_L2, 0.0)
+        self._history_HL2.copy_(torch.cat((newest_L2[None], self._history_HL2[:-1])))
         self._filled_L2.copy_(torch.where(finite_L2, (self._filled_L2 + 1).clamp(max=HISTORY_STEPS), 0))
         self._set_scales()
 
@@ -105,9 +105,7 @@ class AmaxRecords:
         self.collect(mesh)
         if not self._delayed:
             return
-        finite_L2 = torch.isfinite(self._amax_L2)
-        self._history_HL2.copy_(torch.where(finite_L2, self._history_HL2, 0.0))
-        self._filled_L2.copy_(torch.where(finite_L2, self._filled_L2, 0))
+        self._filled_L2.mul_(torch.isfinite(self._amax_L2))
         self._set_scales()
 
     def observed(self) -> dict[str, tuple[float, float]]:
