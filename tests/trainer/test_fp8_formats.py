@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, SMALLEST, amax_of, cast, cast_, scale_for
+from trainwright_trainer.fp8.formats import (
+    E4M3,
+    E5M2,
+    LARGEST,
+    SMALLEST,
+    amax_of,
+    cast,
+    cast_,
+    scale_for,
+    widen,
+)
 
 FORMATS = [E4M3, E5M2]
 
@@ -154,3 +164,12 @@ def test_an_amax_sees_what_is_not_finite(dtype: torch.dtype, place: int) -> None
     for bad in (NAN, INF, -INF):
         values[place] = bad
         assert amax_of(values) == INF
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_every_code_is_widened_to_the_number_it_stands_for(dtype: torch.dtype) -> None:
+    for format in (E4M3, E5M2):
+        codes = torch.arange(256, dtype=torch.uint8).view(format)
+        wide = codes.to(dtype)
+        finite = torch.isfinite(wide)
+        assert torch.equal(widen(codes, dtype)[finite], wide[finite])

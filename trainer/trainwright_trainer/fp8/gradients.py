@@ -26,7 +26,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from trainwright_trainer.fp8.formats import E4M3, LARGEST, cast, finite_or_inf, scale_for
+from trainwright_trainer.fp8.formats import E4M3, LARGEST, cast, finite_or_inf, scale_for, widen
 from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.layout import ROW, Bucket, Layout, segment_max, segment_sum
 from trainwright_trainer.fp8.weights import Weight
@@ -160,7 +160,7 @@ class Gradients:
             codes, scale, summed = self._sum_over_ranks(bucket, offsets, codes, scale)
             amax = torch.where(torch.isfinite(amax), summed, torch.inf)
         self._scale[places], self._amax[places] = scale, amax
-        row_norms = torch.linalg.vector_norm(codes.float(), dim=1)
+        row_norms = torch.linalg.vector_norm(widen(codes, torch.float32), dim=1)
         self._squares += torch.dot(
             segment_sum(row_norms**2, self._own_offsets(bucket, offsets)), scale * scale
         )
@@ -243,10 +243,10 @@ def _rounded(rows: Tensor, scale: Tensor, observe: bool) -> tuple[Tensor, Tensor
     scaled = rows.float() / scale
     codes = cast(scaled, E4M3)
     large = (scaled.abs() > LARGEST[E4M3]).sum(1)
-    lost = ((rows != 0) & (codes.float() == 0)).sum() if observe else large.new_zeros(())
+    lost = ((rows != 0) & (codes.view(torch.uint8) & 0x7F == 0)).sum() if observe else large.new_zeros(())
     return codes, large, lost
 
 
 def _added(codes: Tensor, scale: Tensor) -> Tensor:
     """Sum of (ranks, rows, 128) codes in float32, one rank after the other."""
-    return codes.float().sum(0) * scale
+    return widen(codes, torch.float32).sum(0) * scale

@@ -24,7 +24,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from trainwright.contracts.run_spec import ScalingKind
-from trainwright_trainer.fp8.formats import E4M3, E5M2, cast_
+from trainwright_trainer.fp8.formats import E4M3, E5M2, cast_, widen
 from trainwright_trainer.fp8.products import (
     Operand,
     by_block,
@@ -143,7 +143,7 @@ def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling:
         return Operand(codes_NK, scale)
     if scaling is ScalingKind.TENSOR:
         return Operand(cast_(codes_NK.float() * (scale / cast_scale), E4M3), cast_scale)
-    real_NK = codes_NK.float() * scale
+    real_NK = widen(codes_NK, torch.float32) * scale
     return (
         by_row(real_NK, E4M3) if scaling is ScalingKind.ROW else by_block(real_NK, E4M3, rows=128)
     ).operand
@@ -154,5 +154,5 @@ def _turned_weight(
 ) -> Operand:
     """Wᵀ for dx: square blocks and whole tensors may be turned, rows are cast anew along the other dim."""
     if scaling is ScalingKind.ROW:
-        return cast_first(codes_NK.float() * scale, E4M3, scaling)
+        return cast_first(widen(codes_NK, torch.float32) * scale, E4M3, scaling)
     return turned(_weight(codes_NK, scale, cast_scale, scaling))

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from trainwright.contracts.run_spec import FP8Level, FP8Spec, MomentsKind, OptimizerSpec
-from trainwright_trainer.fp8.formats import E4M3, SMALLEST, cast, finite_or_inf, scale_for
+from trainwright_trainer.fp8.formats import E4M3, SMALLEST, cast, finite_or_inf, scale_for, widen
 from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.layout import ROW, Layout, segment_max
 from trainwright_trainer.fp8.rounding import dice, round_by, step_key, weight_key
@@ -276,10 +276,10 @@ def _move_rows(
     ``found`` (3, rows) gets the amax of each row of masters, first and second moments.
     """
     learning_rate, correction1, correction2 = hyper
-    g = gradient_codes.float() * gradient_scale
-    m = torch.lerp(g, codes[1].float() * scales[1], beta1)
-    v = torch.lerp(g * g, codes[2].float() * scales[2], beta2)
-    held = codes[0].float() * scales[0]
+    g = _real(gradient_codes, gradient_scale)
+    m = torch.lerp(g, _real(codes[1], scales[1]), beta1)
+    v = torch.lerp(g * g, _real(codes[2], scales[2]), beta2)
+    held = _real(codes[0], scales[0])
     update = (m / correction1) / ((v / correction2).sqrt() + epsilon)
     w = held - learning_rate * (update + decay * held)
     lanes = torch.arange(ROW, dtype=torch.int32, device=g.device)
@@ -290,10 +290,15 @@ def _move_rows(
             new_scales[kind].copy_(scale_for(found[kind], format.dtype)[:, None])
         stored = _store(number / new_scales[kind], format, kind == 2, thrown[kind])
         if kind == 0 and observe:
-            stayed = stored.float() * new_scales[0] == held
+            stayed = _real(stored, new_scales[0]) == held
             counts[0] += ((w != held) & stayed).sum()
             counts[1] += (w != held).sum()
         codes[kind].copy_(stored)
+
+
+def _real(codes: Tensor, scale: Tensor) -> Tensor:
+    """The numbers that codes stand for, float32."""
+    return widen(codes, torch.float32) * scale
 
 
 def _store(scaled: Tensor, format: Format, is_second_moment: bool, thrown: Tensor | None) -> Tensor:

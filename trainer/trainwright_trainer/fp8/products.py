@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from trainwright.contracts.run_spec import ScalingKind
 from trainwright_trainer.ends import BadJobError
-from trainwright_trainer.fp8.formats import E5M2, amax_of, cast_, finite_or_inf, scale_for
+from trainwright_trainer.fp8.formats import E5M2, amax_of, cast_, finite_or_inf, scale_for, widen
 
 BLOCK = 128
 """Edge of a block, in elements."""
@@ -123,7 +123,7 @@ def multiply(a: Operand, b: Operand, out: torch.dtype, fast_accumulation: bool =
 
 def dequantize(operand: Operand, dtype: torch.dtype = torch.float32) -> Tensor:
     """The real numbers. Scales are powers of two, so bfloat16 holds them as exactly as float32."""
-    codes, scale = operand.codes.to(dtype), operand.scale.to(dtype)
+    codes, scale = widen(operand.codes, dtype), operand.scale.to(dtype)
     if scale.ndim == 0 or scale.shape == (codes.shape[0], 1):
         return codes.mul_(scale)
     blocks = _blocks(codes, codes.shape[0] // scale.shape[0])
@@ -172,8 +172,7 @@ def _blocks(x_RC: Tensor, rows: int) -> Tensor:
 
 
 def _amax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    largest: Tensor = torch.linalg.vector_norm(x, torch.inf, dim=dims, keepdim=True)
-    return largest.float()
+    return x.abs().amax(dims, keepdim=True).float()
 
 
 def _divide_and_cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
@@ -201,7 +200,7 @@ def _scaled_mm(
 
 def _multiply_exactly(a: Operand, b: Operand, out: torch.dtype) -> Tensor:
     if a.scale.ndim == 0:  # both scales at once
-        return a.codes.to(out) @ dequantize(Operand(b.codes, a.scale * b.scale), out).t()
+        return widen(a.codes, out) @ dequantize(Operand(b.codes, a.scale * b.scale), out).t()
     return dequantize(a, out) @ dequantize(b, out).t()
 
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from trainwright_trainer.fp8.formats import widen
+
 
 class Weight(nn.Module):
     """Shape and name of a weight, and where its numbers lie."""
@@ -49,7 +51,7 @@ class Weight(nn.Module):
 class _Dense(Function):
     @staticmethod
     def forward(handle: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        return (codes.float() * scale).bfloat16()
+        return (widen(codes, torch.float32) * scale).bfloat16()
 
     @staticmethod
     def setup_context(ctx: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
