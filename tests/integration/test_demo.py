@@ -44,6 +44,7 @@ def test_the_demo_trains_downloads_and_leaves_nothing_running(repository: Path, 
     assert demo.wait(300) == 0, output(tmp_path)
     result = json.loads((tmp_path / "demo.json").read_text())
     assert (result["state"], result["steps"]) == ("succeeded", 12)
+    assert result["precision"] in ("fp32", "bf16")
     assert result["last_loss"] < result["first_loss"]
     assert result["tokens_per_second"] > 0
     assert 0 < result["mfu"] < 1
@@ -52,6 +53,15 @@ def test_the_demo_trains_downloads_and_leaves_nothing_running(repository: Path, 
     assert processes_of(tmp_path) == []
     for secret in ("secrets.json", "demo-key"):
         assert (tmp_path / "demo" / secret).stat().st_mode & 0o777 == 0o600
+
+
+def test_the_demo_trains_in_fp8(repository: Path, tmp_path: Path) -> None:
+    demo = start(repository, tmp_path, "--once", "--precision", "fp8", "--steps", "8")
+    assert demo.wait(300) == 0, output(tmp_path)
+    result = json.loads((tmp_path / "demo.json").read_text())
+    assert (result["state"], result["precision"], result["steps"]) == ("succeeded", "fp8", 8)
+    assert result["last_loss"] < result["first_loss"]
+    assert result["sample"].startswith("def ")
 
 
 def test_ctrl_c_cancels_the_run_and_the_data_survives(repository: Path, tmp_path: Path) -> None:

@@ -98,18 +98,9 @@ export function HeatMap({ title, rowName, map, text, chosen, onChoose, controls,
             }}
           >
             <canvas ref={canvas} width={columns} height={rows} className="size-full [image-rendering:pixelated]" />
-            <Outline row={chosen} rows={rows} className="border-text" />
+            {rows > 1 && <Frame place={{ left: 0, top: chosen / rows, width: 1, height: 1 / rows }} />}
             {at !== null && (
-              <div
-                aria-hidden
-                className="pointer-events-none absolute outline-2 outline-accent"
-                style={{
-                  left: `${(at.column / columns) * 100}%`,
-                  top: `${(at.row / rows) * 100}%`,
-                  width: `${100 / columns}%`,
-                  height: `${100 / rows}%`,
-                }}
-              />
+              <Frame place={{ left: at.column / columns, top: at.row / rows, width: 1 / columns, height: 1 / rows }} />
             )}
           </div>
           <div aria-hidden className="relative col-start-2 mt-1 h-4 overflow-hidden">
@@ -159,10 +150,17 @@ export function HeatMap({ title, rowName, map, text, chosen, onChoose, controls,
   }
 }
 
-function Outline({ row, rows, className }: { row: number; rows: number; className: string }) {
-  if (rows < 2) return null;
-  const place = { top: `${(row / rows) * 100}%`, height: `${100 / rows}%` };
-  return <div aria-hidden className={`pointer-events-none absolute inset-x-0 border ${className}`} style={place} />;
+interface Place {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
+
+/** Around a cell or a row: a dark and a light line, one of which is seen on every colour. */
+function Frame({ place }: { place: Place }) {
+  const style = Object.fromEntries(Object.entries(place).map(([side, share]) => [side, `${share * 100}%`]));
+  return <div aria-hidden className="pointer-events-none absolute border border-text outline outline-surface" style={style} />;
 }
 
 /** One pixel a cell; the browser makes the pixels large. What was not measured stays clear. */

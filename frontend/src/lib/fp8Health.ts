@@ -8,8 +8,8 @@ export interface Health {
 
 /** The share at which the recipe itself makes room: 0.001 % of a gradient's values beyond the largest code. */
 export const MOST_SATURATED = 1e-5;
-/** A tenth of a percent of zeros costs no loss that was ever measured. */
-export const MOST_FLUSHED = 1e-3;
+/** What is flushed is below 2⁻¹⁰ ÷ 448, two millionths of its tensor's largest: one in a hundred is nothing to the norm. */
+export const MOST_FLUSHED = 1e-2;
 const MOST_LOST = 0.9;
 /** Four halvings in a row are no single overflow. */
 const LEAST_HEADROOM = 1 / 16;
@@ -21,7 +21,7 @@ export function roundingHealth(saturated: number, flushed: number): Health {
   if (flushed > MOST_FLUSHED) {
     return bad("Small gradients vanish. Compare the loss with that of a bf16 run; where it is higher, use bf16 for this model.");
   }
-  return good("Clamped stays below 0.001 %, flushed below 0.1 %.");
+  return good("Clamped stays below 0.001 %, flushed below 1 %.");
 }
 
 export function lostHealth(lost: number): Health {

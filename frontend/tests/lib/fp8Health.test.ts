@@ -2,9 +2,9 @@ import { expect, it } from "vitest";
 import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/lib/fp8Health";
 
 it.each([
-  [roundingHealth(0, 5e-4), true, /below 0.1 %/],
+  [roundingHealth(0, 5e-3), true, /below 1 %/],
   [roundingHealth(2e-5, 0), false, /cut off/],
-  [roundingHealth(0, 2e-3), false, /vanish/],
+  [roundingHealth(0, 2e-2), false, /vanish/],
   [lostHealth(0.3), true, /at random/],
   [lostHealth(0.95), false, /level O1/],
   [headroomHealth(1), true, /1,000 steps/],
