@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from tests.trainer.jobs import events, losses, resume_from, train_here, write_job
+from tests.trainer.jobs import build_here, events, losses, resume_from, train_here, write_job
 from tests.trainer.ranks import on_ranks
 from tests.trainer.test_fp8_gradients import counted_bytes
 from trainwright.contracts.job_spec import output_folder
@@ -19,6 +19,7 @@ from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.loop import train
 from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.observe.throughput import StepClock
 
 MODEL = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2}
 LEARNING_RATE = 3e-3
@@ -247,3 +248,15 @@ def test_released_gradients_move_the_weights_as_kept_ones_do(tmp_path: Path, dat
     assert norms[0] == norms[1]
     bytes_kept, bytes_released = (one.engine.updater.gradients.codes.nbytes for one in trainings)
     assert bytes_released == 0 < bytes_kept
+
+
+def test_validation_leaves_the_scales_alone(tmp_path: Path, data: Path) -> None:
+    """A validation split with larger activations than the training's must not enter the history of any step."""
+    training = build_here(make_job(tmp_path, data, precision=fp8(amax="delayed")))
+    updater = training.engine.updater
+    assert isinstance(updater, FP8Updater)
+    records = updater._records
+    training.engine.mean_loss(training.loader.micro_batches(1))
+    assert all(amax == 0 for amax in records._inputs)
+    training.engine.step(training.loader.micro_batches(1), 1e-3, StepClock(torch.device("cpu")))
+    assert (records._amax_L2 > 0).all()

@@ -133,6 +133,9 @@ def test_steps_are_skipped_and_training_goes_on(tmp_path: Path, data: Path) -> N
     assert skipped == [step for step, values in enumerate(lines, start=1) if "grad_norm" not in values]
     assert [values["skipped_steps"] for values in lines[2:8]] == [0, 1, 2, 2, 3, 3]
     assert lines[3]["learning_rate"] > 0
+    told = [note["message"] for note in events(job_file, "note")]
+    assert [message.split(" was skipped")[0] for message in told] == ["Step 4", "Step 5", "Step 7"]
+    assert all("layers.1.feed_forward.down.weight" in message for message in told)
     assert training.engine.updater.position() == {"updates": 17}
     manifest = json.loads((tmp_path / "out/checkpoints/step-10/manifest.json").read_bytes())
     assert (manifest["state"]["skipped_steps"], manifest["state"]["updates"]) == (3, 7)

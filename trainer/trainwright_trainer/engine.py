@@ -99,12 +99,14 @@ class TorchEngine:
 
     def mean_loss(self, batches: Iterable[Batch]) -> float:
         total = torch.zeros(2, dtype=torch.float64, device=self._mesh.device)
+        self.model.eval()  # what FP8 layers see here belongs to no step
         with torch.no_grad():
             for batch in self._on_device(batches):
                 tokens = batch.targets.numel()
                 total += torch.stack(
                     (self._loss(batch).double() * tokens, torch.tensor(tokens, device=total.device))
                 )
+        self.model.train()
         summed, tokens = self._mesh.sum(total).tolist()
         return float(summed / tokens)
 

@@ -70,6 +70,8 @@ def _learn(training: Training, clock: StepClock, step: int) -> None:
     numbers = training.engine.step(training.loader.micro_batches(step), learning_rate, clock)
     training.skips.count(numbers)
     training.step = step
+    if not numbers.finite:
+        training.report(Note(time=now(), message=f"Step {step} was skipped: {numbers.complaint}."))
     values = {
         "learning_rate": learning_rate,
         "memory_bytes": float(memory_bytes(training.mesh.device)),
