@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainwright.contracts.events import Step, TrainerEvent
+from trainwright.contracts.events import Step, TrainerEvent, Validation
 from trainwright.contracts.job_spec import DATA_FOLDER, JOB_NAME, JobSpec, output_folder
 from trainwright.contracts.run_spec import BatchSpec, ModelSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import MANIFEST_NAME, Shard, ShardManifest, ShardSplit, TokenType
@@ -25,7 +25,7 @@ from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright.planner.peaks import vendor_peak
 from trainwright_trainer.build import Training, build
 from trainwright_trainer.devices import number_by_bus
-from trainwright_trainer.loop import _learn
+from trainwright_trainer.loop import _learn, _validate
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.observe.memory import device_name
 from trainwright_trainer.observe.throughput import StepClock
@@ -151,11 +151,14 @@ class Events:
 
     def __init__(self, training: Training) -> None:
         self.steps: list[dict[str, float]] = []
+        self.validations: list[float] = []
         training.report = self._take
 
     def _take(self, event: TrainerEvent) -> None:
         if isinstance(event, Step):
             self.steps.append(event.values)
+        if isinstance(event, Validation):
+            self.validations.append(event.values["validation_loss"])
 
 
 def measure(folder: Path, shape: Shape, warm_up: int, timed: int, **sections: Any) -> Timing:
@@ -182,6 +185,13 @@ def learn(training: Training, steps: int) -> list[dict[str, float]]:
     for step in range(training.step + 1, training.step + steps + 1):
         _learn(training, clock, step)
     return events.steps
+
+
+def validation_loss(training: Training) -> float:
+    """Mean over the sequences that the spec asks for, of the weights as they are now."""
+    events = Events(training)
+    _validate(training, training.step)
+    return events.validations[-1]
 
 
 def peak(dtype: str) -> float | None:

@@ -1,10 +1,12 @@
 """The benchmarks run, at toy size: what waits for a GPU must not meet its first error there."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import gpu, peers, table
+from tests.benchmarks import cpu, gpu, parity, peers, table, traffic
+from tests.benchmarks.entries import at_least, at_most
 from tests.benchmarks.results import RECORD, append, read, result
 from tests.benchmarks.rows import ROWS, Mark
 from tests.benchmarks.shapes import SHAPES, TOY
@@ -80,3 +82,67 @@ def test_the_committed_table_is_fresh() -> None:
 def test_a_mark_judges(value: float, at_most: bool, reached: str) -> None:
     mark = Mark("ratio", 1.2, 1.1, at_most) if at_most else Mark("ratio", 1.1, 1.2)
     assert mark.reached(value) == reached
+
+
+@pytest.mark.parametrize("row", ["state", "optimizer", "overhead", "compile"])
+def test_a_ratio_is_measured_and_written(row: str, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    file.write_text('{"other": {}}')
+    assert cpu.main([row, "--toy", "--json", str(file)]) == 0
+    entries = json.loads(file.read_text())
+    assert set(entries[row]) == {"ours", "peer", "ratio", "unit", "pass", "goal", "reached"}
+    assert entries[row]["ratio"] == pytest.approx(entries[row]["ours"] / entries[row]["peer"])
+    assert "other" in entries
+
+
+@pytest.mark.parametrize(("level", "what"), [("O1", "gradients"), ("O3", "weights")])
+def test_bytes_are_counted_at_the_collectives(level: str, what: str) -> None:
+    shape = traffic._MICRO.with_batch(1, 2)
+    ours, peer = traffic.count(level, what, 2, shape)
+    # Codes alone are half of the peer's bytes: less would mean that a collective was not seen.
+    assert 0.5 <= ours / peer <= 0.51
+
+
+def test_parity_runs_pairs_and_is_judged(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = parity.Plan(
+        data,
+        {"layers": 1, "width": 32, "heads": 2},
+        sequence_tokens=32,
+        sequences=4,
+        steps=4,
+        seeds=(1, 2),
+        learning_rates=(3e-3,),
+        validation_sequences=8,
+    )
+    losses = parity.losses(plan, processes=1)
+    assert all(len(ends) == 2 for ends in losses.values())
+    assert losses["bf16"] != losses["O2"]
+    assert set(cpu.judge_parity(losses)) == {"parity-O1", "parity-O2", "parity-O3"}
+    assert "bf16, rows reversed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("percents", "control", "why"),
+    [
+        ([0.1, 0.11, 0.12], [0.0, 0.1, -0.1], "upper end at most 0.25 %"),
+        ([1.0, -0.5, 0.2], [0.0, 0.1, -0.1], "the interval holds 0"),
+        ([1.0, 1.1, 1.2], [1.0, -1.0, 0.5], "upper end at most 1.5 × the control's spread"),
+        ([1.0, 1.1, 1.2], [0.0, 0.1, -0.1], None),
+    ],
+)
+def test_parity_has_three_ways_to_pass_and_one_to_fail(
+    percents: list[float], control: list[float], why: str | None
+) -> None:
+    found = parity.why_it_passes(parity.Difference.of(percents), parity.Difference.of(control))
+    assert found is None if why is None else found is not None and found.startswith(why)
+
+
+def test_an_interval_is_students() -> None:
+    """Of 1, 2, 3: mean 2, deviation 1, 4.303 / √3."""
+    difference = parity.Difference.of([1.0, 2.0, 3.0])
+    assert (difference.mean, difference.half_width) == pytest.approx((2.0, 2.4843), abs=1e-4)
+
+
+def test_entries_are_judged_by_their_ratio() -> None:
+    assert [at_most(ours, 2.0, "s", 0.6, 0.5).reached for ours in (1.0, 1.1, 1.3)] == ["goal", "pass", "no"]
+    assert [at_least(ours, 2.0, "s", 0.5, 0.6).reached for ours in (1.3, 1.1, 0.9)] == ["goal", "pass", "no"]

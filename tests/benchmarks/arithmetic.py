@@ -1,0 +1,159 @@
+"""Time and memory of our parts beside torch's own, on this CPU: what a step costs beyond its arithmetic.
+
+Two things run in the order A-B-B-A, several rounds of it, and the medians are compared: on a machine that does other work
+too, absolute figures move by a factor of two within minutes, ratios hardly. What runs on one thread is measured in CPU
+time, which other processes do not lengthen.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tests.benchmarks.entries import Entry, at_least, at_most
+from tests.benchmarks.rows import state_bytes
+from tests.benchmarks.shapes import TOY
+from tests.benchmarks.trial import Shape, build_job, learn, write_job
+from trainwright.contracts.run_spec import BatchSpec, ModelSpec, OptimizerSpec
+from trainwright_trainer.build import Training
+from trainwright_trainer.fp8.formats import E4M3
+from trainwright_trainer.fp8.layout import ROW, lay_out
+from trainwright_trainer.fp8.optimizer import PAPER, ScaledAdamW
+from trainwright_trainer.fp8.updater import FP8Updater
+from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.transformer import Transformer
+
+_FP32 = {"kind": "fp32"}
+_SMALL = Shape(
+    ModelSpec(layers=4, width=256, heads=4),
+    2_048,
+    BatchSpec(sequence_tokens=256, micro_sequences=8, global_sequences=8),
+)
+"""Large enough for products to be most of a step."""
+
+_OVERHEAD_MS = 0.30
+"""The most that a step of the trainer may take longer than a bare loop's."""
+
+
+def state(toy: bool) -> dict[str, Entry]:
+    """Bytes a parameter of gradients, moments and masters: O2 beside float32 AdamW."""
+    shape = TOY if toy else _SMALL
+    with tempfile.TemporaryDirectory() as folder:
+        ours = build_job(write_job(Path(folder) / "fp8", shape, 2, precision={"kind": "fp8"}))
+        peer = build_job(write_job(Path(folder) / "fp32", shape, 2, precision=_FP32))
+        assert isinstance(ours.engine.updater, FP8Updater)
+        learn(ours, 1)
+        learn(peer, 1)
+        kept = state_bytes(ours.engine.updater) / shape.parameters
+        usual = _float32_bytes(peer) / shape.parameters
+    return {"state": at_most(kept, usual, "bytes a parameter", 6.1 / 16, 6.0 / 16)}
+
+
+def _float32_bytes(training: Training) -> int:
+    """Of weights, gradients and moments of torch's AdamW."""
+    weights = list(training.engine.model.parameters())
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    moments = [one for one in training.engine.updater.state() if one.name.startswith("optimizer.")]
+    return sum(tensor.nbytes for tensor in [*weights, *gradients, *(one.tensor for one in moments)])
+
+
+def optimizer(toy: bool) -> dict[str, Entry]:
+    """Nanoseconds a parameter, on one thread, of an update in 6 bytes and of torch's fused AdamW in 16."""
+    torch.set_num_threads(1)
+    elements = 2**17 if toy else 2**22
+    shapes = {f"matrix{index}": (elements // 8 // 512, 512) for index in range(8)}
+    layout = lay_out(shapes, 1, 0, False)
+    spec, places = OptimizerSpec(), len(layout.tenants)
+    ours = ScaledAdamW(layout, PAPER, spec, 0, torch.device("cpu"))
+    codes = torch.randn(layout.held_rows, ROW).to(E4M3)
+    scale, amax = torch.full((places,), 1e-3), torch.full((places,), 5e-3)
+    rows = slice(0, layout.held_rows)
+
+    def update() -> None:
+        ours.begin_update()
+        ours.update(rows, slice(0, places), codes, scale, amax, 1e-3, False)
+
+    weights = [nn.Parameter(torch.randn(shape)) for shape in shapes.values()]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight) * 1e-3
+    theirs = torch.optim.AdamW(weights, fused=True)
+    seconds = in_turn(update, lambda: theirs.step() and None, 2 if toy else 5, time.process_time)
+    nanoseconds = [1e9 * one / elements for one in seconds]
+    return {"optimizer": at_most(*nanoseconds, "ns a parameter", 1.0, 1.0)}
+
+
+def overhead(toy: bool) -> dict[str, Entry]:
+    """Milliseconds of a step of a tiny model, on one thread: the trainer's beside a bare loop's."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        ours = _steps_of(build_job(write_job(Path(folder), TOY, 1_000, precision=_FP32)))
+        bare = _bare_loop(TOY)
+        seconds = in_turn(ours, bare, 3 if toy else 100, time.process_time)
+    milliseconds = [1e3 * one for one in seconds]
+    bound = 1 + _OVERHEAD_MS / milliseconds[1]
+    return {"overhead": at_most(*milliseconds, "ms a step", bound, bound)}
+
+
+def compiled(toy: bool) -> dict[str, Entry]:
+    """Tokens a second: bfloat16, compiled, beside a bare loop in float32."""
+    shape = TOY if toy else _SMALL
+    precision = {"kind": "bf16", "compile": "off" if toy else "on"}
+    with tempfile.TemporaryDirectory() as folder:
+        ours = _steps_of(build_job(write_job(Path(folder), shape, 1_000, precision=precision)))
+        seconds = in_turn(ours, _bare_loop(shape), 2 if toy else 8)
+    rates = [shape.tokens_per_step / one for one in seconds]
+    return {"compile": at_least(*rates, "tokens/s", 2.5, 4.5)}
+
+
+def in_turn(
+    ours: Callable[[], None],
+    peer: Callable[[], None],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, float]:
+    """Median seconds of a call of each, in the order A-B-B-A; the first round warms up."""
+    seconds: dict[Callable[[], None], list[float]] = {ours: [], peer: []}
+    for number in range(rounds + 1):
+        for who in (ours, peer, peer, ours):
+            began = clock()
+            who()
+            if number:
+                seconds[who].append(clock() - began)
+    return median(seconds[ours]), median(seconds[peer])
+
+
+def _steps_of(training: Training) -> Callable[[], None]:
+    def step() -> None:
+        learn(training, 1)
+
+    return step
+
+
+def _bare_loop(shape: Shape) -> Callable[[], None]:
+    """What somebody writes who needs nothing but the steps: same model, batch, optimizer and clipping, float32."""
+    model = Transformer(shape.model, shape.vocabulary, shape.batch.sequence_tokens)
+    initialize(model, shape.model, 0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    rounds = shape.batch.global_sequences // shape.batch.micro_sequences
+    size: Any = (rounds, shape.batch.micro_sequences, shape.batch.sequence_tokens + 1)
+    rows = torch.randint(shape.vocabulary, size)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        for batch in rows:
+            logits = model(batch[:, :-1])
+            loss = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()) / rounds
+            loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        loss.item()
+
+    return step

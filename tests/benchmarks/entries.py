@@ -1,0 +1,50 @@
+"""What ``make bench`` finds: one entry a name in ``bench.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Ours beside a peer, measured in turn."""
+
+    ours: float
+    peer: float
+    ratio: float
+    """ours ÷ peer."""
+
+    unit: str
+    passes: float
+    """Bound on the ratio."""
+
+    goal: float
+    reached: str
+    """`goal`, `pass` or `no`."""
+
+    def as_json(self) -> dict[str, float | str]:
+        """`pass` is a keyword of Python's, so the attribute has another name."""
+        return {"pass" if name == "passes" else name: value for name, value in asdict(self).items()}
+
+
+def at_most(ours: float, peer: float, unit: str, passes: float, goal: float) -> Entry:
+    """An entry whose ratio is the better the less it is."""
+    ratio = ours / peer
+    reached = "goal" if ratio <= goal else "pass" if ratio <= passes else "no"
+    return Entry(ours, peer, ratio, unit, passes, goal, reached)
+
+
+def at_least(ours: float, peer: float, unit: str, passes: float, goal: float) -> Entry:
+    """An entry whose ratio is the better the more it is."""
+    ratio = ours / peer
+    reached = "goal" if ratio >= goal else "pass" if ratio >= passes else "no"
+    return Entry(ours, peer, ratio, unit, passes, goal, reached)
+
+
+def merge(entries: dict[str, Entry], file: Path) -> None:
+    """Replace the entries of these names in ``file``; others stay."""
+    held = json.loads(file.read_text()) if file.exists() else {}
+    held |= {name: entry.as_json() for name, entry in entries.items()}
+    file.write_text(json.dumps(held, indent=1) + "\n")
