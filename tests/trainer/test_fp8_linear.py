@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
@@ -115,6 +117,25 @@ def test_operands_lie_as_torch_wants_them_on_gpus(
     codes, one = torch.empty(M, features, device="meta", dtype=E4M3), torch.ones((), device="meta")
     with pytest.raises(RuntimeError, match="col_major"):  # they are applied
         torch._scaled_mm(codes, codes.t().contiguous(), one, one)
+
+
+def test_a_compiler_meets_products_of_blocks_as_an_operator_it_cannot_take_apart() -> None:
+    # torch 2.13 would give the scales of one operator to another that wants them to lie otherwise. Tensors without
+    # memory go the way of GPUs.
+    torch._dynamo.reset()
+    layer = layer_of(hold(torch.empty(256, K, device="meta")), ScalingKind.BLOCK)
+    called: list[str] = []
+
+    def note(graph: torch.fx.GraphModule, inputs: object) -> object:
+        called.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return make_boxed_func(graph.forward)
+
+    x = torch.empty(M, K, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    y = torch.compile(layer, fullgraph=True, dynamic=False, backend=aot_autograd(fw_compiler=note))(x)
+    y.backward(torch.empty_like(y))
+    assert x.grad is not None and layer.held.handle.grad is not None
+    assert called.count("trainwright.multiply_blocks.default") == 3
+    assert not [name for name in called if "scaled_mm" in name]
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)

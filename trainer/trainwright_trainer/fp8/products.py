@@ -118,7 +118,8 @@ def multiply(a: Operand, b: Operand, out: torch.dtype, fast_accumulation: bool =
         return _scaled_mm(a.codes, b.codes, a.scale, b.scale, out, fast_accumulation)
     if a.scale.shape[1] == 1 and b.scale.shape == (b.codes.shape[0], 1):
         return _scaled_mm(a.codes, b.codes, a.scale, b.scale.t(), torch.bfloat16, fast_accumulation).to(out)
-    return _multiply_blocks(a, b).to(out)
+    blocks: Tensor = _multiply_blocks(a.codes, b.codes, a.scale, b.scale)
+    return blocks.to(out)
 
 
 def dequantize(operand: Operand, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -204,15 +205,22 @@ def _multiply_exactly(a: Operand, b: Operand, out: torch.dtype) -> Tensor:
     return dequantize(a, out) @ dequantize(b, out).t()
 
 
-def _multiply_blocks(a: Operand, b: Operand) -> Tensor:
-    """cuBLAS reads scales of 1 × 128 column by column, and pads the contracted dim of 128 × 128 to four blocks."""
-    square = b.scale.shape[0] != b.codes.shape[0]
+def _by_columns(scale: Tensor) -> Tensor:
+    return scale.t().contiguous().t()
+
+
+def _call_cublas(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tensor:
+    """Codes (M, C) and (N, C) with scales by blocks → (M, N) bfloat16.
+
+    cuBLAS reads scales of 1 × 128 column by column, and pads the contracted dim of 128 × 128 to four blocks.
+    """
+    square = scale_b.shape[0] != b.shape[0]
     blocks_b = F.ScalingType.BlockWise128x128 if square else F.ScalingType.BlockWise1x128
-    padded = F.pad(b.scale, (0, -b.scale.shape[1] % 4)).contiguous().t() if square else _by_columns(b.scale)
+    padded = F.pad(scale_b, (0, -scale_b.shape[1] % 4)).contiguous().t() if square else _by_columns(scale_b)
     product: Tensor = F.scaled_mm(
-        a.codes,
-        b.codes.t(),
-        _by_columns(a.scale),
+        a,
+        b.t(),
+        _by_columns(scale_a),
         F.ScalingType.BlockWise1x128,
         padded,
         blocks_b,
@@ -223,5 +231,12 @@ def _multiply_blocks(a: Operand, b: Operand) -> Tensor:
     return product
 
 
-def _by_columns(scale: Tensor) -> Tensor:
-    return scale.t().contiguous().t()
+_multiply_blocks = torch.library.custom_op(
+    "trainwright::multiply_blocks", _call_cublas, mutates_args=(), tags=(torch.Tag.needs_exact_strides,)
+)
+"""``_call_cublas`` as an operator of its own, layout of the scales included, which a compiler leaves as it is. torch
+2.13's turns ``scaled_mm`` into the older ``_scaled_mm``, which wants scales to lie otherwise and refuses these."""
+
+_multiply_blocks.register_fake(
+    _call_cublas
+)  # without numbers it checks shapes and layouts, by torch's own rules
