@@ -11,7 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from trainwright.contracts.run_spec import FP8Spec, ModelSpec, RecomputeKind
+from trainwright.contracts.run_spec import FP8Spec, ModelSpec, RecomputeKind, ScalingKind
 from trainwright_trainer.fp8.convert import convert
 from trainwright_trainer.fp8.formats import E4M3, amax_of, scale_for
 from trainwright_trainer.fp8.modules import InputCast
@@ -136,3 +136,23 @@ def _learn_in_fp8(kind: RecomputeKind) -> tuple[Tensor, list[Tensor], list[float
     assert len(gradients) == len(weights)
     casts = [part for part in model.modules() if isinstance(part, InputCast)]
     return loss.detach(), gradients, [cast.amax.item() for cast in casts]
+
+
+def test_products_of_blocks_are_kept_as_others_are() -> None:
+    # Tensors without memory take the way of GPUs. A block of 128 alone would be a row, so all dims are two blocks.
+    calls = {}
+    for kind in RecomputeKind:
+        with torch.device("meta"):
+            spec = ModelSpec(layers=1, width=256, heads=2, kv_heads=2, feed_forward=256)
+            model = Transformer(spec, V, T)
+            for weight in convert(model, FP8Spec(scaling=ScalingKind.BLOCK)).weights.values():
+                weight.attach(torch.empty(weight.handle.shape), torch.ones(()), torch.ones(()))
+            recompute(model, kind)
+            tokens = torch.zeros(8, T, dtype=torch.int64)
+            loss = head_loss(model.features(tokens), model.head.weight, tokens, 8 * T)
+        with Watch() as backward:
+            loss.backward()
+        calls[kind] = backward.calls["multiply_blocks"]
+    matrices = 7  # each has a product for x and one for W
+    assert calls[RecomputeKind.NONE] == calls[RecomputeKind.SELECTIVE] == 2 * matrices
+    assert calls[RecomputeKind.FULL] == 3 * matrices

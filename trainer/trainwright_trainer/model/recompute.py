@@ -11,8 +11,7 @@ graph, and may come before or after a block's layers are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -23,17 +22,17 @@ from trainwright.contracts.run_spec import RecomputeKind
 from trainwright_trainer.model.transformer import Block, Transformer
 
 _KEPT = (
-    "mm",
-    "addmm",
-    "bmm",
-    "baddbmm",
-    "_scaled_mm",
-    "_scaled_mm_v2",
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_fused_attention_overrideable",
+    "aten::mm",
+    "aten::addmm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::_scaled_mm",
+    "trainwright::multiply_blocks",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_fused_attention_overrideable",
 )
 """Operators whose results ``selective`` keeps. Not each release of torch has all of them."""
 
@@ -68,7 +67,14 @@ def _again(forward: Callable[..., Tensor], *inputs: Tensor, **how: Any) -> Tenso
     return out
 
 
-_contexts = partial(
-    create_selective_checkpoint_contexts,
-    [getattr(torch.ops.aten, name).default for name in _KEPT if hasattr(torch.ops.aten, name)],
-)
+def _contexts() -> tuple[Any, Any]:
+    """Looked up when a checkpoint begins: by then the layers' own operators have been registered."""
+    contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(list(_kept()))  # type: ignore[no-untyped-call]
+    return contexts
+
+
+def _kept() -> Iterator[Any]:
+    for name in _KEPT:
+        space, _, operator = name.partition("::")
+        if hasattr(getattr(torch.ops, space), operator):
+            yield getattr(getattr(torch.ops, space), operator).default
