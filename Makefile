@@ -39,7 +39,6 @@ test: check chromium ## everything: checks, unit tests, the tests with real serv
 
 gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.gpu $(ROW) $(if $(DRY),--dry-run) $(ARGS)
-	@$(BIN)/python -m tests.benchmarks.table
 
 bench: setup ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)

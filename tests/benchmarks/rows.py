@@ -25,6 +25,7 @@ from tests.benchmarks.shapes import SHAPES, TOY
 from tests.benchmarks.trial import Shape, Timing, build_job, device, learn, measure, peak, write_job
 from trainwright_trainer.build import Training
 from trainwright_trainer.fp8.updater import FP8Updater
+from trainwright_trainer.fp8.weights import Weight
 
 Figures = dict[str, Figure]
 
@@ -243,7 +244,7 @@ def _watch_accumulated(training: Training) -> list[int]:
     assert isinstance(updater, FP8Updater)
     found: list[int] = []
     end_round = updater.end_round
-    handles = [handle for bucket in updater.gradients._handles for handle in bucket]
+    handles = [one.handle for one in training.engine.model.modules() if isinstance(one, Weight)]
 
     def counting() -> None:
         found.append(sum(handle.grad.nbytes for handle in handles if handle.grad is not None))

@@ -1,13 +1,15 @@
 """The benchmarks run, at toy size: what waits for a GPU must not meet its first error there."""
 
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import cpu, gpu, parity, peers, table, traffic
+from tests.benchmarks import cpu, gpu, parity, peers, plots, table, traffic
 from tests.benchmarks.entries import at_least, at_most
-from tests.benchmarks.results import RECORD, append, read, result
+from tests.benchmarks.results import DOCS, RECORD, append, read, result
 from tests.benchmarks.rows import ROWS, Mark
 from tests.benchmarks.shapes import SHAPES, TOY
 
@@ -33,7 +35,7 @@ def test_a_trainer_that_is_missing_is_refused_with_the_remedy(
 ) -> None:
     name = row.name.removeprefix("peer-")
     monkeypatch.setitem(peers.PACKAGES, name, {"no_such_module": "no-such-package"})
-    assert gpu.main([row.name, "--dry-run", "--record", str(tmp_path / "gpu.json")]) == 1
+    assert gpu.main([row.name, "--dry-run", "--record", str(tmp_path / "gpu.json")]) == 2
     assert "not installed: pip install no-such-package" in capsys.readouterr().out
 
 
@@ -146,3 +148,18 @@ def test_an_interval_is_students() -> None:
 def test_entries_are_judged_by_their_ratio() -> None:
     assert [at_most(ours, 2.0, "s", 0.6, 0.5).reached for ours in (1.0, 1.1, 1.3)] == ["goal", "pass", "no"]
     assert [at_least(ours, 2.0, "s", 0.5, 0.6).reached for ours in (1.3, 1.1, 0.9)] == ["goal", "pass", "no"]
+
+
+def test_the_page_on_fp8_shows_every_picture_and_names_code_that_is_there(repository: Path) -> None:
+    page = (DOCS / "fp8.md").read_text()
+    shown = set(re.findall(r"!\[.+\]\(fp8/(\w+)\.svg\)", page))
+    assert shown == set(plots.PLOTS) - {"saved"}
+    for name in shown:
+        assert ElementTree.parse(DOCS / "fp8" / f"{name}.svg").getroot().tag.endswith("svg")
+    code = repository / "trainer" / "trainwright_trainer"
+    for name in re.findall(r"`((?:fp8|model|parallel)/\w+\.py)`", page):
+        assert (code / name).is_file(), name
+
+
+def test_pictures_are_measured_and_the_same_from_the_same_seeds() -> None:
+    assert plots.moments() == plots.moments() == (DOCS / "fp8" / "moments.svg").read_text()
