@@ -94,7 +94,6 @@ def test_the_host_waits_for_the_loss_alone(tmp_path: Path, data: Path) -> None:
 @pytest.mark.parametrize("formats", [PAPER, BLOCK])
 def test_the_fused_update_is_that_of_the_cpu(formats: Formats) -> None:
     layout = lay_out({"a": (300, 70), "b": (64,)}, 1, 0, False)
-    rows, places = slice(0, layout.held_rows), slice(0, 2)
     draw = torch.Generator().manual_seed(0)
     gradients = torch.randn(layout.held_rows, 128, generator=draw)
     amax = amax_of(gradients).expand(2).contiguous()
@@ -104,9 +103,8 @@ def test_the_fused_update_is_that_of_the_cpu(formats: Formats) -> None:
     for device in (torch.device("cpu"), torch.device("cuda")):
         optimizer = ScaledAdamW(layout, formats, OptimizerSpec(), 0, device)
         for _ in range(3):
-            optimizer.begin_update()
-            given = (codes.to(device), scale.to(device), amax.to(device))
-            optimizer.update(rows, places, *given, 1e-3, observe=True)
+            optimizer.begin_update(1e-3)
+            optimizer.update_all(codes.to(device), scale.to(device), amax.to(device), observe=True)
         made[device.type] = optimizer
     for kind in ("master", "first", "second"):
         ours, exact = getattr(made["cuda"], kind), getattr(made["cpu"], kind)

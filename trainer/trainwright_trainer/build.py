@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved
 from trainwright.contracts.job_spec import (
@@ -131,13 +132,22 @@ def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[Transformer, U
 
 def _hold(model: Transformer, spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Updater]:
     """``model``, whose weights are on the CPU, as it is trained on this rank's device, and who holds them there."""
-    model.to(mesh.device)
     fp8 = spec.precision.fp8
     if fp8 is None:
+        model.to(mesh.device)
         return model, ReplicatedAdamW(model, spec.optimizer, mesh)
     check_device(fp8.scaling, mesh.device)
-    initial = {name: weight.detach() for name, weight in model.named_parameters()}
+    initial = _put_aside(model, mesh.device)
     return model, FP8Updater(convert(model, fp8), initial, spec, mesh)
+
+
+def _put_aside(model: Transformer, device: torch.device) -> dict[str, Tensor]:
+    """The weights by name, where they are; in the model's place on ``device`` they leave their shapes and no memory."""
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    for weight in model.parameters():
+        weight.data = torch.zeros((), device=device).expand(weight.shape)
+    model.to(device)
+    return weights
 
 
 def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:

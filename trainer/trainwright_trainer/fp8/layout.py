@@ -16,15 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
+from trainwright_trainer.fp8.stretches import Stretches
+
 ROW = 128
 """Elements in a row."""
 
-BUCKET_ELEMENTS = 12 * 2**20
-"""A bucket is closed when it has so many: 24 MiB of bfloat16 gradients."""
+BUCKET_ELEMENTS = 64 * 2**20
+"""A bucket is closed when it has so many: a block of a model of 3B, 128 MiB of bfloat16 gradients."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,14 @@ class Bucket:
     def places(self) -> slice:
         return slice(self.tenants[0].place, self.tenants[-1].place + 1)
 
-    def offsets(self) -> Tensor:
-        """(tensors + 1,) int64: where the rows of each tensor begin in the bucket; filling belongs to the last one."""
-        rows = [0, *(tenant.rows for tenant in self.tenants)]
+    def stretches(self, shares: slice, device: torch.device) -> Stretches:
+        """The bucket's tensors within the rows of some of the shares; filling belongs to the last tensor."""
+        rows = [tenant.rows for tenant in self.tenants]
         rows[-1] += self.rows - sum(rows)
-        return torch.tensor(rows).cumsum(0)
+        ends = list(accumulate(rows))
+        first, last = sum(self.shares[: shares.start]), sum(self.shares[: shares.stop])
+        inside = [min(max(end, first), last) for end in (0, *ends)]
+        return Stretches([end - begin for begin, end in pairwise(inside)], device)
 
 
 @dataclass
@@ -96,10 +102,16 @@ class Layout:
     def held_rows(self) -> int:
         return int(self.buckets[-1].held.stop)
 
-    def held_offsets(self) -> Tensor:
-        """(P + 1,) int64: where the rows of each place begin among the held rows, and where the last ones end."""
-        rows = torch.bincount(self.row_places().long(), minlength=len(self.tenants))
-        return torch.cat((torch.zeros(1, dtype=torch.int64), rows.cumsum(0)))
+    def held_stretches(self, device: torch.device) -> Stretches:
+        """All tensors, those that other ranks hold without rows; filling belongs to the tensor before it."""
+        rows = [0] * len(self.tenants)
+        for bucket in self.buckets:
+            mine = [one for one in bucket.tenants if not self.cut or one.owner == self.rank]
+            for tenant in mine:
+                rows[tenant.place] = tenant.rows
+            if mine:
+                rows[mine[-1].place] += bucket.held.stop - bucket.held.start - sum(one.rows for one in mine)
+        return Stretches(rows, device)
 
     def first_rows(self) -> dict[str, int]:
         """Where each held tensor begins among the held rows."""
@@ -111,14 +123,6 @@ class Layout:
                     first[tenant.name] = row
                     row += tenant.rows
         return first
-
-    def row_places(self) -> Tensor:
-        """(held rows,) int32: the place that each held row belongs to; filling belongs to the tensor before it."""
-        places = torch.zeros(self.held_rows, dtype=torch.int32)
-        first = self.first_rows()
-        for tenant in self.held:
-            places[first[tenant.name] :] = tenant.place
-        return places
 
 
 def lay_out(
@@ -161,14 +165,9 @@ def balance(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
     return owners
 
 
-def segment_max(rows: Tensor, offsets: Tensor) -> Tensor:
-    """The largest number of each stretch of ``rows`` (…, R) between two ``offsets`` (P + 1,); 0 for an empty one."""
-    return torch.segment_reduce(rows, "max", offsets=offsets, initial=0, unsafe=True)
-
-
-def segment_sum(rows: Tensor, offsets: Tensor) -> Tensor:
-    """The sum of each stretch of ``rows`` (R,) between two ``offsets`` (P + 1,)."""
-    return torch.segment_reduce(rows, "sum", offsets=offsets, initial=0, unsafe=True)
+def view_of(rows: Tensor, first: int, tenant: Tenant) -> Tensor:
+    """The elements of a weight whose rows begin at ``first``, in its shape."""
+    return rows.view(-1)[first * ROW : first * ROW + tenant.elements].view(tenant.shape)
 
 
 def _bucketed(

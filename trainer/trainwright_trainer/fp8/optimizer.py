@@ -11,8 +11,13 @@ Each number is read, moved and computed with in float32, and stored with a new s
 
 A new scale must be known before the first value is stored, and amax after the last one was computed. Rather than
 computing everything twice, the scale is taken from a bound on the new amax: |m'| ≤ β₁ amax(m) + (1 - β₁) amax(g), and
-alike for v and w. Floating-point codes lose no mantissa to a bound that is too large by less than two, only the last
-of 18 (E4M3) or 40 (float16) powers of two of range.
+alike for v; a weight moves by at most the learning rate times ``largest_update``. Codes are floating-point numbers: a
+bound that is too large by less than two costs the last of 18 (E4M3) or 40 (float16) powers of two of range, and no
+mantissa.
+
+Exact moments keep that bound by themselves. Rounded ones might not: an m near the smallest code is thrown to it or to
+zero, while its v is stored well. So an update is clamped to what exact moments could make of it, and no weight is ever
+thrown by its rounding.
 
 What does not work, and is a test that must fail: masters in E4M3, float16 v without a scale, v in E4M3 with one scale a
 tensor. With a scale for each 128 elements E4M3 holds v too, if a v that is not zero never becomes zero: a weight whose
@@ -32,17 +37,15 @@ from torch import Tensor
 from trainwright.contracts.run_spec import FP8Level, FP8Spec, MomentsKind, OptimizerSpec
 from trainwright_trainer.fp8.formats import E4M3, SMALLEST, cast, finite_or_inf, scale_for, widen
 from trainwright_trainer.fp8.fused import fused
-from trainwright_trainer.fp8.layout import ROW, Layout, segment_max
+from trainwright_trainer.fp8.layout import ROW, Layout
 from trainwright_trainer.fp8.rounding import dice, round_by, step_key, weight_key
+from trainwright_trainer.fp8.stretches import Stretches
 
 _CHUNK_ROWS = {"cpu": 2**11, "cuda": 2**20}
 """Rows worked on at a time: on a CPU what its cache holds, on a GPU what 32-bit indices reach."""
 
-_ROUNDED_UP = 1 + 2.0**-4
-"""E4M3 rounds a number up by at most this factor."""
-
-_LARGEST_UPDATE = 4.0
-"""Bound on |m' / c₁| / √(v' / c₂), which is about 1 in theory, times what the rounding of both moments can add."""
+_ROUNDED_UP = 1 + 2.0**-3
+"""Dice round a number up to E4M3 by less than this factor, and to float16 by far less."""
 
 
 class Scaled(Enum):
@@ -98,17 +101,32 @@ class Numbers:
         self.amax = torch.zeros(places, dtype=torch.float32, device=device)
         """(P,): of the numbers before they were rounded."""
 
-    def row_scales(self, rows: slice, places: Tensor, of_tensors: Tensor | None = None) -> Tensor:
-        """(rows, 1): the scale of each row, from ``of_tensors`` (P,) where tensors have scales and these are given."""
+    def part(self, rows: slice, places: Tensor, first_place: int, new_scale: Tensor) -> Part:
+        """Some rows, which belong to ``places``; ``new_scale`` are those of the tensors from ``first_place`` on."""
         if self.format.scaled is Scaled.ROW:
-            return self.scale[rows][:, None]
-        return (self.scale if of_tensors is None else of_tensors)[places][:, None]
+            scale = self.scale[rows][:, None]
+            # The old scales are a copy: compiled code must not write what it reads through another name.
+            return Part(self.codes[rows], scale.clone(), scale)
+        return Part(self.codes[rows], self.scale[places][:, None], new_scale[places - first_place][:, None])
 
-    def rescale(self, bound: Tensor) -> Tensor:
-        """(P,): scales for numbers up to ``bound``, to store the next ones with."""
+    def rescale(self, bound: Tensor, places: slice) -> Tensor:
+        """Scales for numbers up to ``bound``, to store the next ones of ``places`` with."""
         if self.format.scaled is not Scaled.TENSOR:
-            return self.scale
-        return scale_for(bound, self.format.dtype, self.scale)
+            return torch.ones_like(bound)
+        return scale_for(bound, self.format.dtype, self.scale[places])
+
+
+class Part(NamedTuple):
+    """Some rows of one kind of number."""
+
+    codes: Tensor
+    """(rows, 128): read, and then written."""
+
+    scale: Tensor
+    """(rows, 1): what the codes that are read are multiplied with."""
+
+    new_scale: Tensor
+    """(rows, 1): what written codes will be multiplied with; itself written where each row has a scale."""
 
 
 class Moved(NamedTuple):
@@ -135,8 +153,7 @@ class ScaledAdamW:
         self.master = Numbers(formats.master, rows, places, device)
         self.first = Numbers(formats.first, rows, places, device)
         self.second = Numbers(formats.second, rows, places, device)
-        self._row_places = layout.row_places().to(device)
-        self._offsets = layout.held_offsets().to(device)
+        self._everything = layout.held_stretches(device)
         first = layout.first_rows()
         self._first_rows = torch.tensor(
             [first.get(tenant.name, 0) for tenant in layout.tenants], dtype=torch.int32, device=device
@@ -147,116 +164,104 @@ class ScaledAdamW:
         self._decay = torch.tensor(
             [spec.weight_decay if len(tenant.shape) > 1 else 0.0 for tenant in layout.tenants], device=device
         )
+        self._hyper = torch.zeros(4, device=device)
+        """Learning rate, corrections of both moments, largest update: a tensor, so that compiled code stays the same."""
         self._chunk_rows = _CHUNK_ROWS[device.type]
         self._move = fused(_move_rows, device)
+
+    def begin_update(self, learning_rate: float) -> None:
+        """An update of all weights begins: the dice are thrown anew."""
+        self.updates += 1
+        beta1, beta2, made = self.spec.beta1, self.spec.beta2, self.updates
+        hyper = (learning_rate, 1 - beta1**made, 1 - beta2**made, largest_update(beta1, beta2, made))
+        for place, number in zip(self._hyper.unbind(), hyper, strict=True):
+            place.fill_(number)  # unlike a copy from the host, it makes nobody wait
+
+    def update_all(self, codes: Tensor, scale: Tensor, amax: Tensor, observe: bool) -> Moved:
+        """Move all weights; arguments as in ``update``."""
+        rows, places = slice(0, len(codes)), slice(0, len(scale))
+        return self.update(rows, places, self._everything, codes, scale, amax, observe)
 
     def update(
         self,
         rows: slice,
         places: slice,
+        stretches: Stretches,
         codes: Tensor,
         scale: Tensor,
         amax: Tensor,
-        learning_rate: float,
         observe: bool,
     ) -> Moved:
         """Move the weights of ``places``, which lie in ``rows``; ``begin_update`` comes first.
 
         Args:
+            stretches: which of ``places`` each of the rows belongs to.
             codes: (rows, 128) E4M3 gradients.
             scale: (P,) what they are multiplied with, clipping included.
             amax: (P,) of the gradients, clipping included.
             observe: whether to count what was lost; costs a pass.
         """
-        new_scales = self._bounds(amax, learning_rate)
-        hyper = self._hyper(learning_rate)
+        new_scales = self._new_scales(amax[places], places)
         counts = torch.zeros(2, dtype=torch.int64, device=codes.device)
         found = torch.zeros(3, rows.stop - rows.start, device=codes.device)
-        for first in range(rows.start, rows.stop, self._chunk_rows):
-            chunk = slice(first, min(first + self._chunk_rows, rows.stop))
-            inside = slice(chunk.start - rows.start, chunk.stop - rows.start)
-            self._move_chunk(
-                chunk, codes[inside], scale, new_scales, hyper, found[:, inside], counts, observe
+        for first in range(0, rows.stop - rows.start, self._chunk_rows):
+            inside = slice(first, min(first + self._chunk_rows, rows.stop - rows.start))
+            chunk = slice(rows.start + inside.start, rows.start + inside.stop)
+            row_places = stretches.tensor_of_row[inside] + places.start
+            self._move(
+                self.master.part(chunk, row_places, places.start, new_scales[0]),
+                self.first.part(chunk, row_places, places.start, new_scales[1]),
+                self.second.part(chunk, row_places, places.start, new_scales[2]),
+                codes[inside],
+                scale[row_places][:, None],
+                self._decay[row_places][:, None],
+                self._elements(chunk, row_places),
+                (self._keys[row_places] ^ step_key(self.updates))[:, None],
+                self._hyper,
+                found[:, inside],
+                counts,
+                self.formats,
+                self.spec.beta1,
+                self.spec.beta2,
+                self.spec.epsilon,
+                observe,
             )
-        self._take(places, found, self._offsets[places.start : places.stop + 1] - rows.start, new_scales)
+        for kind, of_rows, new in zip((self.master, self.first, self.second), found, new_scales, strict=True):
+            kind.amax[places] = stretches.max(of_rows)
+            if kind.format.scaled is Scaled.TENSOR:
+                kind.scale[places] = new
         return Moved(*counts)
 
-    def begin_update(self) -> None:
-        """An update of all weights begins: the dice are thrown anew."""
-        self.updates += 1
-
-    def _hyper(self, learning_rate: float) -> Tensor:
-        """Numbers that change with each update, as a tensor, so that compiled code stays the same."""
-        spec, made = self.spec, self.updates
-        return torch.tensor(
-            [learning_rate, 1 - spec.beta1**made, 1 - spec.beta2**made], device=self._decay.device
-        )
-
-    def _bounds(self, gradient: Tensor, learning_rate: float) -> tuple[Tensor, Tensor, Tensor]:
-        """New scales of masters, first and second moments."""
+    def _new_scales(self, gradient_amax: Tensor, places: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Of masters, first and second moments: from bounds on what they are about to become."""
         spec = self.spec
-        g = gradient * _ROUNDED_UP
-        m = spec.beta1 * self.first.amax * _ROUNDED_UP + (1 - spec.beta1) * g
-        v = spec.beta2 * self.second.amax * _ROUNDED_UP + (1 - spec.beta2) * g * g
-        w = self.master.amax * _ROUNDED_UP + _LARGEST_UPDATE * learning_rate
-        return self.master.rescale(w), self.first.rescale(m), self.second.rescale(v)
-
-    def _move_chunk(
-        self,
-        rows: slice,
-        codes: Tensor,
-        scale: Tensor,
-        new_scales: tuple[Tensor, Tensor, Tensor],
-        hyper: Tensor,
-        found: Tensor,
-        counts: Tensor,
-        observe: bool,
-    ) -> None:
-        places = self._row_places[rows]
-        w, m, v = self.master, self.first, self.second
-        new_w, new_m, new_v = new_scales
-        self._move(
-            (w.codes[rows], m.codes[rows], v.codes[rows]),
-            (w.row_scales(rows, places), m.row_scales(rows, places), v.row_scales(rows, places)),
-            (
-                w.row_scales(rows, places, new_w),
-                m.row_scales(rows, places, new_m),
-                v.row_scales(rows, places, new_v),
-            ),
-            codes,
-            scale[places][:, None],
-            self._decay[places][:, None],
-            self._elements(rows, places),
-            (self._keys[places] ^ step_key(self.updates))[:, None],
-            hyper,
-            found,
-            counts,
-            self.formats,
-            self.spec.beta1,
-            self.spec.beta2,
-            self.spec.epsilon,
-            observe,
-        )
+        g = gradient_amax * _ROUNDED_UP
+        m = spec.beta1 * self.first.amax[places] * _ROUNDED_UP + (1 - spec.beta1) * g
+        v = spec.beta2 * self.second.amax[places] * _ROUNDED_UP + (1 - spec.beta2) * g * g
+        w = self.master.amax[places] * _ROUNDED_UP + self._hyper[0] * self._hyper[3]
+        return self.master.rescale(w, places), self.first.rescale(m, places), self.second.rescale(v, places)
 
     def _elements(self, rows: slice, places: Tensor) -> Tensor:
         """(rows, 1) int32: number of each row's first element within its weight."""
         row = torch.arange(rows.start, rows.stop, dtype=torch.int32, device=places.device)
         return ((row - self._first_rows[places]) * ROW)[:, None]
 
-    def _take(
-        self, places: slice, found: Tensor, offsets: Tensor, new_scales: tuple[Tensor, Tensor, Tensor]
-    ) -> None:
-        """Keep the scales that numbers were stored with, and their amaxes."""
-        for kind, rows, scale in zip((self.master, self.first, self.second), found, new_scales, strict=True):
-            if kind.format.scaled is Scaled.TENSOR:
-                kind.scale[places] = scale[places]
-            kind.amax[places] = segment_max(rows, offsets)
+
+def largest_update(beta1: float, beta2: float, updates: int) -> float:
+    """Bound on |m' / c₁| / √(v' / c₂) of exact moments after ``updates``, whatever the gradients (Cauchy and Schwarz).
+
+    1 after the first update; with β₁ = 0.9 it grows to 1.16 for β₂ = 0.95, and to 7.3 for β₂ = 0.999.
+    """
+    ratio = beta1 * beta1 / beta2 if beta2 else float(updates > 1)
+    terms = updates if ratio == 1 else (1 - min(ratio**updates, 1e12)) / (1 - ratio)
+    moments = (1 - beta1) / (1 - beta1**updates) / ((1 - beta2) / (1 - beta2**updates)) ** 0.5
+    return float(moments * terms**0.5 * (1 + 1e-6))
 
 
 def _move_rows(
-    codes: tuple[Tensor, Tensor, Tensor],
-    scales: tuple[Tensor, Tensor, Tensor],
-    new_scales: tuple[Tensor, Tensor, Tensor],
+    master: Part,
+    first: Part,
+    second: Part,
     gradient_codes: Tensor,
     gradient_scale: Tensor,
     decay: Tensor,
@@ -271,29 +276,24 @@ def _move_rows(
     epsilon: float,
     observe: bool,
 ) -> None:
-    """AdamW on a chunk of rows, in place. ``new_scales`` are read where a tensor has one, and written where a row has.
-
-    ``found`` (3, rows) gets the amax of each row of masters, first and second moments.
-    """
-    learning_rate, correction1, correction2 = hyper
+    """AdamW on a chunk of rows, in place. ``found`` (3, rows) gets each row's amax of masters and of both moments."""
+    learning_rate, correction1, correction2, largest = hyper
     g = _real(gradient_codes, gradient_scale)
-    m = torch.lerp(g, _real(codes[1], scales[1]), beta1)
-    v = torch.lerp(g * g, _real(codes[2], scales[2]), beta2)
-    held = _real(codes[0], scales[0])
+    m = torch.lerp(g, _real(first.codes, first.scale), beta1)
+    v = torch.lerp(g * g, _real(second.codes, second.scale), beta2)
+    held = _real(master.codes, master.scale)
     update = (m / correction1) / ((v / correction2).sqrt() + epsilon)
+    update = torch.maximum(torch.minimum(update, largest), -largest)
     w = held - learning_rate * (update + decay * held)
     lanes = torch.arange(ROW, dtype=torch.int32, device=g.device)
     thrown = dice(elements + lanes, keys) if formats.stochastic else (None, None, None)
-    for kind, number, format in ((1, m, formats.first), (2, v, formats.second), (0, w, formats.master)):
-        found[kind] = finite_or_inf(number.abs().amax(1))
-        if format.scaled is Scaled.ROW:
-            new_scales[kind].copy_(scale_for(found[kind], format.dtype)[:, None])
-        stored = _store(number / new_scales[kind], format, kind == 2, thrown[kind])
-        if kind == 0 and observe:
-            stayed = _real(stored, new_scales[0]) == held
-            counts[0] += ((w != held) & stayed).sum()
-            counts[1] += (w != held).sum()
-        codes[kind].copy_(stored)
+    _store(w, master, formats.master, thrown[0], found[0])
+    _store(m, first, formats.first, thrown[1], found[1])
+    _store(v, second, formats.second, thrown[2], found[2], never_zero=True)
+    if observe:
+        stayed = _real(master.codes, master.new_scale) == held
+        counts[0] += ((w != held) & stayed).sum()
+        counts[1] += (w != held).sum()
 
 
 def _real(codes: Tensor, scale: Tensor) -> Tensor:
@@ -301,10 +301,23 @@ def _real(codes: Tensor, scale: Tensor) -> Tensor:
     return widen(codes, torch.float32) * scale
 
 
-def _store(scaled: Tensor, format: Format, is_second_moment: bool, thrown: Tensor | None) -> Tensor:
-    """Round numbers, already divided by their scale, to the format they are kept in."""
+def _store(
+    number: Tensor, part: Part, format: Format, thrown: Tensor | None, found: Tensor, never_zero: bool = False
+) -> None:
+    """Round numbers to the format they are kept in, and write them with their scale and the amax of each row."""
+    amax = finite_or_inf(number.abs().amax(1))
+    found.copy_(amax)
+    scale = part.new_scale
+    if format.scaled is Scaled.ROW:
+        scale = scale_for(amax, format.dtype)[:, None]
+        part.new_scale.copy_(scale)
+    part.codes.copy_(_rounded(number / scale, format, thrown, never_zero))
+
+
+def _rounded(scaled: Tensor, format: Format, thrown: Tensor | None, never_zero: bool) -> Tensor:
+    """Codes of numbers that are divided by their scale."""
     if format.dtype is torch.float32:
         return scaled
-    if is_second_moment and format.scaled is not Scaled.NOTHING:
+    if never_zero and format.scaled is not Scaled.NOTHING:
         scaled = torch.where(scaled > 0, scaled.clamp(min=SMALLEST[format.dtype]), scaled)
     return cast(scaled, format.dtype) if thrown is None else round_by(thrown, scaled, format.dtype)

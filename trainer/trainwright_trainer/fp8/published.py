@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainwright_trainer.fp8.formats import E4M3, cast
 from trainwright_trainer.fp8.fused import fused
-from trainwright_trainer.fp8.layout import ROW, Layout, Tenant
+from trainwright_trainer.fp8.layout import ROW, Layout, Tenant, view_of
 from trainwright_trainer.fp8.optimizer import Numbers
 from trainwright_trainer.mesh import Mesh
 
@@ -27,7 +27,6 @@ class Published:
     def __init__(self, layout: Layout, mesh: Mesh) -> None:
         assert layout.cut
         self._mesh = mesh
-        self._layout = layout
         held = [layout.held_by(rank) for rank in range(layout.ranks)]
         self._matrices = _Rows(
             [[one for one in own if len(one.shape) > 1] for own in held], E4M3, mesh.device
@@ -36,7 +35,7 @@ class Published:
             [[one for one in own if len(one.shape) < 2] for own in held], torch.float32, mesh.device
         )
         first = layout.first_rows()
-        self._row_places = layout.row_places().to(mesh.device)
+        self._row_places = layout.held_stretches(mesh.device).tensor_of_row
         self._matrix_rows = _held_rows(self._matrices.tenants[mesh.rank], first, mesh.device)
         self._vector_rows = _held_rows(self._vectors.tenants[mesh.rank], first, mesh.device)
         self._cast = fused(_cast_rows, mesh.device)
@@ -85,8 +84,7 @@ class _Rows:
         return self._codes[self._stretches[rank]]
 
     def of(self, tenant: Tenant) -> Tensor:
-        first = self._first[tenant.name] * ROW
-        return self._codes.view(-1)[first : first + tenant.elements].view(tenant.shape)
+        return view_of(self._codes, self._first[tenant.name], tenant)
 
     def share(self, mesh: Mesh) -> None:
         for rank, stretch in enumerate(self._stretches):

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from trainwright.contracts.run_spec import AmaxKind
-from trainwright_trainer.fp8.formats import E4M3, E5M2, scale_for
+from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, scale_for
 from trainwright_trainer.mesh import Mesh
 
 HISTORY_STEPS = 16
@@ -107,6 +107,14 @@ class AmaxRecords:
             return
         self._filled_L2.mul_(torch.isfinite(self._amax_L2))
         self._set_scales()
+
+    def saturated(self) -> Tensor:
+        """() float32: fraction of all layers' inputs and output gradients that were clamped in the last step.
+
+        With the present amax none ever is; a delayed scale may be too small for a tensor that grew.
+        """
+        largest_2 = self._amax_L2.new_tensor((LARGEST[E4M3], LARGEST[E5M2]))
+        return (self._amax_L2 > largest_2 * self._in_force_L2).float().mean()
 
     def observed(self) -> dict[str, tuple[float, float]]:
         """Amax and scale of each tensor in the last step, `<weight>:input` and `<weight>:output_gradient`."""

@@ -11,6 +11,7 @@ inside the backward pass, and gradients are never kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,9 +22,10 @@ from trainwright.contracts.run_spec import FP8Level, RunSpec
 from trainwright_trainer.fp8.convert import Converted
 from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for
 from trainwright_trainer.fp8.gradients import Gradients
-from trainwright_trainer.fp8.layout import BUCKET_ELEMENTS, ROW, Bucket, Tenant, lay_out
+from trainwright_trainer.fp8.layout import BUCKET_ELEMENTS, Bucket, Tenant, lay_out, view_of
 from trainwright_trainer.fp8.optimizer import Formats, Moved, Numbers, Scaled, ScaledAdamW, formats_of
 from trainwright_trainer.fp8.published import Published
+from trainwright_trainer.fp8.stretches import Stretches
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.updater import ReadTensor, StateTensor
 
@@ -43,9 +45,11 @@ class FP8Updater:
         formats: Formats | None = None,
         bucket_elements: int = BUCKET_ELEMENTS,
     ) -> None:
-        """Args:
-        initial: float32 weights by canonical name; not kept.
-        formats: other ones than the recipe's.
+        """Take over the weights of a converted model.
+
+        Args:
+            initial: float32 weights by canonical name, best on the CPU: each is moved by itself, and none is kept.
+            formats: other ones than the recipe's.
         """
         fp8 = spec.precision.fp8
         assert fp8 is not None
@@ -80,7 +84,7 @@ class FP8Updater:
         self._moved.zero_()
         self.gradients.begin(self._observing)
         if self.gradients.released:
-            self.optimizer.begin_update()
+            self.optimizer.begin_update(learning_rate)
 
     def end_round(self) -> None:
         self._records.end_round()
@@ -100,9 +104,11 @@ class FP8Updater:
     def update(self, norm: Tensor) -> None:
         if not self.gradients.released:
             self.gradients.clip(norm, self._clip_norm)
-            self.optimizer.begin_update()
-            rows, places = slice(0, self.layout.held_rows), slice(0, len(self.layout.tenants))
-            self._move(rows, places, self.gradients.codes)
+            self.optimizer.begin_update(self._learning_rate)
+            gradients = self.gradients
+            self._count(
+                self.optimizer.update_all(gradients.codes, gradients.scale, gradients.amax, self._observing)
+            )
         self._publish()
         self._records.end_step(self._mesh)
 
@@ -110,13 +116,15 @@ class FP8Updater:
         self._records.drop_step(self._mesh)
 
     def not_finite(self) -> str | None:
-        layer = self._records.not_finite()
-        if layer is not None:
-            return layer
-        weight = self.gradients.not_finite()
-        return None if weight is None else f"{weight}:gradient"
+        """Inputs of layers come first; then, weight by weight backwards, what came out of it and its own gradient."""
+        amaxes = {name: amax for name, (amax, _) in self._records.observed().items()}
+        amaxes |= dict.fromkeys((f"{name}:gradient" for name in self.gradients.not_finite()), math.inf)
+        order = [f"{name}:input" for name in self._names]
+        for name in reversed(self._names):
+            order += [f"{name}:output_gradient", f"{name}:gradient"]
+        return next((tensor for tensor in order if not math.isfinite(amaxes.get(tensor, 0.0))), None)
 
-    def numbers(self, step: int) -> dict[str, float]:
+    def numbers(self, _: int) -> dict[str, float]:
         if not self._observing:
             return {}
         return self._shares() | dict(self._of_tensors())
@@ -147,20 +155,19 @@ class FP8Updater:
         for amax, kind in zip(vectors["amax"], self._kinds(), strict=True):
             kind.amax.copy_(amax)
         self.gradients.base.copy_(vectors["gradient_scale"])
-        self.gradients.headroom.copy_(vectors["headroom"])
+        self.gradients.headroom.factor.copy_(vectors["headroom"])
         self._records.restore(
             {name: read(f"fp8.{name}", tuple(now.shape)) for name, now in self._records.state().items()}
         )
         self._publish()
 
-    def _release(self, bucket: Bucket, codes: Tensor) -> None:
-        self._move(bucket.held, bucket.places, codes)
-
-    def _move(self, rows: slice, places: slice, codes: Tensor) -> None:
-        gradients = self.gradients
-        moved: Moved = self.optimizer.update(
-            rows, places, codes, gradients.scale, gradients.amax, self._learning_rate, self._observing
+    def _release(self, bucket: Bucket, stretches: Stretches, codes: Tensor) -> None:
+        scale, amax = self.gradients.scale, self.gradients.amax
+        self._count(
+            self.optimizer.update(bucket.held, bucket.places, stretches, codes, scale, amax, self._observing)
         )
+
+    def _count(self, moved: Moved) -> None:
         self._moved += torch.stack(moved)
 
     def _publish(self) -> None:
@@ -177,7 +184,7 @@ class FP8Updater:
         """Store the weights that training begins with, rounded to nearest; every rank knows the scales of all."""
         master = self.optimizer.master
         for tenant in self.layout.tenants:
-            weight = initial[tenant.name]
+            weight = initial[tenant.name].to(self._mesh.device)
             master.amax[tenant.place] = amax_of(weight)
             if master.format.scaled is Scaled.TENSOR:
                 master.scale[tenant.place] = scale_for(master.amax[tenant.place], master.format.dtype)
@@ -204,8 +211,7 @@ class FP8Updater:
 
     def _view(self, kind: Numbers, tenant: Tenant) -> Tensor:
         """A held weight's codes, of its shape."""
-        first = self._first_rows[tenant.name] * ROW
-        return kind.codes.view(-1)[first : first + tenant.elements].view(tenant.shape)
+        return view_of(kind.codes, self._first_rows[tenant.name], tenant)
 
     def _state_of(self, tenant: Tenant) -> Iterator[StateTensor]:
         for prefix, attribute in _KINDS.items():
@@ -239,7 +245,7 @@ class FP8Updater:
         vectors = {
             "amax": torch.stack([kind.amax for kind in self._kinds()]),
             "gradient_scale": self.gradients.base,
-            "headroom": self.gradients.headroom,
+            "headroom": self.gradients.headroom.factor,
         }
         return {name: vector[..., back] for name, vector in vectors.items()}
 
@@ -250,15 +256,15 @@ class FP8Updater:
 
     def _shares(self) -> dict[str, float]:
         """What rounding cost in this step, over all ranks."""
-        rounded = self._mesh.sum(self.gradients.counts.clone())
+        flushed = self._mesh.sum(self.gradients.flushed.clone()).item()
         moved = self._mesh.sum(self._moved.clone()) if self.layout.cut else self._moved
         elements = sum(tenant.elements for tenant in self.layout.tenants) * self._mesh.ranks
-        saturated, flushed, lost, meant = torch.cat((rounded, moved)).tolist()
+        lost, meant = moved.tolist()
         return {
-            "fp8_saturated": saturated / elements,
+            "fp8_saturated": float(self._records.saturated()),
             "fp8_flushed": flushed / elements,
             "fp8_lost_updates": lost / max(1, meant),
-            "fp8_smallest_headroom": self.gradients.headroom.min().item(),
+            "fp8_smallest_headroom": self.gradients.headroom.factor.min().item(),
         }
 
     def _of_tensors(self) -> Iterator[tuple[str, float]]:

@@ -1,0 +1,40 @@
+"""Headroom μ ≤ 1 keeps a gradient away from the largest code (FP8-LM, section 3.1: automatic scaling).
+
+It is halved when more than 0.001 % of a tensor's values were too large for its scale on any rank, seen before the clamp,
+and grows back by a factor of two in 1,000 steps. The paper counts codes that stand at the maximum; with scales that are
+powers of two the largest element alone does so in 5 % of the steps, and μ would go to zero for small tensors. With a
+present amax a value is too large only where the amax was not finite, so μ is 1 in a healthy run.
+
+    P weights
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from trainwright_trainer.mesh import Mesh
+
+_TOO_MANY = 1e-5
+_GROWTH = 2.0 ** (1 / 1_000)
+_SMALLEST = 2.0**-10
+
+
+class Headroom:
+    """μ of each weight's gradient, equal on all ranks."""
+
+    def __init__(self, elements: Sequence[int], mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._elements = torch.tensor(elements, dtype=torch.float32, device=mesh.device)
+        self.factor = torch.ones(len(elements), device=mesh.device)
+        """(P,): μ."""
+        self.too_large = torch.zeros(len(elements), device=mesh.device)
+        """(P,): how many of this rank's values were too large for their scale in this step."""
+
+    def adapt(self) -> None:
+        """A step's gradients have been rounded."""
+        fraction = self._mesh.max(self.too_large / self._elements)
+        moved = torch.where(fraction > _TOO_MANY, self.factor / 2, self.factor * _GROWTH)
+        self.factor.copy_(moved.clamp(_SMALLEST, 1.0))
+        self.too_large.zero_()
