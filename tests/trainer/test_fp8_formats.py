@@ -173,3 +173,5 @@ def test_every_code_is_widened_to_the_number_it_stands_for(dtype: torch.dtype) -
         wide = codes.to(dtype)
         finite = torch.isfinite(wide)
         assert torch.equal(widen(codes, dtype)[finite], wide[finite])
+    not_numbers = widen(torch.tensor([0x7F, 0xFF], dtype=torch.uint8).view(E4M3), dtype)
+    assert not_numbers.tolist() == [480.0, -480.0]  # products take care that none of these codes counts

@@ -406,6 +406,27 @@ def test_the_first_tensor_that_is_not_finite_is_named(bad: float) -> None:
     assert step(1.0, 1.0) is None
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("delayed", [0.0, 1.0])
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_what_is_computed_from_an_input_that_is_not_finite_is_not_either(
+    bad: float, scaling: ScalingKind, delayed: float, device: str
+) -> None:
+    """Also where amaxes are not looked at: a validation loss must not be that of clamped numbers."""
+    layer = layer_of(hold(heavy(N, K, seed=1).to(device)), scaling).eval()
+    layer.input_cast.delayed.fill_(delayed)
+    x = heavy(M, K, seed=0).bfloat16().to(device)
+    with torch.no_grad():
+        healthy = layer(x)
+        x[3, 5] = bad
+        y = layer(x)
+    assert torch.isfinite(healthy).all()
+    assert torch.isnan(y[3]).all()
+    if scaling is not ScalingKind.TENSOR:  # other tokens have scales of their own
+        assert torch.equal(y[4:], healthy[4:])
+
+
 class Rules:
     """The rules of delayed scaling for one tensor, as one would write them down."""
 

@@ -70,7 +70,9 @@ def widen(codes: Tensor, dtype: torch.dtype) -> Tensor:
     """The numbers that FP8 codes stand for, in bfloat16 or float32, both of which hold them exactly.
 
     torch's own conversion is slow on CPUs: there E4M3's bits are moved to where bfloat16 has its sign, exponent and
-    mantissa, and a factor of 2^120 sets the exponents' bias right, subnormal numbers included.
+    mantissa, and a factor of 2^120 sets the exponents' bias right, subnormal numbers included. The two codes for NaN
+    become ±480 there, since telling them apart would take longer than all the rest: whoever casts what may hold NaN
+    sees it in the amax, as ``fp8.products`` does.
     """
     if codes.device.type != "cpu" or codes.dtype is not E4M3:
         return codes.to(dtype)

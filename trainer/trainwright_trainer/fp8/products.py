@@ -12,6 +12,9 @@ twice unless one scale serves both. An ``Operand`` always lies with the contract
 
     R rows   C contracted
 
+Numbers that are not finite must not be lost, though a cast clamps infinity, and amaxes are not looked at when a loss is
+only measured: where the present amax is not finite, the scale is NaN, and so is all that is computed with it.
+
 Rows and blocks: Dettmers et al. 2022 (arXiv 2208.07339), DeepSeek-V3 (arXiv 2412.19437), section 3.3. On a
 GPU torch's scaled products multiply the codes. On a CPU, which has none that are fast, the numbers they stand for are
 multiplied, in a wider format that holds them exactly; what GPUs refuse is refused there too.
@@ -56,14 +59,14 @@ class Measured(NamedTuple):
 def by_tensor(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor) -> Measured:
     """Cast with one scale: ``delayed``, or where that is 0 the one of the present amax."""
     amax = amax_of(x_RC)
-    scale = torch.where(delayed > 0, delayed, scale_for(amax, dtype))
+    scale = torch.where((delayed > 0) & torch.isfinite(amax), delayed, _scale(amax, dtype))
     return Measured(Operand(_divide_and_cast(x_RC, scale, dtype), scale), amax)
 
 
 def by_row(x_RC: Tensor, dtype: torch.dtype) -> Measured:
     """Cast with one scale for each row."""
     amax_R1 = _amax(x_RC, (1,))
-    scale_R1 = scale_for(amax_R1, dtype)
+    scale_R1 = _scale(amax_R1, dtype)
     codes_RC = _divide_and_cast(x_RC, scale_R1, dtype).contiguous()
     return Measured(Operand(codes_RC, scale_R1), finite_or_inf(amax_R1.amax()))
 
@@ -72,7 +75,7 @@ def by_block(x_RC: Tensor, dtype: torch.dtype, rows: int = 1) -> Measured:
     """Cast with one scale for each block of ``rows`` × 128."""
     x_GrHc = _blocks(x_RC, rows)
     amax_G1H1 = _amax(x_GrHc, (1, 3))
-    scale_G1H1 = scale_for(amax_G1H1, dtype)
+    scale_G1H1 = _scale(amax_G1H1, dtype)
     codes_RC = _divide_and_cast(x_GrHc, scale_G1H1, dtype).flatten(2, 3).flatten(0, 1).contiguous()
     return Measured(Operand(codes_RC, scale_G1H1.squeeze(3).squeeze(1)), finite_or_inf(amax_G1H1.amax()))
 
@@ -174,6 +177,10 @@ def _blocks(x_RC: Tensor, rows: int) -> Tensor:
 
 def _amax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return x.abs().amax(dims, keepdim=True).float()
+
+
+def _scale(amax: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.where(torch.isfinite(amax), scale_for(amax, dtype), torch.nan)
 
 
 def _divide_and_cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
