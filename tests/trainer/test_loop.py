@@ -193,6 +193,20 @@ def test_one_skipped_step_too_many_ends_the_run_and_names_the_tensor(
     assert (tmp_path / "out/checkpoints/step-10/manifest.json").exists(), "the write before it was finished"
 
 
+def test_a_diverged_run_that_releases_gradients_says_that_its_weights_have_moved(
+    tmp_path: Path, data: Path
+) -> None:
+    precision = {"kind": "fp8", "fp8": {"release_gradients": True, "skip_limit": 0}}
+    sections = {"batch": {"micro_sequences": 8, "global_sequences": 8}, "optimizer": {"clip_norm": None}}
+    training = build_here(write_job(tmp_path, data, precision=precision, **sections))
+    codes = training.engine.updater.optimizer.master.codes
+    _overflow_after(training, 0)
+    before = codes.clone()
+    with pytest.raises(DivergedError, match=r"not finite: .*; released .* go on from the last checkpoint$"):
+        train(training)
+    assert not torch.equal(codes, before)
+
+
 def test_random_numbers_are_a_function_of_the_step() -> None:
     seed_step(1, step=5, rank=0)
     first = torch.rand(3)

@@ -35,7 +35,10 @@ class CheckpointInvalidError(Exception):
 
 
 class DivergedError(ArithmeticError):
-    """The loss or the gradient norm of a step is not finite. All ranks see it alike, before the optimizer moves."""
+    """The loss or the gradient norm of a step is not finite. All ranks see it alike.
+
+    The optimizer has not moved, except in runs that release gradients: their state is spoilt.
+    """
 
 
 def read_job(path: Path) -> JobSpec:

@@ -55,7 +55,11 @@ class Engine(Protocol):
     updater: Updater
 
     def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
-        """Update the weights once, or leave them and the optimizer untouched where loss or norm is not finite."""
+        """Update the weights once, or leave them and the optimizer untouched where loss or norm is not finite.
+
+        An updater that releases gradients has moved some or all of them before that is known: such a step is the last
+        one, and its weights must not be used.
+        """
 
     def mean_loss(self, batches: Iterable[Batch]) -> float:
         """Loss over the batches of all ranks, without learning from them."""

@@ -12,7 +12,7 @@ import numpy as np
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Finished, Note, Step, Validation
 from trainwright.contracts.job_spec import Outcome
-from trainwright.contracts.run_spec import PrecisionKind
+from trainwright.contracts.run_spec import PrecisionKind, PrecisionSpec
 from trainwright_trainer.build import Training
 from trainwright_trainer.checkpoint.snapshot import position, take_snapshot
 from trainwright_trainer.data.loader import read_batches
@@ -25,14 +25,16 @@ from trainwright_trainer.optim.schedule import learning_rate_at
 from trainwright_trainer.seeds import seed_step
 
 _LOGGED_EVERY_STEPS = 10
+_SPOILT = "; released gradients had moved weights by then, so go on from the last checkpoint"
 
 
 def train(training: Training) -> Outcome:
     """Train to the last step, which ends with a checkpoint.
 
     Raises:
-        DivergedError: a step's loss or gradient norm is not finite, and no more steps may be skipped; the state is that
-            of the step before.
+        DivergedError: a step's loss or gradient norm is not finite, and no more steps may be skipped. The state is that
+            of the step before, but where gradients are released it is spoilt, as the message says, and only
+            checkpoints are of use.
     """
     spec = training.spec
     last = spec.schedule.steps
@@ -53,9 +55,11 @@ def train(training: Training) -> Outcome:
             if step == last or step % spec.checkpoint.every_steps == 0:
                 _save(training, step)
             training.saver.check()
-    except DivergedError:
+    except DivergedError as error:
         # A planned end, which all ranks come to: the checkpoint that is being written is from before it.
         training.saver.wait()
+        if _releases_gradients(spec.precision):
+            raise DivergedError(f"{error}{_SPOILT}") from error
         raise
     training.saver.wait()
     training.report(Finished(time=now(), step=last))
@@ -90,6 +94,10 @@ def _measured(training: Training, step: int, numbers: StepNumbers) -> dict[str, 
     if training.spec.precision.kind is PrecisionKind.FP8:
         values["skipped_steps"] = float(training.skips.total)
     return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _releases_gradients(precision: PrecisionSpec) -> bool:
+    return precision.fp8 is not None and precision.fp8.release_gradients
 
 
 def _log(step: int, numbers: StepNumbers, tokens_per_second: float) -> None:

@@ -55,7 +55,10 @@ class Updater(Protocol):
         """Clip by ``norm`` and move the weights."""
 
     def skip(self) -> None:
-        """Do without an update: the gradients are not used, and what the step observed is dropped."""
+        """Do without an update: the gradients are not used, and what the step observed is dropped.
+
+        An updater that releases gradients has used them already, in the backward pass.
+        """
 
     def not_finite(self) -> str | None:
         """The first tensor, in the order of computing, that held a number that is not finite; None where unknown.

@@ -14,7 +14,7 @@ _CPUS = Path("/proc/cpuinfo")
 
 
 def memory_bytes(device: torch.device) -> int:
-    """On a GPU the most that tensors ever occupied; on a CPU the process's resident memory now.
+    """On a GPU the most that tensors occupied since ``forget_peak``, or ever; on a CPU the process's resident memory now.
 
     Where the kernel has no ``/proc`` (macOS), it is the most that was ever resident.
     """
@@ -23,6 +23,12 @@ def memory_bytes(device: torch.device) -> int:
     if not _MEMORY.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, the one such system
     return int(_MEMORY.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def forget_peak(device: torch.device) -> None:
+    """From here on, ``memory_bytes`` tells of what comes, and not of what building a training took for a moment."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def device_name(device: torch.device) -> str:
