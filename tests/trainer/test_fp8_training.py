@@ -111,27 +111,121 @@ def test_the_bound_is_narrow_enough_to_see_a_wrong_learning_rate(tmp_path: Path,
     assert distance(right, wrong) > rounding_bound(right)
 
 
-RECIPES = [
-    fp8(level="O1"),
-    fp8(level="O2"),
-    fp8(level="O2", moments="block", amax="delayed"),
-    fp8(level="O2", scaling="row", accumulation="fp32"),
-    fp8(level="O3"),
-    fp8(level="O3", amax="delayed", high_first_layers=1),
+BLOCKS: dict[str, Any] = {
+    "model": {"layers": 1, "width": 128, "heads": 4, "kv_heads": 4, "feed_forward": 256},
+    "batch": {"sequence_tokens": 32, "micro_sequences": 4, "global_sequences": 8},
+}
+"""Shapes that blocks of 128 divide."""
+
+RECIPES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"level": "O1"}, {}),
+    ({"level": "O2"}, {}),
+    ({"level": "O2", "moments": "block", "amax": "delayed"}, {}),
+    ({"level": "O2", "scaling": "row", "accumulation": "fp32"}, {}),
+    ({"level": "O2", "scaling": "block"}, BLOCKS),
+    ({"level": "O3"}, {}),
+    ({"level": "O3", "amax": "delayed", "high_first_layers": 1}, {}),
 ]
 
 
-@pytest.mark.parametrize("precision", RECIPES, ids=lambda one: "-".join(map(str, one["fp8"].values())))
+def train_half(folder: Path, data: Path, **sections: Any) -> tuple[Path, Path]:
+    """A run of twice ``STEPS`` and its checkpoint half way."""
+    sections = {
+        "schedule": {"steps": 2 * STEPS, "warmup_steps": 4},
+        "checkpoint": {"every_steps": STEPS},
+    } | sections
+    job_file = make_job(folder, data, **sections)
+    train_here(job_file)
+    return job_file, output_folder(job_file) / "checkpoints" / f"step-{STEPS}"
+
+
+def resumed_job(folder: Path, data: Path, checkpoint: Path, **sections: Any) -> Path:
+    sections = {"schedule": {"steps": 2 * STEPS, "warmup_steps": 4}} | sections
+    return make_job(folder, data, job=resume_from(checkpoint, folder), **sections)
+
+
+@pytest.mark.parametrize(("recipe", "shapes"), RECIPES, ids=lambda one: "-".join(map(str, one.values()))[:40])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
-    tmp_path: Path, data: Path, precision: dict[str, Any]
+    tmp_path: Path, data: Path, recipe: dict[str, Any], shapes: dict[str, Any]
 ) -> None:
-    sections: dict[str, Any] = {"precision": precision, "schedule": {"steps": 40, "warmup_steps": 4}}
-    straight = make_job(tmp_path / "straight", data, checkpoint={"every_steps": 20}, **sections)
-    train_here(straight)
-    point = resume_from(output_folder(straight) / "checkpoints" / "step-20", tmp_path / "resumed")
-    resumed = make_job(tmp_path / "resumed", data, job=point, **sections)
+    sections = {"precision": fp8(**recipe)} | shapes
+    straight, checkpoint = train_half(tmp_path / "straight", data, **sections)
+    resumed = resumed_job(tmp_path / "resumed", data, checkpoint, **sections)
     train_here(resumed)
-    assert losses(resumed) == losses(straight)[20:]
+    assert losses(resumed) == losses(straight)[STEPS:]
+
+
+@pytest.mark.parametrize("level", ["O2", "O3"])
+def test_moments_and_the_number_of_updates_are_part_of_what_is_resumed(
+    tmp_path: Path, data: Path, level: str
+) -> None:
+    """Negative controls of the test above."""
+    precision = fp8(level=level)
+    straight, checkpoint = train_half(tmp_path / "straight", data, precision=precision)
+
+    forgetful = resumed_job(tmp_path / "forgetful", data, checkpoint, precision=precision)
+    training = build_here(forgetful)
+    updater = training.engine.updater
+    assert isinstance(updater, FP8Updater)
+    updater.optimizer.first.codes.view(torch.uint8).zero_()
+    train(training)
+    assert losses(forgetful) != losses(straight)[STEPS:]
+
+    miscounted = resumed_job(tmp_path / "miscounted", data, checkpoint, precision=precision)
+    training = build_here(miscounted)
+    updater = training.engine.updater
+    assert isinstance(updater, FP8Updater)
+    updater.optimizer.updates -= 1
+    train(training)
+    assert losses(miscounted)[0] == losses(straight)[STEPS], "the weights are right"
+    assert losses(miscounted) != losses(straight)[STEPS:]
+
+
+def test_headroom_is_part_of_what_is_resumed(tmp_path: Path, data: Path) -> None:
+    job_file = make_job(tmp_path / "first", data, precision=fp8(), checkpoint={"every_steps": STEPS})
+    training = build_here(job_file)
+    updater = training.engine.updater
+    assert isinstance(updater, FP8Updater)
+    updater.gradients.headroom.factor.copy_(torch.linspace(0.1, 0.2, len(updater.layout.tenants)))
+    train(training)
+    left = updater.gradients.headroom.factor.clone()
+    checkpoint = output_folder(job_file) / "checkpoints" / f"step-{STEPS}"
+    resumed = build_here(resumed_job(tmp_path / "second", data, checkpoint, precision=fp8()))
+    again = resumed.engine.updater
+    assert isinstance(again, FP8Updater)
+    assert torch.equal(again.gradients.headroom.factor, left)
+    assert left.max() < 0.21
+
+
+@pytest.mark.parametrize(
+    ("planted", "named"),
+    [
+        ("norm.weight", "norm.weight:gradient"),
+        ("layers.0.attention.query.weight", "layers.0.attention.query.weight:gradient"),
+    ],
+)
+def test_the_first_tensor_that_was_not_finite_is_named(
+    tmp_path: Path, data: Path, planted: str, named: str
+) -> None:
+    """An infinite gradient spoils everything that is computed after it; a weight's own is where it began."""
+    training = build_here(make_job(tmp_path, data, precision=fp8()))
+    engine = training.engine
+    handle = dict(engine.model.named_modules())[planted.removesuffix(".weight")].held.handle
+    handle.register_hook(lambda gradient: torch.full_like(gradient, torch.inf))
+    numbers = engine.step(training.loader.micro_batches(1), 1e-3, StepClock(torch.device("cpu")))
+    assert not numbers.finite
+    assert numbers.not_finite == named
+
+
+def test_a_model_takes_no_memory_beside_its_state(tmp_path: Path, data: Path) -> None:
+    training = build_here(make_job(tmp_path, data, precision=fp8()))
+    model, updater = training.engine.model, training.engine.updater
+    assert isinstance(updater, FP8Updater)
+    assert all(handle.untyped_storage().nbytes() <= 4 for handle in model.parameters())
+    state = {updater.optimizer.master.codes.untyped_storage().data_ptr()}
+    assert {
+        one.codes.untyped_storage().data_ptr() for one in model.modules() if isinstance(one, Weight)
+    } == state
 
 
 @pytest.mark.parametrize("level", ["O2", "O3"])
