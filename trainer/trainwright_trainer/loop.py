@@ -69,7 +69,7 @@ def train(training: Training) -> Outcome:
 def _learn(training: Training, clock: StepClock, step: int) -> None:
     spec = training.spec
     clock.start()
-    seed_step(spec.seed, step, training.mesh.rank)
+    seed_step(spec.seed, step, training.mesh.rank, training.mesh.device)
     learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
     numbers = training.engine.step(training.loader.micro_batches(step), learning_rate, clock)
     training.skips.count(numbers)
