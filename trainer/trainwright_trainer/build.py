@@ -43,7 +43,7 @@ from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual import carry_in
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.events import EventWriter, Report, drop, now
-from trainwright_trainer.observe.memory import device_name
+from trainwright_trainer.observe.memory import device_name, forget_peak
 from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
 from trainwright_trainer.skips import Skips, skip_limit
@@ -79,6 +79,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     model, updater, skips, step = _build_state(job, folder / RESUME_FOLDER, mesh)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, step))
+    forget_peak(mesh.device)  # building may have needed more than a step does
     return Training(
         spec=spec,
         mesh=mesh,
