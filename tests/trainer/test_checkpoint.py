@@ -16,6 +16,7 @@ from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
 from trainwright.contracts.job_spec import failure_name
 from trainwright_trainer.build import Training
 from trainwright_trainer.checkpoint import load, parts, save
+from trainwright_trainer.checkpoint.host_memory import HostMemory
 from trainwright_trainer.checkpoint.load import read_checkpoint, read_stored, read_tensor, verify_files
 from trainwright_trainer.checkpoint.snapshot import (
     HeldPiece,
@@ -32,7 +33,7 @@ ALONE = save.Writer(rank=0, ranks=1, nonce="of-this-test")
 
 def _snapshot(training: Training, step: int) -> Snapshot:
     where = position(step, training.spec) | training.skips.position()
-    return take_snapshot(training.engine.updater, where)
+    return take_snapshot(training.engine.updater, where, HostMemory())
 
 
 @pytest.fixture(scope="module")

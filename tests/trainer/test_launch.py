@@ -24,6 +24,7 @@ from tests.trainer.jobs import (
     trainer,
     write_job,
 )
+from trainwright_trainer.checkpoint.host_memory import HostMemory
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import config_digest, position, take_snapshot
 from trainwright_trainer.main import main
@@ -82,7 +83,7 @@ def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) ->
     with torch.no_grad():
         trained.engine.model.get_parameter("norm.weight")[0] = float("nan")
     where = position(5, trained.spec) | trained.skips.position()
-    snapshot = take_snapshot(trained.engine.updater, where)
+    snapshot = take_snapshot(trained.engine.updater, where, HostMemory())
     origin = Origin(config_digest(trained.spec), 1, None)
     poisoned = save_checkpoint(tmp_path, snapshot, origin, Writer(rank=0, ranks=1, nonce="poisoned"))
     assert poisoned

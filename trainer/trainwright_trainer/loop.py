@@ -120,6 +120,6 @@ def _validate(training: Training, step: int) -> None:
 
 def _save(training: Training, step: int) -> None:
     """Begin to write a checkpoint, each rank what it answers for."""
-    updater = training.engine.updater
+    updater, saver = training.engine.updater, training.saver
     where = position(step, training.spec) | training.skips.position()
-    training.saver.save(lambda: take_snapshot(updater, where))
+    saver.save(lambda: take_snapshot(updater, where, saver.memory))

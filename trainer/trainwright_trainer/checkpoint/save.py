@@ -33,6 +33,7 @@ import torch
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
 from trainwright.contracts.shards import MANIFEST_NAME
 from trainwright_trainer.checkpoint.files import sync_folder, write_hashed
+from trainwright_trainer.checkpoint.host_memory import HostMemory
 from trainwright_trainer.checkpoint.parts import await_collection, collect_parts, write_part
 from trainwright_trainer.checkpoint.snapshot import Snapshot
 from trainwright_trainer.mesh import Mesh
@@ -86,6 +87,8 @@ class Saver:
         self._origin = origin
         self._writer = writer
         self._when_saved = when_saved
+        self.memory = HostMemory()
+        """Where snapshots are copied to; nobody reads the one before when ``save`` asks for the next."""
         self._writing: Future[None] | None = None
 
     def save(self, take: Callable[[], Snapshot]) -> None:

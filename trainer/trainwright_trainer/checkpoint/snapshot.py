@@ -12,11 +12,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trainwright.contracts.checkpoint import digest_of
 from trainwright.contracts.run_spec import PrecisionSpec, RunSpec
+from trainwright_trainer.checkpoint.host_memory import HostMemory
 from trainwright_trainer.updater import StateTensor, Updater
 
 
@@ -43,11 +43,11 @@ class Snapshot:
     state: dict[str, Any]
 
 
-def take_snapshot(updater: Updater, position: dict[str, Any]) -> Snapshot:
-    """Copy this rank's part of the state to host memory; returns when the copies are complete."""
-    pieces = [_whole(held) for held in updater.state()]
-    if pieces and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.synchronize()
+def take_snapshot(updater: Updater, position: dict[str, Any], memory: HostMemory) -> Snapshot:
+    """Copy this rank's part of the state to ``memory``, where it lasts until the next one; returns when that is done."""
+    state = updater.state()
+    copies = memory.copies([held.tensor for held in state])
+    pieces = [_whole(held, copy) for held, copy in zip(state, copies, strict=True)]
     return Snapshot(position["step"], pieces, position | updater.position())
 
 
@@ -83,13 +83,6 @@ def _formats(precision: PrecisionSpec) -> dict[str, str]:
     return formats
 
 
-def _whole(held: StateTensor) -> HeldPiece:
-    shape = tuple(held.tensor.shape)
-    return HeldPiece(held.name, shape, (0,) * len(shape), _to_host(held.tensor), held.scale)
-
-
-def _to_host(tensor: Tensor) -> Tensor:
-    if tensor.device.type == "cpu":
-        return tensor.detach().clone(memory_format=torch.contiguous_format)
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return host.copy_(tensor.detach(), non_blocking=True)
+def _whole(held: StateTensor, copy: Tensor) -> HeldPiece:
+    shape = tuple(copy.shape)
+    return HeldPiece(held.name, shape, (0,) * len(shape), copy, held.scale)
