@@ -5,7 +5,8 @@ the arithmetic between them keep whoever calls them waiting. With one rank there
 done at once.
 
 Collectives of a lane come in the order in which work was given to it. So that all ranks agree on the order, the caller
-gives the same work in the same order everywhere, and uses no other collective until ``wait`` has returned.
+gives the same work in the same order everywhere, and uses no other collective until ``wait`` has returned. Work that
+failed may have left out a collective, and a later one would meet another rank's earlier one: nothing is done after it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Lane:
             else None
         )
         self._given: list[Future[None]] = []
+        self._failed = False
 
     def give(self, work: Callable[[], None], reads: list[Tensor]) -> None:
         """Do ``work`` after everything given before; ``reads`` are tensors of the training that it uses."""
@@ -44,14 +46,26 @@ class Lane:
             for tensor in reads:
                 tensor.record_stream(self._stream)
         elif self._thread is not None:
-            self._given.append(self._thread.submit(work))
+            self._given.append(self._thread.submit(self._do, work))
         else:
             work()
 
     def wait(self) -> None:
-        """What was given is done as far as the training's own next work is concerned. Raises what went wrong in it."""
+        """What was given is done as far as the training's own next work is concerned.
+
+        Raises what the first work that failed raised. A lane with a failure is of no more use.
+        """
         if self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
         given, self._given = self._given, []
         for one in given:
             one.result()
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            work()
+        except BaseException:
+            self._failed = True
+            raise

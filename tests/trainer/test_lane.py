@@ -1,0 +1,57 @@
+"""Work given to a lane is done in order, aside from the training, and not at all after a failure."""
+
+from threading import Event, get_ident
+
+import pytest
+import torch
+
+from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.parallel.lane import Lane
+
+CPU = torch.device("cpu")
+
+
+def _lane(ranks: int) -> Lane:
+    """One rank's lane; without collectives it needs no others."""
+    return Lane(Mesh(rank=0, ranks=ranks, device=CPU))
+
+
+def test_work_is_done_in_order_while_the_training_goes_on() -> None:
+    lane, go, done = _lane(2), Event(), []
+
+    def first() -> None:
+        assert go.wait(10)
+        done.append(get_ident())
+
+    lane.give(first, [])
+    lane.give(lambda: done.append(2), [])
+    assert done == []
+    go.set()
+    lane.wait()
+    assert done[1:] == [2] and done[0] != get_ident()
+
+
+def test_alone_work_is_done_at_once() -> None:
+    lane, done = _lane(1), []
+    lane.give(lambda: done.append(get_ident()), [])
+    assert done == [get_ident()]
+    lane.wait()
+
+
+def test_after_a_failure_nothing_is_done_and_the_first_one_is_told() -> None:
+    lane, done = _lane(2), []
+
+    def fail() -> None:
+        raise ArithmeticError("the first")
+
+    def fail_too() -> None:
+        raise ArithmeticError("the second")
+
+    lane.give(lambda: done.append(1), [])
+    for work in (fail, fail_too, lambda: done.append(2)):
+        lane.give(work, [])
+    with pytest.raises(ArithmeticError, match="the first"):
+        lane.wait()
+    lane.give(lambda: done.append(3), [])
+    lane.wait()
+    assert done == [1]
