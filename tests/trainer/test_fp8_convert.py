@@ -2,16 +2,19 @@
 
 import copy
 import shutil
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainwright.contracts.run_spec import AccumulationKind, FP8Spec, ModelSpec, ScalingKind
 from trainwright_trainer.fp8.convert import Converted, convert, products
-from trainwright_trainer.fp8.formats import E4M3, amax_of, scale_for
+from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for
 from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighLinear, HighNorm
+from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
@@ -118,6 +121,52 @@ def test_a_tied_embedding_is_one_weight_that_both_ends_add_to() -> None:
     handle.grad = None
     (in_fp8.embedding(tokens()).sum() + dense.sum()).backward()
     assert torch.equal(handle.grad, seen[0] + seen[1])
+
+
+@pytest.mark.parametrize("gradients", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("held", [torch.float32, torch.float16, E4M3])
+def test_an_embedding_looks_up_rows_of_the_dense_weight_bit_for_bit(
+    held: torch.dtype, compiled: bool, gradients: torch.dtype
+) -> None:
+    torch._dynamo.reset()
+    # Far outliers, so that small numbers become subnormal codes.
+    numbers = torch.randn(V, 128, generator=torch.Generator().manual_seed(3)).pow(9)
+    scale = torch.ones(()) if held is torch.float32 else scale_for(amax_of(numbers), held)
+    weight = Weight(numbers.shape, gradients, HERE.device)
+    weight.attach(cast(numbers / scale, held) if held in LARGEST else numbers, scale, torch.ones(()))
+    exact = (weight.codes.float() * scale).bfloat16()
+    assert torch.equal(weight.dense(), exact)
+    look_up = HighEmbedding(weight)
+    if compiled:
+        look_up.compile(fullgraph=True, backend="aot_eager")
+    found, leaf = look_up(tokens()), exact.requires_grad_()
+    expected = nn.functional.embedding(tokens(), leaf)
+    assert torch.equal(found, expected)
+    for one in (found, expected):
+        one.backward(towards(one))
+    assert weight.handle.grad is not None and leaf.grad is not None
+    assert weight.handle.grad.dtype is gradients
+    assert torch.equal(weight.handle.grad, leaf.grad.to(gradients))
+
+
+def test_an_embedding_makes_no_more_rows_than_it_looks_up() -> None:
+    many = 10_000
+    weight = Weight(torch.Size((many, 128)), torch.bfloat16, HERE.device)
+    weight.attach(torch.zeros(many, 128, dtype=torch.float16), torch.ones(()), torch.ones(()))
+    taken = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal taken
+            result = func(*args, **(kwargs or {}))
+            taken = max(taken, result.shape.numel())
+            return result
+
+    embedding = HighEmbedding(weight)
+    with Watch():
+        embedding(tokens())
+    assert taken == B * T * 128 < many * 128
 
 
 def test_the_products_in_fp8_are_those_of_the_blocks_that_are_not_kept_high() -> None:

@@ -67,7 +67,7 @@ def cast_(scaled: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def widen(codes: Tensor, dtype: torch.dtype) -> Tensor:
-    """The numbers that FP8 codes stand for, in bfloat16 or float32, both of which hold them exactly.
+    """The numbers that codes stand for, in bfloat16 or float32; both hold those of FP8 exactly.
 
     torch's own conversion is slow on CPUs: there E4M3's bits are moved to where bfloat16 has its sign, exponent and
     mantissa, and a factor of 2^120 sets the exponents' bias right, subnormal numbers included. The two codes for NaN

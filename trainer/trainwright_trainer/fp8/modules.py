@@ -31,7 +31,7 @@ class HighEmbedding(_Weighted):
     """Token ids (…) → bfloat16 (…, D)."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return F.embedding(tokens, self.weight)
+        return self.held.rows(tokens)
 
 
 class HighLinear(_Weighted):

@@ -11,9 +11,13 @@ Weights with one dim (norms) are held in float32 at O3 too. The dtype of ``handl
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding
 
 from trainwright_trainer.fp8.formats import widen
 
@@ -25,7 +29,7 @@ class Weight(nn.Module):
     """Of the weight's shape: float32, float16 or E4M3."""
 
     scale: Tensor
-    """() float32."""
+    """() float32, a power of two; 1 where codes are float32."""
 
     cast_scale: Tensor
     """() float32: the scale with which an E4M3 copy of the whole weight is made, from its present amax."""
@@ -47,11 +51,16 @@ class Weight(nn.Module):
         weight: Tensor = _Dense.apply(self.handle, self.codes, self.scale)  # type: ignore[no-untyped-call]
         return weight
 
+    def rows(self, indices: Tensor) -> Tensor:
+        """Rows (…, D) of ``dense()`` by their numbers (…); no others are made. The gradient is as if they were."""
+        rows: Tensor = _Rows.apply(self.handle, self.codes, self.scale, indices)  # type: ignore[no-untyped-call]
+        return rows
+
 
 class _Dense(Function):
     @staticmethod
     def forward(handle: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        return (widen(codes, torch.float32) * scale).bfloat16()
+        return _in_bfloat16(codes, scale)
 
     @staticmethod
     def setup_context(ctx: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -60,3 +69,31 @@ class _Dense(Function):
     @staticmethod
     def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None, None]:
         return gradient, None, None
+
+
+class _Rows(Function):
+    @staticmethod
+    def forward(handle: Tensor, codes: Tensor, scale: Tensor, indices: Tensor) -> Tensor:
+        # float8 cannot be indexed everywhere; bytes can.
+        table = codes.view(torch.uint8) if codes.itemsize == 1 else codes
+        return _in_bfloat16(embedding(indices, table).view(codes.dtype), scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        handle, _, _, indices = inputs
+        ctx.save_for_backward(indices)
+        ctx.count = handle.shape[0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        (indices,) = ctx.saved_tensors
+        dense: Tensor = torch.ops.aten.embedding_dense_backward(gradient, indices, ctx.count, -1, False)
+        return dense, None, None, None
+
+
+def _in_bfloat16(codes: Tensor, scale: Tensor) -> Tensor:
+    """``codes · scale``, rounded once: a power of two moves the exponent only, which bfloat16 has as many of as float32."""
+    if codes.dtype is torch.float32:
+        return codes.bfloat16()
+    return widen(codes, torch.bfloat16).mul_(scale.bfloat16())
