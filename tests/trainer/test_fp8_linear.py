@@ -509,6 +509,32 @@ def test_all_ranks_keep_the_largest_amax_of_any() -> None:
     assert scales == [2.0**-3, 0.0] * 2
 
 
+def test_the_fraction_of_tensors_that_were_clamped_is_told() -> None:
+    taps = {name: _scalar_tap() for name in "ab"}
+
+    def saturated(records: AmaxRecords, *amaxes: float) -> float:
+        for tap, of_input, of_gradient in zip(taps.values(), amaxes[::2], amaxes[1::2], strict=True):
+            tap.input_amax.fill_(of_input)
+            (tap.output_gradient_probe * of_gradient).backward()
+        records.end_round()
+        records.collect(HERE)
+        share = float(records.saturated())
+        records.end_step(HERE)
+        assert float(records.saturated()) == share
+        return share
+
+    delayed = AmaxRecords(taps, AmaxKind.DELAYED)
+    for _ in range(16):
+        assert saturated(delayed, 1.0, 1.0, 1e9, 1e-9) == 0.0  # scales of the present amax
+    # Of 1, both formats make 1.75 of room: 448 = 1.75 · 2⁸ and 57,344 = 1.75 · 2¹⁵.
+    assert saturated(delayed, 1.75, 1.75, 1e9, 1e-9) == 0.0
+    assert saturated(delayed, 1.0, 4.0, 1e9, 1e-9) == 0.25
+    assert saturated(delayed, 4.0, 1.0, 1e9, 1e-8) == 0.5
+    present = AmaxRecords(taps, AmaxKind.PRESENT)
+    for amax in (1.0, 1e6):
+        assert saturated(present, *[amax] * 4) == 0.0
+
+
 def test_a_delayed_scale_is_used_and_what_exceeds_it_is_clamped() -> None:
     layer = layer_of(hold(heavy(N, K, seed=1)), ScalingKind.TENSOR)
     x = heavy(M, K, seed=0).bfloat16().clamp(-1, 1)

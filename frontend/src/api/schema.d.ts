@@ -1399,18 +1399,20 @@ export interface components {
             amax: components["schemas"]["AmaxKind"];
             /**
              * High First Layers
-             * @description Blocks at the model's start whose products stay in bfloat16; embedding, norms and head always do.
+             * @description Blocks at the model's start whose products stay in bfloat16, as embedding's, norms' and head's always do; at O3
+             *     the matrices that enter these products are E4M3 copies all the same.
              * @default 0
              */
             high_first_layers: number;
             /**
              * High Last Layers
-             * @description Blocks at the model's end whose products stay in bfloat16.
+             * @description Blocks at the model's end whose products stay in bfloat16; at O3 their matrices are E4M3 copies all the same.
              * @default 0
              */
             high_last_layers: number;
             /**
-             * @description `O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks.
+             * @description `O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks,
+             *     which all multiply E4M3 copies of the weights.
              * @default O2
              */
             level: components["schemas"]["FP8Level"];
@@ -1421,7 +1423,7 @@ export interface components {
             moments: components["schemas"]["MomentsKind"];
             /**
              * Observe Every Steps
-             * @description Steps between two measurements of scales, saturated and flushed values, and updates lost to rounding.
+             * @description Steps between two measurements of scales, clamped tensors, flushed values, and updates lost to rounding.
              * @default 10
              */
             observe_every_steps: number;

@@ -6,22 +6,22 @@ export interface Health {
   words: string;
 }
 
-/** The share at which the recipe itself makes room: 0.001 % of a gradient's values beyond the largest code. */
-export const MOST_SATURATED = 1e-5;
+/** Delayed scales fit the largest of 16 steps; of 17 steps that are alike, each is the largest as often. */
+export const MOST_CLAMPED = 1 / 17;
 /** What is flushed is below 2⁻¹⁰ ÷ 448, two millionths of its tensor's largest: one in a hundred is nothing to the norm. */
 export const MOST_FLUSHED = 1e-2;
 const MOST_LOST = 0.9;
 /** Four halvings in a row are no single overflow. */
 const LEAST_HEADROOM = 1 / 16;
 
-export function roundingHealth(saturated: number, flushed: number): Health {
-  if (saturated > MOST_SATURATED) {
-    return bad("Large gradients are cut off. μ makes room by itself; where this stays, lower the learning rate or lengthen the warm-up.");
+export function roundingHealth(clamped: number, flushed: number): Health {
+  if (clamped > MOST_CLAMPED) {
+    return bad("Tensors outgrow their scales and their largest values are cut off. Where this stays, use amax present, or lengthen the warm-up.");
   }
   if (flushed > MOST_FLUSHED) {
     return bad("Small gradients vanish. Compare the loss with that of a bf16 run; where it is higher, use bf16 for this model.");
   }
-  return good("Clamped stays below 0.001 %, flushed below 1 %.");
+  return good("Clamped stays below 6 %, and at 0 with amax present; flushed stays below 1 %.");
 }
 
 export function lostHealth(lost: number): Health {

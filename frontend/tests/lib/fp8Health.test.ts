@@ -3,7 +3,8 @@ import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/lib
 
 it.each([
   [roundingHealth(0, 5e-3), true, /below 1 %/],
-  [roundingHealth(2e-5, 0), false, /cut off/],
+  [roundingHealth(5e-2, 0), true, /below 6 %/],
+  [roundingHealth(7e-2, 0), false, /cut off/],
   [roundingHealth(0, 2e-2), false, /vanish/],
   [lostHealth(0.3), true, /at random/],
   [lostHealth(0.95), false, /level O1/],

@@ -39,9 +39,11 @@ SERIES_UNITS: dict[str, str] = {
 time of one step and the ``…_seconds`` of phases sum to it; ``mfu`` is missing where the device's peak is unknown,
 and ``bf16_mfu`` (against the BF16 peak) is there in FP8 runs only.
 
-FP8 runs add ``skipped_steps`` (all since step 0), and every few steps of all gradients' values the fractions that were
-clamped at the largest code (saturated) and that became zero (flushed), the fraction of weights whose update was lost
-to rounding, and the smallest headroom factor μ of a gradient."""
+FP8 runs add ``skipped_steps`` (all since step 0), and every few steps: of the inputs and output gradients of all FP8 layers
+the fraction that were clamped, their largest value being beyond their scale (``fp8_saturated``; 0 where scales come
+from the present maximum); of all gradients' values the fraction that became zero (``fp8_flushed``); of the weights that
+should have moved the fraction that did not, for rounding (``fp8_lost_updates``); and the smallest headroom factor μ of
+a gradient."""
 
 LAYER_SERIES = ("fp8_amax", "fp8_scale")
 """Series of single tensors, ``fp8_amax/<tensor>`` and ``fp8_scale/<tensor>``: the largest absolute value, and the

@@ -261,7 +261,8 @@ class FP8Spec(Strict):
     """The FP8-LM recipe: what is kept and sent in 8 bits, and how it is scaled."""
 
     level: FP8Level = FP8Level.O2
-    """`O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks."""
+    """`O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks,
+    which all multiply E4M3 copies of the weights."""
 
     scaling: ScalingKind = ScalingKind.TENSOR
     """What shares one scale in the products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128)."""
@@ -270,10 +271,11 @@ class FP8Spec(Strict):
     """Inputs and output gradients are scaled by their `present` maximum, or by that of the last 16 steps (`delayed`)."""
 
     high_first_layers: int = Field(default=0, ge=0)
-    """Blocks at the model's start whose products stay in bfloat16; embedding, norms and head always do."""
+    """Blocks at the model's start whose products stay in bfloat16, as embedding's, norms' and head's always do; at O3
+    the matrices that enter these products are E4M3 copies all the same."""
 
     high_last_layers: int = Field(default=0, ge=0)
-    """Blocks at the model's end whose products stay in bfloat16."""
+    """Blocks at the model's end whose products stay in bfloat16; at O3 their matrices are E4M3 copies all the same."""
 
     accumulation: AccumulationKind = AccumulationKind.BF16
     """Format in which the gradients of several micro batches are added up, before they are stored in E4M3 once."""
@@ -288,7 +290,7 @@ class FP8Spec(Strict):
     """Steps in a row that are skipped because a gradient is not finite, before the run ends as diverged."""
 
     observe_every_steps: int = Field(default=10, ge=1)
-    """Steps between two measurements of scales, saturated and flushed values, and updates lost to rounding."""
+    """Steps between two measurements of scales, clamped tensors, flushed values, and updates lost to rounding."""
 
     @model_validator(mode="after")
     def _choices_go_together(self) -> Self:

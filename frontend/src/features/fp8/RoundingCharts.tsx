@@ -18,22 +18,22 @@ const SHARES: ChartScale = { low: -8, high: 0.2, ticks: [-8, -6, -4, -2, 0] };
 /** The controller keeps μ between 2⁻¹⁰ and 1. */
 const HEADROOMS: ChartScale = { low: -10.4, high: 0.4, ticks: [-10, -8, -6, -4, -2, 0] };
 
-/** What rounding to 8 bits costs in all: clamped, vanished and lost values, headroom, skipped steps. */
+/** What rounding to 8 bits costs in all: clamped tensors, vanished and lost values, headroom, skipped steps. */
 export function RoundingCharts({ columns, marks, skipLimit }: Props) {
   const shares = useLines(columns, ["fp8_saturated", "fp8_flushed"], ["clamped", "flushed"], toShare);
   const lost = useLines(columns, ["fp8_lost_updates"], ["lost"], same);
   const headroom = useLines(columns, ["fp8_smallest_headroom"], ["μ"], Math.log2);
   const skipped = useLines(columns, ["skipped_steps"], ["skipped"], same);
   const now = (name: string) => recent(columns[name]);
-  const [saturatedNow, flushedNow, lostNow] = [now("fp8_saturated"), now("fp8_flushed"), now("fp8_lost_updates")];
+  const [clampedNow, flushedNow, lostNow] = [now("fp8_saturated"), now("fp8_flushed"), now("fp8_lost_updates")];
   const [headroomNow, skippedNow] = [now("fp8_smallest_headroom"), last(columns["skipped_steps"])];
   const shared = { group: "fp8", xName: "step", xText: count, marks, height: 148 };
   return (
     <div className="grid grid-cols-2 gap-3 max-desk:grid-cols-1">
-      <Chart {...shared} {...shares} title="gradient values rounded away, %" yText={shareText} axisText={shareTick} scale={SHARES}>
+      <Chart {...shared} {...shares} title="values rounded away, %" yText={shareText} axisText={shareTick} scale={SHARES}>
         <HealthNote
-          shows="Clamped: gradient values beyond the largest FP8 code. Flushed: those so small that they became zero."
-          health={saturatedNow === undefined || flushedNow === undefined ? null : roundingHealth(saturatedNow, flushedNow)}
+          shows="Clamped: inputs and output gradients of FP8 layers with values beyond their scale. Flushed: gradient values so small that they became zero."
+          health={clampedNow === undefined || flushedNow === undefined ? null : roundingHealth(clampedNow, flushedNow)}
         />
       </Chart>
       <Chart {...shared} {...lost} title="weight updates lost to rounding" yText={share} axisText={share} scale="zero">
