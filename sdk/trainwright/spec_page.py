@@ -31,8 +31,9 @@ def _section(path: str, sentence: str, schema: dict[str, Any], parts: dict[str, 
         full = key if path == "RunSpec" else f"{path}.{key}"
         if part is not None and "properties" in part:
             inner.append((full, part))
-        else:
-            rows.append(f"| `{full}` | {_default(field)} | {_limits(field, part)} | {field['description']} |")
+            continue
+        rows.append(f"| `{full}` | {_default(field)} | {_limits(field, part)} | {field['description']} |")
+        inner += [(full, part) for part in _optional_parts(field, parts)]
     yield f"## {path if path != 'RunSpec' else sentence}\n"
     if path != "RunSpec":
         yield f"{schema['description'].splitlines()[0]}\n"
@@ -47,6 +48,14 @@ def _section(path: str, sentence: str, schema: dict[str, Any], parts: dict[str, 
 def _part(field: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any] | None:
     reference = field.get("$ref")
     return parts[reference.rsplit("/", 1)[-1]] if reference else None
+
+
+def _optional_parts(field: dict[str, Any], parts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The section that may stand in a field that may also be empty."""
+    for choice in field.get("anyOf", []):
+        part = _part(choice, parts)
+        if part is not None and "properties" in part:
+            yield part
 
 
 def _default(field: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_spec import FP8Spec, RunSpec
 from trainwright.spec_page import markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "spec.md"
@@ -16,3 +16,9 @@ def test_every_section_of_the_spec_stands_on_the_page() -> None:
     page = markdown()
     for name in RunSpec.model_fields:
         assert f"## {name}\n" in page or f"| `{name}` |" in page
+
+
+def test_a_section_that_may_be_empty_is_told_of_all_the_same() -> None:
+    page = markdown()
+    for name in FP8Spec.model_fields:
+        assert f"| `precision.fp8.{name}` |" in page

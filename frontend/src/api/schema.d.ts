@@ -1399,20 +1399,18 @@ export interface components {
             amax: components["schemas"]["AmaxKind"];
             /**
              * High First Layers
-             * @description Blocks at the model's start whose products stay in bfloat16, as embedding's, norms' and head's always do; at O3
-             *     the matrices that enter these products are E4M3 copies all the same.
+             * @description Blocks at the start whose products stay in bfloat16, as the head's always do; at O3 their weights are E4M3.
              * @default 0
              */
             high_first_layers: number;
             /**
              * High Last Layers
-             * @description Blocks at the model's end whose products stay in bfloat16; at O3 their matrices are E4M3 copies all the same.
+             * @description Blocks at the end whose products stay in bfloat16; at O3 the weights in them are E4M3 copies all the same.
              * @default 0
              */
             high_last_layers: number;
             /**
-             * @description `O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks,
-             *     which all multiply E4M3 copies of the weights.
+             * @description `O1`: gradients in FP8; `O2`: the optimizer too; `O3`: cut over the ranks, and products read E4M3 weights.
              * @default O2
              */
             level: components["schemas"]["FP8Level"];

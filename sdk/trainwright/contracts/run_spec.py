@@ -261,8 +261,7 @@ class FP8Spec(Strict):
     """The FP8-LM recipe: what is kept and sent in 8 bits, and how it is scaled."""
 
     level: FP8Level = FP8Level.O2
-    """`O1` keeps and sends gradients in FP8; `O2` also makes the optimizer small; `O3` also cuts it over the ranks,
-    which all multiply E4M3 copies of the weights."""
+    """`O1`: gradients in FP8; `O2`: the optimizer too; `O3`: cut over the ranks, and products read E4M3 weights."""
 
     scaling: ScalingKind = ScalingKind.TENSOR
     """What shares one scale in the products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128)."""
@@ -271,11 +270,10 @@ class FP8Spec(Strict):
     """Inputs and output gradients are scaled by their `present` maximum, or by that of the last 16 steps (`delayed`)."""
 
     high_first_layers: int = Field(default=0, ge=0)
-    """Blocks at the model's start whose products stay in bfloat16, as embedding's, norms' and head's always do; at O3
-    the matrices that enter these products are E4M3 copies all the same."""
+    """Blocks at the start whose products stay in bfloat16, as the head's always do; at O3 their weights are E4M3."""
 
     high_last_layers: int = Field(default=0, ge=0)
-    """Blocks at the model's end whose products stay in bfloat16; at O3 their matrices are E4M3 copies all the same."""
+    """Blocks at the end whose products stay in bfloat16; at O3 the weights in them are E4M3 copies all the same."""
 
     accumulation: AccumulationKind = AccumulationKind.BF16
     """Format in which the gradients of several micro batches are added up, before they are stored in E4M3 once."""
