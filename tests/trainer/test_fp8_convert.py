@@ -10,13 +10,15 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainwright.contracts.run_spec import AccumulationKind, FP8Spec, ModelSpec, ScalingKind
+from trainwright.contracts.run_spec import AccumulationKind, FP8Spec, ModelSpec, RecomputeKind, ScalingKind
 from trainwright_trainer.fp8.convert import Converted, convert, products
 from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for
 from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighLinear, HighNorm
 from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient, head_loss
+from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.transformer import Transformer
 
 HERE = Mesh(rank=0, ranks=1, device=torch.device("cpu"))
@@ -261,6 +263,38 @@ def test_a_converted_block_compiles_whole_and_once_for_all_layers() -> None:
     for gradient, expected in zip(compiled_gradients, gradients, strict=True):
         assert gradient is not None and expected is not None
         assert distance(gradient, expected) < 2**-8
+
+
+@pytest.mark.parametrize("kind", [RecomputeKind.NONE, RecomputeKind.SELECTIVE])
+def test_compiled_blocks_and_chunks_of_the_loss_learn_what_eager_ones_do(kind: RecomputeKind) -> None:
+    """All passes over a model at once, as a run on a GPU makes them, but for the generated code."""
+    torch._dynamo.reset()
+    counters.clear()
+    found = []
+    for compiled in (False, True):
+        in_fp8, result = converted(build(), FP8Spec())
+        recompute(in_fp8, kind)
+        gradient_of: ChunkGradient = chunk_gradient
+        if compiled:
+            for block in in_fp8.layers:
+                block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
+            gradient_of = torch.compile(chunk_gradient, fullgraph=True, dynamic=False, backend="aot_eager")
+        targets = tokens().roll(-1, dims=1)
+        loss = head_loss(in_fp8.features(tokens()), in_fp8.head.weight, targets, B * T // 4, gradient_of)
+        loss.backward()
+        result.records.end_round()
+        result.records.end_step(HERE)
+        gradients = {name: weight.handle.grad for name, weight in result.weights.items()}
+        found.append((loss, gradients, result.records.observed()))
+    assert counters["stats"]["unique_graphs"] == 2  # a block and a chunk
+    (loss, gradients, observed), (compiled_loss, compiled_gradients, compiled_observed) = found
+    # The same operations one by one; gradients that meet may be added in another order, and rounded to bfloat16 then.
+    assert torch.equal(compiled_loss, loss)
+    assert compiled_observed == observed
+    for name, gradient in gradients.items():
+        other = compiled_gradients[name]
+        assert gradient is not None and other is not None
+        assert distance(other, gradient) < 2**-8, name
 
 
 def test_generated_code_computes_what_the_layers_compute() -> None:
