@@ -59,14 +59,14 @@ class Measured(NamedTuple):
 def by_tensor(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor) -> Measured:
     """Cast with one scale: ``delayed``, or where that is 0 the one of the present amax."""
     amax = amax_of(x_RC)
-    scale = torch.where((delayed > 0) & torch.isfinite(amax), delayed, _scale(amax, dtype))
+    scale = _or_nan(torch.where(delayed > 0, delayed, scale_for(amax, dtype)), amax)
     return Measured(Operand(_divide_and_cast(x_RC, scale, dtype), scale), amax)
 
 
 def by_row(x_RC: Tensor, dtype: torch.dtype) -> Measured:
     """Cast with one scale for each row."""
     amax_R1 = _amax(x_RC, (1,))
-    scale_R1 = _scale(amax_R1, dtype)
+    scale_R1 = _or_nan(scale_for(amax_R1, dtype), amax_R1)
     codes_RC = _divide_and_cast(x_RC, scale_R1, dtype).contiguous()
     return Measured(Operand(codes_RC, scale_R1), finite_or_inf(amax_R1.amax()))
 
@@ -75,7 +75,7 @@ def by_block(x_RC: Tensor, dtype: torch.dtype, rows: int = 1) -> Measured:
     """Cast with one scale for each block of ``rows`` × 128."""
     x_GrHc = _blocks(x_RC, rows)
     amax_G1H1 = _amax(x_GrHc, (1, 3))
-    scale_G1H1 = _scale(amax_G1H1, dtype)
+    scale_G1H1 = _or_nan(scale_for(amax_G1H1, dtype), amax_G1H1)
     codes_RC = _divide_and_cast(x_GrHc, scale_G1H1, dtype).flatten(2, 3).flatten(0, 1).contiguous()
     return Measured(Operand(codes_RC, scale_G1H1.squeeze(3).squeeze(1)), finite_or_inf(amax_G1H1.amax()))
 
@@ -179,8 +179,8 @@ def _amax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return x.abs().amax(dims, keepdim=True).float()
 
 
-def _scale(amax: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.where(torch.isfinite(amax), scale_for(amax, dtype), torch.nan)
+def _or_nan(scale: Tensor, amax: Tensor) -> Tensor:
+    return torch.where(torch.isfinite(amax), scale, torch.nan)
 
 
 def _divide_and_cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
