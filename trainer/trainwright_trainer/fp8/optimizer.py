@@ -28,6 +28,7 @@ v were lost, while its m is not, would be thrown by m / ε.
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import NamedTuple
 
@@ -71,6 +72,9 @@ class Formats(NamedTuple):
     second: Format
     stochastic: bool = True
     """Whether numbers are rounded by dice and not to nearest."""
+
+    clamped: bool = True
+    """Whether an update is clamped to what exact moments could make of it."""
 
 
 FLOAT32 = Format(torch.float32, Scaled.NOTHING)
@@ -164,8 +168,9 @@ class ScaledAdamW:
         self._decay = torch.tensor(
             [spec.weight_decay if len(tenant.shape) > 1 else 0.0 for tenant in layout.tenants], device=device
         )
+        self._largest = 1.0
         self._hyper = torch.zeros(4, device=device)
-        """Learning rate, corrections of both moments, largest update: a tensor, so that compiled code stays the same."""
+        """Learning rate, corrections of both moments, clamp of updates: a tensor, so that compiled code stays the same."""
         self._chunk_rows = _CHUNK_ROWS[device.type]
         self._move = fused(_move_rows, device)
 
@@ -173,7 +178,9 @@ class ScaledAdamW:
         """An update of all weights begins: the dice are thrown anew."""
         self.updates += 1
         beta1, beta2, made = self.spec.beta1, self.spec.beta2, self.updates
-        hyper = (learning_rate, 1 - beta1**made, 1 - beta2**made, largest_update(beta1, beta2, made))
+        self._largest = largest_update(beta1, beta2, made)
+        clamp = self._largest if self.formats.clamped else math.inf
+        hyper = (learning_rate, 1 - beta1**made, 1 - beta2**made, clamp)
         for place, number in zip(self._hyper.unbind(), hyper, strict=True):
             place.fill_(number)  # unlike a copy from the host, it makes nobody wait
 
@@ -238,7 +245,7 @@ class ScaledAdamW:
         g = gradient_amax * _ROUNDED_UP
         m = spec.beta1 * self.first.amax[places] * _ROUNDED_UP + (1 - spec.beta1) * g
         v = spec.beta2 * self.second.amax[places] * _ROUNDED_UP + (1 - spec.beta2) * g * g
-        w = self.master.amax[places] * _ROUNDED_UP + self._hyper[0] * self._hyper[3]
+        w = self.master.amax[places] * _ROUNDED_UP + self._hyper[0] * self._largest
         return self.master.rescale(w, places), self.first.rescale(m, places), self.second.rescale(v, places)
 
     def _elements(self, rows: slice, places: Tensor) -> Tensor:
