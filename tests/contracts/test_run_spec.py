@@ -106,7 +106,7 @@ FP8 = {"kind": "fp8"}
         ({"precision": FP8 | {"fp8": {"scaling": "row", "amax": "delayed"}}}, "precision.fp8.amax"),
         ({"precision": FP8 | {"fp8": {"scaling": "block", "level": "O3"}}}, "precision.fp8.scaling"),
         ({"precision": FP8 | {"fp8": {"moments": "block", "level": "O1"}}}, "precision.fp8.moments"),
-        ({"precision": FP8 | {"fp8": {"release_gradients": True}}}, "precision.fp8.skip_limit"),
+        ({"precision": FP8 | {"fp8": {"release_gradients": True}}}, "precision.fp8.release_gradients"),
         ({"precision": FP8 | {"fp8": {"high_first_layers": 6}}}, "precision.fp8.high_first_layers"),
         ({"precision": FP8, "model": {"width": 200, "heads": 5}}, "model.width"),
         ({"precision": FP8, "model": {"feed_forward": 100}}, "model.feed_forward"),
@@ -120,36 +120,32 @@ def test_combinations_that_do_not_go_together_name_a_field(sections: dict[str, A
     assert [problem.field for problem in refusals(spec(**sections))] == [field]
 
 
-RELEASE = FP8 | {"fp8": {"release_gradients": True, "skip_limit": 0}}
-ONE_ROUND = {"micro_sequences": 64}
+RELEASE = {"release_gradients": True, "skip_limit": 0}
+FREE = {"batch": {"micro_sequences": 64}, "optimizer": {"clip_norm": None}}
 
 
 @pytest.mark.parametrize(
-    ("sections", "reason"),
+    ("sections", "recipe", "remedy"),
     [
-        ({"batch": ONE_ROUND}, "clipping"),
-        ({"optimizer": {"clip_norm": None}}, "micro batches"),
-        (
-            {
-                "batch": {"micro_sequences": 32},
-                "optimizer": {"clip_norm": None},
-                "resources": {"slots_per_node": 2},
-            },
-            "ranks",
-        ),
-        ({"batch": ONE_ROUND, "optimizer": {"clip_norm": None}}, None),
+        ({}, {"skip_limit": 1}, "skip_limit to 0"),
+        ({"optimizer": {}}, {}, "clip_norm to null"),
+        ({"batch": {}}, {}, "equal batch.global_sequences"),
+        ({"batch": {"micro_sequences": 32}, "resources": {"slots_per_node": 2}}, {}, "one slot"),
     ],
 )
 def test_gradients_are_released_only_where_nothing_waits_for_all_of_them(
-    sections: dict[str, Any], reason: str | None
+    sections: dict[str, Any], recipe: dict[str, Any], remedy: str
 ) -> None:
-    asked = spec(precision=RELEASE, **sections)
-    if reason is None:
-        RunSpec.model_validate(asked)
-        return
-    (problem,) = refusals(asked)
+    (problem,) = refusals(spec(precision=FP8 | {"fp8": RELEASE | recipe}, **FREE | sections))
     assert problem.field == "precision.fp8.release_gradients"
-    assert reason in problem.message
+    assert remedy in problem.message
+    assert problem.message.count(" since ") == 1
+
+
+def test_all_that_hinders_a_release_is_told_at_once() -> None:
+    (problem,) = refusals(spec(precision=FP8 | {"fp8": {"release_gradients": True}}))
+    assert problem.message.count(" since ") == 3
+    RunSpec.model_validate(spec(precision=FP8 | {"fp8": RELEASE}, **FREE))
 
 
 def test_fp8_takes_the_default_recipe_and_says_so() -> None:

@@ -31,7 +31,7 @@ SPEC = OptimizerSpec(learning_rate=1e-3, weight_decay=0.1)
 NO_DECAY = OptimizerSpec(weight_decay=0.0)
 ALL_FLOAT32 = Formats(FLOAT32, FLOAT32, FLOAT32)
 FP8_MASTER = PAPER._replace(master=Format(E4M3, Scaled.TENSOR))
-UNSCALED_SECOND = PAPER._replace(second=Format(torch.float16, Scaled.NOTHING))
+UNSCALED_SECOND = PAPER._replace(second=Format(torch.float16, Scaled.NOTHING), clamped=False)
 E4M3_SECOND = PAPER._replace(second=Format(E4M3, Scaled.TENSOR))
 TO_NEAREST = PAPER._replace(stochastic=False)
 

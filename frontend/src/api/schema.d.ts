@@ -1932,7 +1932,7 @@ export interface components {
             beta2: number;
             /**
              * Clip Norm
-             * @description Gradients are scaled down to this global L2 norm; no clipping when empty.
+             * @description Gradients are scaled down to this global L2 norm; no clipping when null (off).
              * @default 1
              */
             clip_norm: number | null;

@@ -9,6 +9,7 @@ What is not built yet is refused here, at the field, with the reason.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -170,7 +171,7 @@ class OptimizerSpec(Strict):
     """Decoupled weight decay of matrices; norms and other vectors have none."""
 
     clip_norm: float | None = Field(default=1.0, gt=0.0)
-    """Gradients are scaled down to this global L2 norm; no clipping when empty."""
+    """Gradients are scaled down to this global L2 norm; no clipping when null (off)."""
 
 
 class ScheduleKind(StrEnum):
@@ -307,9 +308,6 @@ class FP8Spec(Strict):
         if self.release_gradients and self.level is FP8Level.O1:
             rule = "does not go with O1, which is about stored gradients: use level O2, or false"
             raise refused("release_gradients", "true", rule)
-        if self.release_gradients and self.skip_limit:
-            rule = "cannot go with release_gradients, which updates before all gradients were seen: use 0"
-            raise refused("skip_limit", self.skip_limit, rule)
         return self
 
 
@@ -341,7 +339,8 @@ class PrecisionSpec(Strict):
     @model_validator(mode="after")
     def _recipe_fits_kind(self) -> Self:
         if self.fp8 is not None and self.kind is not PrecisionKind.FP8:
-            raise refused("fp8", "a recipe", f"belongs to kind fp8: remove it, or change kind {self.kind}")
+            rule = f"is for kind fp8, and the kind here is {self.kind}: set precision.kind to fp8 too, or leave it out"
+            raise refused("fp8", "a recipe", rule)
         return self
 
 
@@ -488,23 +487,24 @@ class RunSpec(Strict):
         _check_fp8_shapes(self.model, self.batch, fp8.scaling)
         high = fp8.high_first_layers + fp8.high_last_layers
         if high >= self.model.layers:
-            rule = f"and high_last_layers leave none of {self.model.layers} layers for FP8: lower one of them"
+            rule = f"first and {fp8.high_last_layers} last layers leave none of {self.model.layers} for FP8: lower one"
             raise refused("precision.fp8.high_first_layers", fp8.high_first_layers, rule)
         if fp8.release_gradients:
-            hindrance = self._why_no_release()
-            if hindrance is not None:
-                rule = f"updates in the backward pass, but {hindrance}"
+            hindrances = "; ".join(self._why_no_release(fp8))
+            if hindrances:
+                rule = f"updates in the backward pass, before all is known: {hindrances}; or use false"
                 raise refused("precision.fp8.release_gradients", "true", rule)
 
-    def _why_no_release(self) -> str | None:
+    def _why_no_release(self, fp8: FP8Spec) -> Iterator[str]:
         """What hinders that a weight is updated as soon as this rank has its gradient."""
+        if fp8.skip_limit:
+            yield "set skip_limit to 0, since no step can be skipped"
         if self.optimizer.clip_norm is not None:
-            return "clipping needs the norm of all gradients first: leave optimizer.clip_norm empty, or use false"
+            yield "set optimizer.clip_norm to null (off), since clipping needs the norm of all gradients"
         if self.accumulation_rounds > 1:
-            return "several micro batches must be added up first: raise batch.micro_sequences, or use false"
+            yield "make batch.micro_sequences × ranks equal batch.global_sequences, since rounds must be added up"
         if self.resources.ranks > 1:
-            return "all ranks must have found their gradients finite first: use one slot, or false"
-        return None
+            yield "use one slot, since all ranks must have found their gradients finite"
 
     @property
     def accumulation_rounds(self) -> int:
@@ -534,5 +534,6 @@ def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind) 
     for field, size in sizes.items():
         if size % tile:
             nearest = -(-size // tile) * tile
-            rule = f"must be a multiple of {tile} in FP8 products with scaling {scaling}; next: {nearest}"
-            raise refused(field, size, f"{what.get(field, field.partition('.')[2])} {rule}")
+            product = what.get(field, field.partition(".")[2])
+            rule = f"is no multiple of {tile}, which FP8 products with scaling {scaling} need of {product}"
+            raise refused(field, size, f"{rule}: the next is {nearest}")
