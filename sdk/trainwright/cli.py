@@ -1,7 +1,8 @@
 """The command line: a thin cover over the client, one command for each thing the web pages can do.
 
 It finds the server, the key and the team in ``TRAINWRIGHT_SERVER``, ``TRAINWRIGHT_KEY`` and ``TRAINWRIGHT_TEAM``.
-Specs are JSON files; ``--set section.key=value`` changes one value.
+Specs are JSON files; ``--set section.key=value`` changes one value, and
+``--set section.key=`` makes it null.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args
 
 import httpx
 import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -43,7 +45,11 @@ TeamSlug = Annotated[
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change one value, such as schedule.steps=500 or precision.kind=fp8."),
+    typer.Option(
+        "--set",
+        help="Change one value, such as schedule.steps=500 or precision.kind=fp8; nothing after the equals sign sets"
+        " null where the field may be null, as in optimizer.clip_norm= for no clipping.",
+    ),
 ]
 LOCAL_SERVER = "http://127.0.0.1:8000"
 Value = TypeVar("Value")
@@ -262,7 +268,7 @@ def _set(spec: dict[str, Any], change: str) -> None:
     if not equals:
         _complain(f"--set {change}: write it as section.key=value.")
         raise typer.Exit(2)
-    *sections, key = path.split(".")
+    *sections, key = parts = path.split(".")
     for section in sections:
         if spec.get(section) is None:  # as the copied spec of a run says it, for instance precision.fp8
             spec[section] = {}
@@ -270,10 +276,28 @@ def _set(spec: dict[str, Any], change: str) -> None:
         if not isinstance(spec, dict):
             _complain(f"--set {change}: '{section}' is a value, not a section.")
             raise typer.Exit(2)
+    if text == "" and _may_be_null(parts):
+        spec[key] = None
+        return
     try:
         spec[key] = json.loads(text)
     except json.JSONDecodeError:
         spec[key] = text
+
+
+def _may_be_null(path: list[str]) -> bool:
+    """Whether a field of the spec takes null; one that does not exist is for validation to name."""
+    section: type[BaseModel] | None = RunSpec
+    kinds: tuple[Any, ...] = ()
+    for key in path:
+        field = section.model_fields.get(key) if section is not None else None
+        if field is None:
+            return False
+        kinds = get_args(field.annotation) or (field.annotation,)
+        section = next(
+            (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None
+        )
+    return NoneType in kinds
 
 
 def _refuse(found: list[Problem]) -> None:
