@@ -1,6 +1,7 @@
 /**
  * A form made from the JSON Schema of a RunSpec. Every field is known by its dotted path and holds text; the spec is
- * made from the fields that are filled in, so that an empty field means its default and nothing is said twice.
+ * made from the fields that are filled in, so that an empty field means its default and nothing is said twice. Where null
+ * is not the default but another choice (no clipping), the field holds `NONE`.
  */
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -30,6 +31,8 @@ export interface SpecField {
   /** As text; empty where the platform decides or a value is required. */
   standard: string;
   required: boolean;
+  /** Whether it may be null though its default is not: a choice of its own, told from an empty field. */
+  canBeOff: boolean;
   /** For a field of a group that not every spec has. */
   group?: SpecGroup;
 }
@@ -51,6 +54,9 @@ export interface SpecSection {
 
 /** Text of each filled field, by path. */
 export type SpecValues = Record<string, string>;
+
+/** The text of a field that is null on purpose. */
+export const NONE = "null";
 
 /** The sections of the form; the fields that stand at the top of the spec come first, as the section with no key. */
 export function sectionsOf(root: JsonSchema): SpecSection[] {
@@ -127,14 +133,16 @@ function fieldOf(path: string, schema: JsonSchema, required: boolean): SpecField
   const choices = (typed.enum ?? []).map(String);
   if (choices.length === 1) return null;
   const parts = path.split(".");
+  const standard = schema.default === undefined || schema.default === null ? "" : textOf(schema.default);
   return {
     path,
     label: label(parts.slice(parts.length > 2 ? -2 : -1).join(" ")),
     help: schema.description ?? "",
     kind: kindOf(typed, choices),
     choices,
-    standard: schema.default === undefined || schema.default === null ? "" : textOf(schema.default),
+    standard,
     required,
+    canBeOff: standard !== "" && schema.anyOf?.some(({ type }) => type === "null") === true,
   };
 }
 
@@ -170,12 +178,13 @@ export function specOf(values: SpecValues, fields: readonly SpecField[]): Record
   for (const field of fields) {
     const text = values[field.path]?.trim() ?? "";
     if (text === "" || !applies(field, values)) continue;
-    place(spec, field.path.split("."), valueOf(text, field.kind));
+    place(spec, field.path.split("."), valueOf(text, field));
   }
   return spec;
 }
 
-function valueOf(text: string, kind: FieldKind): Json {
+function valueOf(text: string, { kind, standard }: SpecField): Json {
+  if (text === NONE && standard !== "") return null;
   if (kind === "switch") return text === "true";
   if (kind === "text" || kind === "choice") return text;
   const plain = text.replaceAll(",", "");
@@ -194,13 +203,14 @@ function place(target: Record<string, Json>, path: string[], value: Json): void 
   place(object, rest, value);
 }
 
-/** The fields that a spec fills, and the paths of it for which the form has no field. */
+/** The fields that a spec fills, null only where it is not the default; and the paths of it for which the form has no field. */
 export function valuesOf(spec: Record<string, Json>, fields: readonly SpecField[]): { values: SpecValues; strangers: string[] } {
-  const known = new Set(fields.map(({ path }) => path));
+  const known = new Map(fields.map((field) => [field.path, field]));
   const values: SpecValues = {};
   const strangers: string[] = [];
   for (const [path, value] of leaves(spec, "")) {
-    if (known.has(path)) values[path] = value === null ? "" : textOf(value);
+    const field = known.get(path);
+    if (field !== undefined) values[path] = value === null && field.standard === "" ? "" : textOf(value);
     else if (!FIXED.test(path) && !(value === null && isSectionPath(path, fields))) strangers.push(path);
   }
   return { values, strangers };

@@ -16,9 +16,19 @@ const SCHEMA = {
     name: { type: "string", description: "What people call the run." },
     data: { $ref: "#/$defs/Data" },
     model: { $ref: "#/$defs/Model" },
+    optimizer: { $ref: "#/$defs/Optimizer" },
     precision: { $ref: "#/$defs/Precision" },
   },
   $defs: {
+    Optimizer: {
+      properties: {
+        clip_norm: {
+          anyOf: [{ type: "number" }, { type: "null" }],
+          default: 1,
+          description: "Gradients are scaled down; no clipping when empty.",
+        },
+      },
+    },
     Precision: {
       properties: {
         kind: { enum: ["bf16", "fp8"], type: "string", default: "bf16" },
@@ -115,4 +125,34 @@ it("shows the FP8 recipe for FP8 only, lands its errors there, and sends it with
     expect(sent).toHaveLength(1);
   });
   expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, precision: { kind: "bf16" } });
+});
+
+it("switches off by keyboard what is on by default, sends null for it, and keeps it through JSON", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByRole("button", { name: /^Optimizer/ }));
+  expect(screen.getByText("Gradients are scaled down; no clipping when off. Default 1.")).toBeDefined();
+  await userEvent.type(screen.getByLabelText("Clip norm"), "2");
+  await userEvent.tab();
+  await userEvent.keyboard(" ");
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "off: clip norm" }).checked).toBe(true);
+  expect(screen.getByLabelText<HTMLInputElement>("Clip norm").value).toBe("");
+  await userEvent.click(screen.getByRole("button", { name: /^Optimizer/ }));
+  expect(screen.getByText("clip norm off")).toBeDefined();
+  await userEvent.click(screen.getByLabelText("JSON"));
+  await userEvent.click(screen.getByLabelText("form"));
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, optimizer: { clip_norm: null } });
+});
+
+it("takes typing for a number after off", async () => {
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: /^Optimizer/ }));
+  await userEvent.click(screen.getByRole("checkbox", { name: "off: clip norm" }));
+  await userEvent.type(screen.getByLabelText("Clip norm"), "2");
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "off: clip norm" }).checked).toBe(false);
+  expect(screen.getByLabelText<HTMLInputElement>("Clip norm").value).toBe("2");
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { applies, label, sectionsOf, specOf, valuesOf, type JsonSchema } from "@/lib/specForm";
+import { applies, label, NONE, sectionsOf, specOf, valuesOf, type JsonSchema } from "@/lib/specForm";
 
 const SCHEMA: JsonSchema = {
   required: ["name", "data"],
@@ -164,6 +164,35 @@ describe("a section that only one kind has", () => {
     expect(strangers).toEqual([]);
     expect(specOf(values, precision)).toEqual(stored);
     expect(valuesOf({ precision: { fp8: { levle: "O1" } } }, precision).strangers).toEqual(["precision.fp8.levle"]);
+  });
+});
+
+describe("null where it is not the default", () => {
+  const optimizer = {
+    properties: {
+      clip_norm: { anyOf: [{ type: "number" }, { type: "null" }], default: 1 },
+      warmup: { anyOf: [{ type: "integer" }, { type: "null" }], default: null },
+      fused: { type: "boolean", default: true },
+    },
+  };
+  const own = sectionsOf({ properties: { optimizer } }).flatMap((section) => section.fields);
+
+  it("is a choice of the fields that may be null, and of no other", () => {
+    expect(own.filter(({ canBeOff }) => canBeOff).map(({ path }) => path)).toEqual(["optimizer.clip_norm"]);
+  });
+
+  it("is kept from spec to form and back, as in a new run like another, and is told from an empty field", () => {
+    const stored = { optimizer: { clip_norm: null, warmup: null, fused: false } };
+    const { values, strangers } = valuesOf(stored, own);
+    expect(values).toEqual({ "optimizer.clip_norm": NONE, "optimizer.warmup": "", "optimizer.fused": "false" });
+    expect(strangers).toEqual([]);
+    expect(specOf(values, own)).toEqual({ optimizer: { clip_norm: null, fused: false } });
+    expect(specOf({ ...values, "optimizer.clip_norm": "" }, own)).toEqual({ optimizer: { fused: false } });
+  });
+
+  it("goes on to the API where it is no choice, which names it in its refusal", () => {
+    const wrong = { optimizer: { fused: null } };
+    expect(specOf(valuesOf(wrong, own).values, own)).toEqual(wrong);
   });
 });
 

@@ -3,7 +3,7 @@ import { Fragment, useState } from "react";
 import type { Dataset, Problem, SpecInfo } from "@/api/types";
 import { PresetSelect } from "@/features/runs/PresetSelect";
 import { SpecFieldInput } from "@/features/runs/SpecFieldInput";
-import { applies, type SpecField, type SpecGroup, type SpecSection, type SpecValues } from "@/lib/specForm";
+import { applies, NONE, type SpecField, type SpecGroup, type SpecSection, type SpecValues } from "@/lib/specForm";
 
 interface Props {
   section: SpecSection;
@@ -76,7 +76,11 @@ function GroupHeading({ group }: { group: SpecGroup }) {
 /** A folded section in a line: what was changed, else its first defaults. */
 function overview(fields: readonly SpecField[], values: SpecValues): string {
   const filled = fields.filter(({ path }) => (values[path] ?? "") !== "");
-  const told = filled.length > 0 ? filled : fields.filter(({ standard }) => standard !== "").slice(0, 3);
-  const texts = told.map((field) => `${field.label.toLowerCase()} ${values[field.path] || field.standard}`);
+  const shown = filled.length > 0 ? filled : fields.filter(({ standard }) => standard !== "").slice(0, 3);
+  const texts = shown.map((field) => `${field.label.toLowerCase()} ${told(field, values[field.path])}`);
   return texts.join(", ") + (filled.length > 0 ? "" : ", as by default");
+}
+
+function told({ canBeOff, standard }: SpecField, value: string | undefined): string {
+  return canBeOff && value === NONE ? "off" : value || standard;
 }

@@ -1,9 +1,10 @@
+import type { ReactNode } from "react";
 import type { Dataset } from "@/api/types";
 import { Field, type FieldControl } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import { fieldId } from "@/features/runs/fieldId";
-import type { SpecField } from "@/lib/specForm";
+import { NONE, type SpecField } from "@/lib/specForm";
 
 interface Props {
   field: SpecField;
@@ -45,19 +46,48 @@ function inputOf(
     const options = field.choices.map((choice): [string, string] => [choice, choice]);
     return select(control, value, `default: ${field.standard}`, options, onChange);
   }
-  return (
+  const off = field.canBeOff && value === NONE;
+  const input = (
     <TextInput
       {...control}
       inputMode={field.kind === "integer" ? "numeric" : field.kind === "number" ? "decimal" : "text"}
       autoComplete="off"
       spellCheck={false}
       required={field.required}
-      placeholder={field.standard}
-      value={value}
+      placeholder={off ? "off" : field.standard}
+      value={off ? "" : value}
       onChange={(event) => {
         onChange(event.target.value);
       }}
     />
+  );
+  return field.canBeOff ? <WithOff label={field.label} off={off} onChange={onChange} input={input} /> : input;
+}
+
+interface WithOffProps {
+  label: string;
+  off: boolean;
+  onChange: (value: string) => void;
+  input: ReactNode;
+}
+
+/** A control whose emptiness means its default, and beside it the choice of none; typing takes that back. */
+function WithOff({ label, off, onChange, input }: WithOffProps) {
+  return (
+    <span className="flex items-center gap-3">
+      {input}
+      <label className="flex shrink-0 items-center gap-1.5 max-tablet:min-h-11">
+        <input
+          type="checkbox"
+          aria-label={`off: ${label.toLowerCase()}`}
+          checked={off}
+          onChange={(event) => {
+            onChange(event.target.checked ? NONE : "");
+          }}
+        />
+        off
+      </label>
+    </span>
   );
 }
 
@@ -91,7 +121,11 @@ function select(
   );
 }
 
-function helpOf({ help, standard, kind, path }: SpecField): string {
-  const plain = path === "data.dataset" ? "Which data the model learns from." : help.replaceAll("`", "");
+/** The schema speaks of specs, where empty is null; here an empty field is its default. */
+const WHEN_EMPTY = /when (left )?empty/;
+
+function helpOf({ help, standard, kind, path, canBeOff }: SpecField): string {
+  const sentence = canBeOff ? help.replace(WHEN_EMPTY, "when off") : help;
+  const plain = path === "data.dataset" ? "Which data the model learns from." : sentence.replaceAll("`", "");
   return standard === "" || kind === "switch" || kind === "choice" ? plain : `${plain} Default ${standard}.`;
 }
