@@ -13,6 +13,7 @@ export type Dataset = Schemas["Dataset"];
 export type DatasetVersion = Schemas["DatasetVersion"];
 export type Preparation = Schemas["Preparation"];
 export type Run = Schemas["Run"];
+export type Fp8Recipe = Schemas["FP8Spec"];
 export type RunState = Schemas["RunState"];
 export type RunEvent = Schemas["RunEvent"];
 export type Metrics = Schemas["Metrics"];

@@ -16,15 +16,16 @@ const LEAST_HEADROOM = 1 / 16;
 
 export function roundingHealth(clamped: number, flushed: number): Health {
   if (clamped > MOST_CLAMPED) {
-    return bad("Tensors outgrow their scales and their largest values are cut off. Where this stays, use amax present, or lengthen the warm-up.");
+    return bad("Delayed scales were too small for these tensors, whose largest values were cut off. Use amax present.");
   }
   if (flushed > MOST_FLUSHED) {
-    return bad("Small gradients vanish. Compare the loss with that of a bf16 run; where it is higher, use bf16 for this model.");
+    return bad("A few large values set the scale, and small gradients vanish. Lower the learning rate; the map below shows which layer it is.");
   }
-  return good("Clamped stays below 6 %, and at 0 with amax present; flushed stays below 1 %.");
+  return good("Clamped is 0 with amax present, and below 6 % with amax delayed; flushed is below 1 %.");
 }
 
-export function lostHealth(lost: number): Health {
+export function lostHealth(lost: number, level: string): Health {
+  if (level === "O1") return good("At O1 weights are float32: none is lost.");
   if (lost > MOST_LOST) {
     return bad("Hardly a weight moves in a step. Raise the learning rate, or use level O1, which keeps float32 weights.");
   }

@@ -1,7 +1,7 @@
 import { fireEvent, screen, waitFor } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it, vi } from "vitest";
-import type { Run } from "@/api/types";
+import type { Fp8Recipe, Run } from "@/api/types";
 import { Fp8Panel } from "@/features/fp8/Fp8Panel";
 import type { TensorSearch } from "@/features/fp8/view";
 import { Tiles } from "@/features/metrics/Tiles";
@@ -47,7 +47,7 @@ beforeEach(() => {
   );
 });
 
-function fp8Run(change: Partial<Run> = {}): Run {
+function fp8Run(change: Partial<Run> = {}, recipe: Partial<Fp8Recipe> = {}): Run {
   const run = aRun(change);
   const fp8 = {
     level: "O2",
@@ -60,6 +60,7 @@ function fp8Run(change: Partial<Run> = {}): Run {
     release_gradients: false,
     skip_limit: 3,
     observe_every_steps: 10,
+    ...recipe,
   } as const;
   return { ...run, spec: { ...run.spec, precision: { kind: "fp8", fp8, compile: "auto" } } };
 }
@@ -97,6 +98,19 @@ it("asks for the tensors in sight only: one part of all layers, and one scale", 
     "fp8_amax/layers.*.feed_forward.down.weight:gradient",
     "fp8_scale/layers.1.feed_forward.down.weight:gradient",
   ]);
+});
+
+it("says what holds for the run's recipe: float32 weights at O1, a scale of the whole tensor beside those of rows", async () => {
+  show(fp8Run({ state: "succeeded" }, { level: "O1", scaling: "row" }), MEASURED);
+  expect(await screen.findByText("At O1 weights are float32: none is lost.")).toBeDefined();
+  expect(screen.queryByText(/at random/)).toBeNull();
+  expect(await screen.findByText(/The scale of the whole tensor’s amax; with row scaling each row has one of its own/)).toBeDefined();
+  expect(screen.queryByText(/use row scaling/)).toBeNull();
+});
+
+it("advises row scaling to a run that has one scale a tensor", async () => {
+  show(fp8Run({ state: "succeeded" }), MEASURED);
+  expect(await screen.findByText(/use row scaling, or clip at a smaller norm/)).toBeDefined();
 });
 
 it("is read by arrow keys, and Enter chooses the layer", async () => {

@@ -2,12 +2,13 @@ import { expect, it } from "vitest";
 import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/lib/fp8Health";
 
 it.each([
-  [roundingHealth(0, 5e-3), true, /below 1 %/],
+  [roundingHealth(0, 5e-3), true, /flushed is below 1 %/],
   [roundingHealth(5e-2, 0), true, /below 6 %/],
-  [roundingHealth(7e-2, 0), false, /cut off/],
-  [roundingHealth(0, 2e-2), false, /vanish/],
-  [lostHealth(0.3), true, /at random/],
-  [lostHealth(0.95), false, /level O1/],
+  [roundingHealth(7e-2, 0), false, /Use amax present/],
+  [roundingHealth(0, 2e-2), false, /Lower the learning rate; the map below/],
+  [lostHealth(0.3, "O2"), true, /at random/],
+  [lostHealth(0, "O1"), true, /weights are float32/],
+  [lostHealth(0.95, "O3"), false, /level O1/],
   [headroomHealth(1), true, /1,000 steps/],
   [headroomHealth(0.25), true, /1,000 steps/],
   [headroomHealth(2 ** -6), false, /again and again/],

@@ -45,8 +45,8 @@ export function Fp8Panel({ team, run, columns, marks, wish, onChoose }: Props) {
         Level {recipe.level}, {recipe.scaling} scaling, {recipe.amax} amax. Measured every{" "}
         {every === 1 ? "step" : `${count(every)} steps`}, last at step {count(measured)}.
       </p>
-      <RoundingCharts columns={columns} marks={marks} skipLimit={recipe.skip_limit} />
-      <TensorPanels team={team} run={run.id} live={live} marks={marks} wish={wish} onChoose={onChoose} />
+      <RoundingCharts columns={columns} marks={marks} recipe={recipe} />
+      <TensorPanels scaling={recipe.scaling} team={team} run={run.id} live={live} marks={marks} wish={wish} onChoose={onChoose} />
     </div>
   );
 }

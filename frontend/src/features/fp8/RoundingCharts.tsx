@@ -1,4 +1,5 @@
 import { useMemo } from "react";
+import type { Fp8Recipe } from "@/api/types";
 import { Chart } from "@/components/Chart";
 import type { ChartMark, ChartScale } from "@/components/chartOptions";
 import { HealthNote } from "@/features/fp8/HealthNote";
@@ -9,7 +10,7 @@ import { join, last, type Column, type Columns } from "@/lib/series";
 interface Props {
   columns: Columns;
   marks: readonly ChartMark[];
-  skipLimit: number;
+  recipe: Fp8Recipe;
 }
 
 /** The least share that is told from none: a single value of a hundred million. */
@@ -18,8 +19,8 @@ const SHARES: ChartScale = { low: -8, high: 0.2, ticks: [-8, -6, -4, -2, 0] };
 /** The controller keeps μ between 2⁻¹⁰ and 1. */
 const HEADROOMS: ChartScale = { low: -10.4, high: 0.4, ticks: [-10, -8, -6, -4, -2, 0] };
 
-/** What rounding to 8 bits costs in all: clamped tensors, vanished and lost values, headroom, skipped steps. */
-export function RoundingCharts({ columns, marks, skipLimit }: Props) {
+/** What rounding to 8 bits costs in all: clamped tensors, flushed and lost values, headroom, skipped steps. */
+export function RoundingCharts({ columns, marks, recipe }: Props) {
   const shares = useLines(columns, ["fp8_saturated", "fp8_flushed"], ["clamped", "flushed"], toShare);
   const lost = useLines(columns, ["fp8_lost_updates"], ["lost"], same);
   const headroom = useLines(columns, ["fp8_smallest_headroom"], ["μ"], Math.log2);
@@ -30,16 +31,16 @@ export function RoundingCharts({ columns, marks, skipLimit }: Props) {
   const shared = { group: "fp8", xName: "step", xText: count, marks, height: 148 };
   return (
     <div className="grid grid-cols-2 gap-3 max-desk:grid-cols-1">
-      <Chart {...shared} {...shares} title="values rounded away, %" yText={shareText} axisText={shareTick} scale={SHARES}>
+      <Chart {...shared} {...shares} title="tensors clamped, values flushed, %" yText={shareText} axisText={shareTick} scale={SHARES}>
         <HealthNote
-          shows="Clamped: inputs and output gradients of FP8 layers with values beyond their scale. Flushed: gradient values so small that they became zero."
+          shows="Clamped: of the inputs and output gradients of FP8 layers, the tensors that their delayed scale was too small for. Flushed: gradient values so small that they became zero."
           health={clampedNow === undefined || flushedNow === undefined ? null : roundingHealth(clampedNow, flushedNow)}
         />
       </Chart>
       <Chart {...shared} {...lost} title="weight updates lost to rounding" yText={share} axisText={share} scale="zero">
         <HealthNote
           shows="Weights that should have moved in the step and did not, their move being smaller than the spacing of their format."
-          health={lostNow === undefined ? null : lostHealth(lostNow)}
+          health={lostNow === undefined ? null : lostHealth(lostNow, recipe.level)}
         />
       </Chart>
       <Chart {...shared} {...headroom} title="smallest headroom μ" yText={headroomText} axisText={headroomTick} scale={HEADROOMS}>
@@ -51,7 +52,7 @@ export function RoundingCharts({ columns, marks, skipLimit }: Props) {
       <Chart {...shared} {...skipped} title="skipped steps" yText={count} axisText={wholeTick} scale="zero">
         <HealthNote
           shows="Steps since the start that changed no weight, as a gradient was not finite."
-          health={skippedNow === undefined ? null : skippedHealth(skippedNow, skipLimit)}
+          health={skippedNow === undefined ? null : skippedHealth(skippedNow, recipe.skip_limit)}
         />
       </Chart>
     </div>

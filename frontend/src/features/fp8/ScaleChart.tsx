@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
+import type { Fp8Recipe } from "@/api/types";
 import { Chart } from "@/components/Chart";
 import type { ChartMark } from "@/components/chartOptions";
 import { ErrorState } from "@/components/ErrorState";
@@ -8,9 +9,10 @@ import { Skeleton } from "@/components/Skeleton";
 import { tensorsQuery } from "@/features/fp8/queries";
 import { count, decimal, powerOfTwo } from "@/lib/format";
 import { heatHeight } from "@/lib/heatMap";
-import { kindWords, partWords, type TensorChoice } from "@/lib/tensors";
+import { kindWords, partWords, type TensorChoice, type TensorKind } from "@/lib/tensors";
 
 interface Props {
+  scaling: Fp8Recipe["scaling"];
   team: string;
   run: string;
   live: boolean;
@@ -25,7 +27,7 @@ interface Props {
 const AXIS = 20;
 
 /** How the scale of one tensor went, in powers of two. */
-export function ScaleChart({ team, run, live, marks, choice, pattern, layers, onLayer }: Props) {
+export function ScaleChart({ scaling, team, run, live, marks, choice, pattern, layers, onLayer }: Props) {
   const scales = useQuery(tensorsQuery(team, run, pattern, live));
   const column = Object.values(scales.data ?? {})[0];
   const lines = useMemo(() => [{ label: "scale", color: 1, values: (column?.values ?? []).map(exponentOf) }], [column]);
@@ -64,13 +66,21 @@ export function ScaleChart({ team, run, live, marks, choice, pattern, layers, on
         }
       >
         <p className="mt-2 border-t pt-2 text-small text-soft">
-          The number that multiplies the stored FP8 values to get real ones: a power of two, times the clipping factor for a
-          gradient. Normal are single steps up and down. Where it leaps at every measurement, the tensor has outliers: use
-          row scaling, or clip at a smaller norm.
+          {meaning(choice.kind, scaling)} Normal are single steps up and down. Where it leaps at every measurement, the tensor
+          has outliers: {scaling === "tensor" && "use row scaling, or "}clip at a smaller norm.
         </p>
       </Chart>
     </div>
   );
+}
+
+/** Products may scale parts of a tensor; a gradient is always kept with one scale. */
+function meaning(kind: TensorKind, scaling: Fp8Recipe["scaling"]): string {
+  if (kind === "gradient") {
+    return "The number that multiplies the stored FP8 values to get real ones: a power of two, times the clipping factor.";
+  }
+  if (scaling === "tensor") return "The number that multiplies the stored FP8 values to get real ones, a power of two.";
+  return `The scale of the whole tensor’s amax; with ${scaling} scaling each ${scaling} has one of its own.`;
 }
 
 function exponentOf(scale: number): number | null {

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
+import type { Fp8Recipe } from "@/api/types";
 import type { ChartMark } from "@/components/chartOptions";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorState } from "@/components/ErrorState";
@@ -14,6 +15,7 @@ import { heatMapOf } from "@/lib/heatMap";
 import { chooseTensor, layersOf, partsOf, seriesPattern, tensorOf, type TensorChoice } from "@/lib/tensors";
 
 interface Props {
+  scaling: Fp8Recipe["scaling"];
   team: string;
   run: string;
   live: boolean;
@@ -25,7 +27,7 @@ interface Props {
 const COLUMNS = 96;
 
 /** The tensors one by one: amax of a part in every layer, and the scale of one of them. */
-export function TensorPanels({ team, run, live, marks, wish, onChoose }: Props) {
+export function TensorPanels({ scaling, team, run, live, marks, wish, onChoose }: Props) {
   const names = useQuery(tensorSeriesQuery(team, run, live));
   const known = names.data;
   const tensors = useMemo(() => (known ?? []).map(tensorOf).filter((tensor) => tensor !== null), [known]);
@@ -80,6 +82,7 @@ export function TensorPanels({ team, run, live, marks, wish, onChoose }: Props) 
         </div>
       )}
       <ScaleChart
+        scaling={scaling}
         team={team}
         run={run}
         live={live}
