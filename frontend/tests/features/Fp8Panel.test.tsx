@@ -136,6 +136,18 @@ it("says what went wrong where tensors cannot be had, and tries again", async ()
   expect(await screen.findByText("step 10: largest 6.000 in layer 1")).toBeDefined();
 });
 
+it("names the BF16 peak alone where FP8 products are no faster", async () => {
+  const summary = {
+    ...aRun().summary,
+    values: { loss: 3, mfu: 0.41, bf16_mfu: 0.41 },
+    peak_name: "FP8 measured peak 0.2 TFLOP/s of 2 cores",
+    bf16_peak_name: "BF16 measured peak 0.2 TFLOP/s of 2 cores",
+  };
+  renderRoute(<Tiles run={fp8Run({ summary })} columns={{}} />);
+  expect(await screen.findByText("of BF16 measured peak 0.2 TFLOP/s")).toBeDefined();
+  expect(screen.queryByText(/FP8|41.0 % of/)).toBeNull();
+});
+
 it("names both peaks beside MFU", async () => {
   const summary = {
     ...aRun().summary,

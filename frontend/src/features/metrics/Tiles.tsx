@@ -13,7 +13,7 @@ export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
   const norm = now("grad_norm");
   const loss = now("loss");
   const [memory, memoryUnit] = memoryParts(now("memory_bytes"));
-  const { peak_name: peak, bf16_peak_name: bf16Peak } = run.summary;
+  const [peak, bf16Peak] = peaksOf(run);
   const bf16 = now("bf16_mfu");
   return (
     <dl className="panel mb-6 grid grid-cols-5 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
@@ -44,6 +44,11 @@ function text(value: number | undefined, format: (value: number) => string): str
 
 function memoryParts(value: number | undefined): [string, string] {
   return value === undefined ? ["–", ""] : bytesParts(value);
+}
+
+/** What MFU is told against; the BF16 peak alone where FP8 products are no faster, as on a CPU. */
+function peaksOf({ summary: { peak_name: peak, bf16_peak_name: bf16Peak } }: Run): (string | null | undefined)[] {
+  return peak && bf16Peak && peak.replace(/^FP8/, "BF16") === bf16Peak ? [bf16Peak] : [peak, bf16Peak];
 }
 
 /** `of BF16 peak 989 TFLOP/s`; the device's name is on hover. */
