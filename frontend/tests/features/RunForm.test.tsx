@@ -53,6 +53,10 @@ beforeEach(() => {
         const problem = { field: "precision.fp8.skip_limit", message: "Must be at least 0.", value: -1 };
         return HttpResponse.json({ valid: false, problems: [problem], spec: null, parameters: null });
       }
+      if (spec.model?.width === 66) {
+        const problem = { field: "precision.kind", message: "Not with 66.", value: "bf16" };
+        return HttpResponse.json({ valid: false, problems: [problem], spec: null, parameters: null });
+      }
       const odd = (spec.model?.width ?? 0) % 2 === 1;
       const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
       return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : aRun().spec, parameters: odd ? null : 360_768 });
@@ -80,6 +84,13 @@ it("shows what the API refuses at the field and at the top, and the size of what
   await userEvent.selectOptions(screen.getByLabelText("Preset"), "nano");
   expect(await screen.findByText("361 k")).toBeDefined();
   expect(screen.queryByRole("link", { name: "model.width" })).toBeNull();
+});
+
+it("shows what is refused of a field left at its default, but not what is yet to be filled in", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "66");
+  expect(await screen.findByRole("link", { name: "precision.kind" })).toBeDefined();
+  expect(screen.queryByRole("link", { name: "name" })).toBeNull();
 });
 
 it("does not submit without a name, then sends what was filled in under one key", async () => {

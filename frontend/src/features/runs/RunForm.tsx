@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo, useState, type SubmitEvent } from "react";
 import { ApiError } from "@/api/errors";
-import type { Dataset, Run } from "@/api/types";
+import type { Dataset, Problem, Run } from "@/api/types";
 import { Segmented } from "@/components/Segmented";
 import { JsonEditor } from "@/features/runs/JsonEditor";
 import { createRun, specQuery, verdictsQuery, type SpecJson } from "@/features/runs/queries";
@@ -51,7 +51,13 @@ export function RunForm({ team, datasets, start, onCreated }: Props) {
   const refused = submission.error instanceof ApiError ? submission.error.problems : [];
   const unnamed = json === null && missing(values, "name") ? [{ field: "name", message: "This field is required." }] : [];
   const problems = refused.length > 0 ? refused : [...unnamed, ...(verdicts?.problems ?? [])];
-  const shown = asked || json !== null ? problems : problems.filter(({ field }) => touched.has(field) || !missing(values, field));
+  const shown = asked || json !== null ? problems : problems.filter((problem) => !isEarly(problem));
+
+  /** Whether it only says what is yet to be filled in, or speaks of a form that nobody has touched. */
+  function isEarly({ field }: Problem): boolean {
+    if (touched.has(field) || !missing(values, field)) return false;
+    return touched.size === 0 || fields.some(({ path, required }) => required && path === field);
+  }
 
   function change(changed: SpecValues): void {
     const next = { ...values, ...changed };
