@@ -161,7 +161,16 @@ def test_viewers_look_and_strangers_see_nothing(scene: Scene) -> None:
     assert viewer.post(scene.runs, json=scene.spec()).status_code == 403
     assert viewer.post(f"{scene.runs}/{run_id}/cancel").status_code == 403
     assert viewer.delete(f"{scene.runs}/{run_id}").status_code == 403
-    places = ("", "/events", "/logs", "/metrics", "/metrics/names", "/checkpoints", "/events/stream", "/metrics/stream")
+    places = (
+        "",
+        "/events",
+        "/logs",
+        "/metrics",
+        "/metrics/names",
+        "/checkpoints",
+        "/events/stream",
+        "/metrics/stream",
+    )
     for path in (f"{scene.runs}/{run_id}", f"/api/v1/teams/globex/runs/{run_id}"):
         for place in places:
             assert stranger.get(path + place).status_code == 404, place
