@@ -74,7 +74,7 @@ def test_mistakes_are_told_in_a_sentence(live: Live, tmp_path: Path) -> None:
             ("runs", "check", spec, "--set", "precision.kind=fp8", "--set", "precision.fp8.levle=O1"),
             "'level'",
         ),
-        (("runs", "check", spec, "--set", "precision.fp8.level=O1"), "belongs to kind fp8"),
+        (("runs", "check", spec, "--set", "precision.fp8.level=O1"), "set precision.kind to fp8 too"),
         (("runs", "check", spec, "--set", "name.first=x"), "is a value, not a section"),
         (("runs", "submit", spec), "data.dataset"),
         (("runs", "show", "run_nonsense"), "run"),
