@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Enum, func, select
 
 from trainwright_backend.core.db import Base, UtcDateTime
 
-FEATURES = ("auth", "teams", "datasets", "runs", "metrics", "checkpoints", "nodes")
+FEATURES = ("auth", "teams", "uploads", "datasets", "runs", "metrics", "checkpoints", "nodes")
 
 for feature in FEATURES:
     import_module(f"trainwright_backend.{feature}.tables")

@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, UtcDateTime, now
@@ -20,6 +20,17 @@ class Quota(Base):
     device: Mapped[str] = mapped_column(String(16), primary_key=True)
     slots_limit: Mapped[int]
     used: Mapped[int] = mapped_column(default=0)
+
+
+class StorageQuota(Base):
+    """Bytes that a team may store. ``used_bytes`` is what its open uploads announced and its stored files have."""
+
+    __tablename__ = "storage_quota"
+    __table_args__ = (CheckConstraint("used_bytes >= 0", name="used_is_no_debt"),)
+
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
+    limit_bytes: Mapped[int] = mapped_column(BigInteger)
+    used_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 class LedgerEntry(Base):

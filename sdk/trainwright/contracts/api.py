@@ -14,22 +14,35 @@ GET POST /teams                                     Team (POST: site admin, NewT
 GET     T                                           Team with its quota
 GET     T/members · POST T/invitations              Member; NewInvitation → Invitation with a one-time link
 PUT     T/quota/{device}                            QuotaLimit (site admin)
-GET POST T/datasets                                 Page[Dataset]; POST multipart: field `name`, then files
+PUT     T/storage                                   StorageLimit (site admin)
+GET POST T/uploads                                  list[Upload]; POST: tus 1.0 creation (headers, 201 + Location)
+HEAD PATCH DELETE T/uploads/{upload}                tus 1.0: offset, more bytes, termination; OPTIONS T/uploads
+POST    T/uploads/preview                           PreviewRequest → Preview: formats, columns, first rows
+GET POST T/datasets                                 Page[Dataset]; NewDataset (complete uploads) → 201 Dataset
 GET DELETE T/datasets/{dataset}                     Dataset with versions and preparations
-POST    T/datasets/{dataset}/versions               multipart files → Dataset
+POST    T/datasets/{dataset}/versions               NewVersion → 201 Dataset
+DELETE  T/datasets/{dataset}/versions/{n}           204; 409 names the live runs or mixtures that use it
+GET     T/datasets/{dataset}/versions/{n}/documents?cursor&limit   Page[DocumentSample]
 GET     T/datasets/{dataset}/versions/{n}/rejected  list[RejectedDocument]
+POST    T/datasets/count                            CountRequest → RecipeCounts: what a recipe would keep
+POST    T/datasets/{dataset}/preparations           NewPreparation → 202 Preparation (found, made or begun anew)
+POST    T/datasets/{dataset}/preparations/{id}/cancel   Preparation; 409 names the runs that wait for it
+GET POST T/tokenizers · DELETE T/tokenizers/{id}    Tokenizer; NewTokenizer (a complete upload) → 201
 POST    T/runs                                      RunSpec (+ header Idempotency-Key) → 201 Run
 POST    T/runs/validate                             any JSON → Verdicts: problems by field, or the resolved spec
-GET     T/runs?state&limit&cursor                   Page[Run], newest first
+GET     T/runs?state&q&by&sort&order&limit&cursor   Page[Run], newest first unless sorted otherwise
 GET DELETE T/runs/{run}                             Run
 POST    T/runs/{run}/cancel                         202 Run
 GET     T/runs/{run}/events?after                   list[RunEvent] by sequence number
 GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent
-GET     T/runs/{run}/metrics?names&after_step&points  Metrics; without `names` all series; `points` down-samples
+GET     T/runs/{run}/metrics?names&after_step&to_step&points  Metrics; without `names` all series; `points`
+                                                    down-samples the window after_step < step ≤ to_step
 GET     T/runs/{run}/metrics/stream                 SSE, id = `attempt:offset`: event `points` data MetricPoints,
                                                     event `rewind` data {"step": s}: forget what lies after s
 GET     T/runs/{run}/logs                           list[LogFile]
 GET     T/runs/{run}/logs/{attempt}/{file}?offset&limit   LogText
+GET     T/runs/{run}/logs/{attempt}/{file}/lines?first&limit   LogLines by line number
+GET     T/runs/{run}/logs/{attempt}/{file}/search?q&after_line&limit   LogMatches
 GET     T/runs/{run}/checkpoints                    list[Checkpoint]
 GET     T/runs/{run}/checkpoints/{id}/files         list[CheckpointFile] with signed links
 GET     T/runs/{run}/checkpoints/{id}/archive       one streamed .tar
@@ -52,7 +65,8 @@ from trainwright.contracts.agent_protocol import Inventory
 from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_spec import ModelSpec, RunSpec, TokenizerSpec
+from trainwright.contracts.recipe import Compression, FileFormat, Recipe
+from trainwright.contracts.run_spec import ModelSpec, Name, RunSpec, TokenizerSpec
 from trainwright.contracts.run_state import RunState, Verdict
 
 Item = TypeVar("Item")
@@ -174,10 +188,22 @@ class QuotaLimit(Strict):
     limit: int = Field(ge=0, le=1_000_000)
 
 
+class StorageUse(Envelope):
+    """What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once."""
+
+    limit_bytes: int
+    used_bytes: int
+
+
+class StorageLimit(Strict):
+    limit_bytes: int = Field(ge=0, le=2**60)
+
+
 class Team(Envelope):
     slug: str
     name: str
     quota: list[Quota] = []
+    storage: StorageUse
 
 
 class Member(Envelope):
@@ -201,6 +227,76 @@ class Invitation(Envelope):
     expires: AwareDatetime
 
 
+# --- uploads
+
+
+class Upload(Envelope):
+    """A file on its way in, or complete and not used yet."""
+
+    id: str
+    file_name: str
+    """Name within the upload, folders included: `train/a.jsonl`."""
+
+    bytes: int
+    """Announced size."""
+
+    offset: int
+    """Bytes that are safely stored."""
+
+    complete: bool
+    digest: str | None = None
+    """SHA-256 of a complete file, in hex."""
+
+    created: AwareDatetime
+    expires: AwareDatetime
+    """When it is dropped unless bytes arrive or a dataset takes it."""
+
+
+class PreviewRequest(Strict):
+    uploads: list[str] = Field(min_length=1, max_length=1_000)
+    """Ids of complete uploads."""
+
+    recipe: Recipe = Recipe()
+    """How the first rows are shown as documents."""
+
+
+class Column(Envelope):
+    """A key of `.jsonl` objects, or a column of a table."""
+
+    name: str
+    type: str
+    """`text`, `messages` (a chat), or the format's own word for what cannot be a document."""
+
+    usable: bool
+
+
+class PreviewFile(Envelope):
+    upload: str
+    name: str
+    format: FileFormat | None
+    compression: Compression = Compression.NONE
+    columns: list[Column] = []
+    field: str | None = None
+    """The key or column that will be read, when there are any."""
+
+    documents: list[str] = []
+    """The first documents, each cut after 2,000 characters."""
+
+    rejected: list[RejectedDocument] = []
+    """Of the first rows."""
+
+    problem: str | None = None
+    """Why the file cannot be read at all, and what to do."""
+
+
+class Preview(Envelope):
+    """What files hold, by their first rows."""
+
+    files: list[PreviewFile]
+    recipe: Recipe
+    """As asked, with what can be chosen for all files filled in."""
+
+
 # --- datasets
 
 
@@ -209,6 +305,14 @@ class PreparationState(StrEnum):
     WORKING = "working"
     READY = "ready"
     FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class HistogramBin(Envelope):
+    """Documents of up to ``upto`` characters or tokens, and more than the bin before has."""
+
+    upto: int
+    documents: int
 
 
 class Preparation(Envelope):
@@ -220,17 +324,92 @@ class Preparation(Envelope):
     validation_fraction: float
     shards_done: int
     shards_total: int | None
+    tokens_done: int = 0
     documents: int | None = None
     rejected: int | None = None
     train_tokens: int | None = None
     validation_tokens: int | None = None
+    validation_from_tail: bool = False
+    """No document fell into the validation split, so the last 1 % of tokens is it."""
+
+    lengths: list[HistogramBin] = []
+    """Documents by their length in tokens."""
+
     error: str | None = None
+
+
+class NewPreparation(Strict):
+    version: int | None = Field(default=None, ge=1)
+    tokenizer: TokenizerSpec = TokenizerSpec()
+    validation_fraction: float = Field(default=0.01, ge=0.0, le=0.5)
 
 
 class DatasetFile(Envelope):
     name: str
     bytes: int
     digest: str
+    format: FileFormat | None = None
+    """Known once the file was looked at."""
+
+    compression: Compression = Compression.NONE
+    documents: int | None = None
+    rejected: int | None = None
+
+
+class VersionState(StrEnum):
+    WAITING = "waiting"
+    READING = "reading"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class MixShare(Envelope):
+    """What one source gives to a mixture."""
+
+    dataset: str
+    version: int
+    documents: int
+    characters: int
+    share: float
+    """Of the mixture's characters, 0..1."""
+
+
+class Statistics(Envelope):
+    """What a recipe makes of a version's documents."""
+
+    documents: int
+    """Read from the files or the mixed versions."""
+
+    kept: int
+    characters: int
+    """Of the documents that are kept."""
+
+    rejected: int
+    duplicates: int
+    """Documents whose exact text stood before; left out only where the recipe says so."""
+
+    dropped: dict[str, int] = {}
+    """Documents that each part of the recipe leaves out, by its name: the first one that applies counts."""
+
+    lengths: list[HistogramBin] = []
+    """Kept documents by their length in characters."""
+
+    mix: list[MixShare] = []
+
+
+class RecipeCounts(Statistics):
+    """What a recipe would do, before it is applied."""
+
+    counted_fraction: float = 1.0
+    """Share of the documents that was counted; below 1 the figures are scaled up from it."""
+
+
+class CountRequest(Strict):
+    dataset: str | None = Field(default=None, min_length=1, max_length=80)
+    """The dataset whose files the recipe is for; empty for a mixture."""
+
+    version: int | None = Field(default=None, ge=1)
+    recipe: Recipe
 
 
 class DatasetVersion(Envelope):
@@ -238,6 +417,20 @@ class DatasetVersion(Envelope):
     created: AwareDatetime
     bytes: int
     files: list[DatasetFile]
+    recipe: Recipe = Recipe()
+    state: VersionState = VersionState.READY
+    error: str | None = None
+    """Why it failed, and what to do."""
+
+    read_bytes: int = 0
+    """Of the files' bytes, how many have been read into documents: its progress."""
+
+    statistics: Statistics | None = None
+    """When it is ready."""
+
+    changes: list[str] = []
+    """What differs from the version before, a sentence each."""
+
     preparations: list[Preparation]
 
 
@@ -250,12 +443,73 @@ class Dataset(Envelope):
     """Newest first. In lists, only the newest."""
 
 
+class NewDataset(Strict):
+    name: Name
+    uploads: list[str] = Field(default=[], max_length=1_000)
+    """Ids of complete uploads, in the order of their files. None for a mixture."""
+
+    recipe: Recipe = Recipe()
+
+
+class NewVersion(Strict):
+    uploads: list[str] | None = Field(default=None, max_length=1_000)
+    """The version's files. Left empty: those of version `base`, so that only the recipe changes."""
+
+    base: int | None = Field(default=None, ge=1)
+    """The version whose files are kept; the newest when left empty."""
+
+    keep_files: bool = False
+    """The uploads are added to the files of `base`; otherwise they replace them."""
+
+    recipe: Recipe | None = None
+    """Left empty: the recipe of version `base`."""
+
+
+class DocumentSample(Envelope):
+    """A document as it was read."""
+
+    number: int
+    """Position in the version, from 0."""
+
+    file: str
+    line: int
+    """Line or row at which it begins, from 1."""
+
+    characters: int
+    text: str
+    """Its first 2,000 characters."""
+
+    kept: bool
+    dropped_by: str | None = None
+    """The part of the recipe that leaves it out."""
+
+
 class RejectedDocument(Envelope):
     """A document that could not be read."""
 
     file: str
     line: int
     reason: str
+
+
+class Tokenizer(Envelope):
+    """An uploaded `tokenizer.json`."""
+
+    id: str
+    name: str
+    vocabulary: int
+    """Token ids, added tokens included."""
+
+    end_of_text: str
+    digest: str
+    created: AwareDatetime
+    created_by: str | None
+
+
+class NewTokenizer(Strict):
+    name: Name
+    upload: str
+    """Id of a complete upload of a `tokenizer.json`."""
 
 
 # --- runs
@@ -316,6 +570,22 @@ class Verdicts(Envelope):
     """Of the model, embeddings included."""
 
 
+class RunSort(StrEnum):
+    """By what a list of runs is sorted; runs without the number come last."""
+
+    CREATED = "created"
+    NAME = "name"
+    LOSS = "loss"
+    MFU = "mfu"
+    TOKENS_PER_SECOND = "tokens_per_second"
+    STEP = "step"
+
+
+class SortOrder(StrEnum):
+    ASCENDING = "asc"
+    DESCENDING = "desc"
+
+
 class RunEvent(Envelope):
     """Something that happened to a run, in order."""
 
@@ -366,6 +636,33 @@ class LogFile(Envelope):
     attempt: int
     file: str
     bytes: int
+
+
+class LogLine(Envelope):
+    number: int
+    """From 1."""
+
+    text: str
+    """Cut after 10,000 characters."""
+
+
+class LogLines(Envelope):
+    """A stretch of a log by its lines."""
+
+    lines: list[LogLine]
+    total: int
+    """Lines stored now; the last one may still grow."""
+
+
+class LogMatches(Envelope):
+    """Lines that contain what was asked for, in order."""
+
+    lines: list[LogLine]
+    searched_to: int
+    """The last line that was looked at: pass it as `after_line` to go on."""
+
+    end: bool
+    """The whole log was looked at."""
 
 
 class LogText(Envelope):
@@ -433,3 +730,4 @@ class Health(Envelope):
 
 
 Metrics.model_rebuild()
+PreviewFile.model_rebuild()

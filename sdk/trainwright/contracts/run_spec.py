@@ -34,6 +34,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValid
 class TokenizerKind(StrEnum):
     BPE = "bpe"
     BYTES = "bytes"
+    UPLOADED = "uploaded"
+    DATASET = "dataset"
 
 
 class Device(StrEnum):
@@ -46,17 +48,37 @@ class TokenizerSpec(Strict):
     """How text becomes tokens."""
 
     kind: TokenizerKind = TokenizerKind.BPE
-    """`bpe` trains a byte-level BPE on the data; `bytes` uses the 256 byte values."""
+    """`bpe` trains one on the data; `bytes` uses byte values; `uploaded` and `dataset` take the one of `source`."""
+
+    source: str | None = Field(default=None, min_length=1, max_length=80)
+    """Id of the uploaded tokenizer, `tok_…`, or of the dataset whose BPE is taken, `ds_…`."""
 
     vocabulary: int | None = Field(default=None, ge=BYTES_VOCABULARY, le=1_048_576)
-    """Number of token ids, the end-of-text token included: 4,096 for `bpe` and 257 for `bytes` when left empty."""
+    """Number of token ids. Left empty: 4,096 for `bpe`, 257 for `bytes`, else what the tokenizer of `source` has."""
 
     @property
     def size(self) -> int:
-        """The vocabulary in force, in tokens."""
+        """The vocabulary in force, in tokens. That of `uploaded` and `dataset` is filled in at submission."""
         if self.vocabulary is not None:
             return self.vocabulary
-        return 4_096 if self.kind is TokenizerKind.BPE else BYTES_VOCABULARY
+        return BYTES_VOCABULARY if self.kind is TokenizerKind.BYTES else 4_096
+
+    @property
+    def has_source(self) -> bool:
+        """The tokenizer is not made from the data."""
+        return self.kind in (TokenizerKind.UPLOADED, TokenizerKind.DATASET)
+
+    @model_validator(mode="after")
+    def _source_fits(self) -> Self:
+        if self.has_source and self.source is None:
+            rule = (
+                f"is empty: kind {self.kind.value} needs the id of the tokenizer or dataset to take it from"
+            )
+            raise refused("source", "source", rule)
+        if not self.has_source and self.source is not None:
+            rule = f"is given, but kind {self.kind.value} takes no source: leave it empty, or choose another kind"
+            raise refused("source", self.source, rule)
+        return self
 
 
 class DataSpec(Strict):

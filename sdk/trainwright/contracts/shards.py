@@ -67,5 +67,8 @@ class ShardManifest(Envelope):
     """SHA-256 of ``tokenizer.json``, in the format of the `tokenizers` library."""
 
     validation_fraction: float
+    validation_from_tail: bool = False
+    """No document fell into the validation split, so the last 1 % of tokens was cut off for it."""
+
     train: ShardSplit = Field(default_factory=ShardSplit)
     validation: ShardSplit = Field(default_factory=ShardSplit)

@@ -1,0 +1,62 @@
+"""Files that a team sent: on their way in, and stored.
+
+The same bytes are stored once a team: a stored file is named by what uses it (uploads, versions, tokenizers), and goes
+with its last user. Foreign keys decide who is last.
+"""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from trainwright_backend.core.db import Base, UtcDateTime, now
+from trainwright_backend.core.ids import new_id
+
+
+class StoredFile(Base):
+    """A complete file of a team; its bytes never change."""
+
+    __tablename__ = "stored_file"
+    __table_args__ = (Index("ix_stored_file_team_id_digest", "team_id", "digest"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    digest: Mapped[str] = mapped_column(String(64))
+    """SHA-256, in hex. Files of one digest are one; older releases stored some twice."""
+
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    object_key: Mapped[str] = mapped_column(String(255), unique=True)
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+
+
+class Upload(Base):
+    """A resumable upload (tus 1.0). The row says how much is safe; what the disk has beyond it does not count."""
+
+    __tablename__ = "upload"
+    __table_args__ = (
+        Index("ix_upload_team_id_id", "team_id", "id"),
+        CheckConstraint('"offset" >= 0 AND "offset" <= bytes', name="offset_within_bytes"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="SET NULL"), index=True)
+    file_name: Mapped[str] = mapped_column(String(255))
+    """With the folders within the upload, separated by `/`; never a path of ours."""
+
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    """Announced size, reserved in the team's storage until the upload is stored or dropped."""
+
+    offset: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Bytes that survive a power cut."""
+
+    stored_file_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("stored_file.id", ondelete="RESTRICT"), index=True
+    )
+    """Set when the upload is complete."""
+
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    expires: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+    stored_file: Mapped[StoredFile | None] = relationship()
