@@ -33,6 +33,18 @@ def test_small_gradients_stay_as_they_are(limit: float | None) -> None:
     assert [weight.grad.item() for weight in parameters] == [3.0, 4.0]
 
 
+@pytest.mark.parametrize("ratio", [1e-6, 0.5, 0.98, 0.989, 0.99, 0.991, 0.999, 1 - 1e-7, 1.0, 1 + 1e-6, 1.5])
+@pytest.mark.parametrize("limit", [1e-7, 1e-3, 1.0, 1e6])
+def test_clipping_is_torchs_bit_for_bit_around_the_limit(ratio: float, limit: float) -> None:
+    gradients = torch.randn(2, 50, generator=torch.Generator().manual_seed(0)).double()
+    gradients *= ratio * limit / gradients.norm()
+    ours, torchs = (_with_gradients(*gradients.tolist()) for _ in range(2))
+    clip(ours, global_norm(ours), limit)
+    nn.utils.clip_grad_norm_(torchs, limit)
+    for one, other in zip(ours, torchs, strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
 def test_a_gradient_that_is_not_finite_shows_in_the_norm(bad: float) -> None:
     assert not global_norm(_with_gradients([1.0, bad], [2.0])).isfinite()

@@ -84,5 +84,18 @@ def test_sequences_run_across_shards_and_overlap_by_one_token(tmp_path: Path) ->
     )
     stream = TokenStream(tmp_path, manifest.train, manifest.token_type, 10)
     assert stream.sequences == 10
-    for index in range(10):
-        assert stream.sequence(index).tolist() == list(range(10 * index, 10 * index + 11))
+    expected = [list(range(10 * index, 10 * index + 11)) for index in range(10)]
+    assert stream.read(range(10)).tolist() == expected
+    assert stream.read([7, 3]).tolist() == [expected[7], expected[3]]
+
+
+def test_a_step_has_the_same_batch_whatever_was_read_before(data: Path) -> None:
+    """Steps on both sides of where a group of steps whose order is computed together ends, in any order of asking."""
+    manifest = read_manifest(data)
+    stream = TokenStream(data, manifest.train, manifest.token_type, 32)
+    loader = Loader(stream, BatchSpec(sequence_tokens=32, micro_sequences=2, global_sequences=8), 5, 0, 1)
+    order = SequenceOrder(stream.sequences, 5)
+    for step in (512, 513, 1, 512, 1_025):
+        positions = np.arange((step - 1) * 8, step * 8, dtype=np.uint64)
+        rows = torch.cat([micro.sequences for micro in loader.micro_batches(step)])
+        assert rows.tolist() == stream.read(order.at(positions).tolist()).tolist()

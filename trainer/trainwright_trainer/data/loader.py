@@ -16,8 +16,11 @@ import torch
 from torch import Tensor
 
 from trainwright.contracts.run_spec import BatchSpec
-from trainwright_trainer.data.order import SequenceOrder
+from trainwright_trainer.data.order import Indices, SequenceOrder
 from trainwright_trainer.data.shards import TokenStream
+
+_ORDERED_AT_ONCE = 4_096
+"""Positions of the order that are looked up in one go."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +47,34 @@ class Batch:
 
 
 class Loader:
-    """Batches of one rank; stateless, so resuming at a step is asking for it."""
+    """Batches of one rank. What it keeps is a function of the step, so resuming at one is asking for it."""
 
     def __init__(self, train: TokenStream, batch: BatchSpec, seed: int, rank: int, ranks: int) -> None:
         self._train = train
         self._order = SequenceOrder(train.sequences, seed)
         self._batch = batch
         self._rank, self._ranks = rank, ranks
+        self._steps_at_once = max(1, _ORDERED_AT_ONCE // batch.global_sequences)
+        self._ordered: tuple[int, Indices] | None = None
 
     def micro_batches(self, step: int) -> Iterator[Batch]:
         """The micro batches of this rank in optimizer step ``step`` (from 1)."""
-        first, size = (step - 1) * self._batch.global_sequences, self._batch.global_sequences
-        mine = np.arange(first + self._rank, first + size, self._ranks, dtype=np.uint64)
-        yield from read_batches(self._train, self._order.at(mine), self._batch.micro_sequences)
+        mine = self._global_batch(step)[self._rank :: self._ranks]
+        yield from read_batches(self._train, mine, self._batch.micro_sequences)
+
+    def _global_batch(self, step: int) -> Indices:
+        """Sequences of a step. The order of many is computed together: one costs as many calls as a thousand."""
+        size = self._batch.global_sequences
+        group, within = divmod(step - 1, self._steps_at_once)
+        if self._ordered is None or self._ordered[0] != group:
+            count = self._steps_at_once * size
+            positions = np.arange(group * count, (group + 1) * count, dtype=np.uint64)
+            self._ordered = group, self._order.at(positions)
+        return self._ordered[1][within * size : (within + 1) * size]
 
 
-def read_batches(stream: TokenStream, sequences: np.ndarray, micro_sequences: int) -> Iterator[Batch]:
+def read_batches(stream: TokenStream, sequences: Indices, micro_sequences: int) -> Iterator[Batch]:
     """The named sequences in batches of ``micro_sequences``, the last one perhaps smaller."""
-    for start in range(0, len(sequences), micro_sequences):
-        rows = [stream.sequence(int(index)) for index in sequences[start : start + micro_sequences]]
-        yield Batch(torch.from_numpy(np.stack(rows)))
+    names = sequences.tolist()
+    for start in range(0, len(names), micro_sequences):
+        yield Batch(torch.from_numpy(stream.read(names[start : start + micro_sequences])))

@@ -6,6 +6,9 @@ Nothing is loaded before it is read, so the size of a dataset costs no memory.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +24,26 @@ class TokenStream:
 
     def __init__(self, folder: Path, split: ShardSplit, token_type: TokenType, sequence_tokens: int) -> None:
         self._shards = [_mapped(folder, shard, token_type) for shard in split.shards]
-        self._ends = np.cumsum([shard.tokens for shard in split.shards], dtype=np.int64)
+        self._ends = list(accumulate(shard.tokens for shard in split.shards))
         self._length = sequence_tokens
         self.sequences = max(0, (split.tokens - 1) // sequence_tokens)
 
-    def sequence(self, index: int) -> Tokens:
-        """Tokens of sequence ``index``, one more than its length: shape (T + 1,)."""
-        start, left = index * self._length, self._length + 1
-        pieces: list[Tokens] = []
-        shard = int(np.searchsorted(self._ends, start, side="right"))
-        start -= int(self._ends[shard - 1]) if shard else 0
-        while left:
-            piece = self._shards[shard][start : start + left]
-            pieces.append(piece.astype(np.int64))
-            shard, start, left = shard + 1, 0, left - len(piece)
-        return np.concatenate(pieces)
+    def read(self, sequences: Sequence[int]) -> Tokens:
+        """Tokens of the named sequences, each with one more than its length: shape (len(sequences), T + 1)."""
+        rows = np.empty((len(sequences), self._length + 1), dtype=np.int64)
+        for row, sequence in zip(rows, sequences, strict=True):
+            self._fill(row, sequence * self._length)
+        return rows
+
+    def _fill(self, row: Tokens, start: int) -> None:
+        """Copy the tokens from position ``start`` of the stream on; a copy widens them on its way."""
+        shard = bisect_right(self._ends, start)
+        start -= self._ends[shard - 1] if shard else 0
+        filled = 0
+        while filled < len(row):
+            piece = self._shards[shard][start : start + len(row) - filled]
+            row[filled : filled + len(piece)] = piece
+            shard, start, filled = shard + 1, 0, filled + len(piece)
 
 
 def read_manifest(folder: Path) -> ShardManifest:
@@ -47,4 +55,5 @@ def _mapped(folder: Path, shard: Shard, token_type: TokenType) -> NDArray[np.uns
     path = folder / shard.name
     if path.name != shard.name or not path.is_file() or path.stat().st_size != shard.bytes:
         raise ValueError(f"shard {shard.name} is missing or has not the {shard.bytes} bytes of its manifest")
-    return np.memmap(path, dtype=f"<u{token_type.bytes_per_token}", mode="r", shape=(shard.tokens,))
+    mapped = np.memmap(path, dtype=f"<u{token_type.bytes_per_token}", mode="r", shape=(shard.tokens,))
+    return np.asarray(mapped)  # slices of a memmap are made in Python, those of an array are not

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import resource
+from functools import cache
 from pathlib import Path
 
 import torch
 
 _MEMORY = Path("/proc/self/statm")
 _CPUS = Path("/proc/cpuinfo")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_bytes(device: torch.device) -> int:
@@ -20,9 +22,21 @@ def memory_bytes(device: torch.device) -> int:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if not _MEMORY.exists():
+    if not _kernel_tells(_MEMORY):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, the one such system
-    return int(_MEMORY.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(os.pread(_open_memory(os.getpid(), _MEMORY), 200, 0).split()[1]) * _PAGE_BYTES
+
+
+@cache
+def _kernel_tells(path: Path) -> bool:
+    return path.exists()
+
+
+@cache
+def _open_memory(process: int, path: Path) -> int:
+    """A descriptor of ``process``, which asks of itself: a forked child that read its parent's would read of the parent."""
+    assert process == os.getpid()
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def forget_peak(device: torch.device) -> None:

@@ -8,6 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+_ADDED = 1e-6
+"""torch's factor is limit / (norm + this), at most 1."""
+
+_WELL_BELOW = 0.99
+"""Of the limit: what is less has the factor 1, however norms were rounded."""
+
 
 def global_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
     """L2 norm of all gradients together, a scalar on their device; not finite if any gradient is not."""
@@ -15,7 +21,10 @@ def global_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 def clip(parameters: Sequence[nn.Parameter], norm: Tensor, limit: float | None) -> None:
-    """Scale the gradients, whose global norm is ``norm``, down to ``limit``."""
-    if limit is not None:
+    """Scale the gradients, whose global norm is ``norm``, down to ``limit``.
+
+    Where the factor is 1 nothing is multiplied, which saves most steps a pass over all gradients and changes no bit.
+    """
+    if limit is not None and not float(norm) + _ADDED < _WELL_BELOW * limit:
         with torch.no_grad():
             clip_grads_with_norm_(parameters, limit, norm)

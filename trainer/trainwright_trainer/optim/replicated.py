@@ -43,7 +43,8 @@ class ReplicatedAdamW:
         if self._buckets:
             self._buckets.clear()
         else:
-            self.optimizer.zero_grad(set_to_none=True)
+            for weight in self._parameters:
+                weight.grad = None
 
     def end_round(self) -> None:
         """Autograd adds the next round's gradients to this one's."""
