@@ -47,6 +47,8 @@ from trainwright_backend.nodes.placement import (
 from trainwright_backend.runs.moves import lock_run, move
 from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.wake import CONTROL_TOPIC
+from trainwright_backend.uploads.receiving import sweep_partials
+from trainwright_backend.uploads.service import drop_expired, expired_uploads
 
 ADVISORY_LOCK = 0x7472_6169_6E77  # "trainw"
 SWEEP_BYTES_AGAIN_SECONDS = 300.0
@@ -126,6 +128,8 @@ class ControlLoop:
                 self._in_transaction(due_hints, self._timers),
                 self._in_transaction(resend_stale_preparations),
                 self._in_transaction(drop_uncommitted),
+                lambda: self._each(expired_uploads(), drop_expired),
+                lambda: sweep_partials(self._database, self._store),
                 lambda: sweep_bytes(self._database, self._store),
                 self._store.sweep_incoming,
             ]

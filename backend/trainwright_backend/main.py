@@ -27,6 +27,8 @@ from trainwright_backend.metrics import router as metrics
 from trainwright_backend.nodes import router as nodes
 from trainwright_backend.runs import router as runs
 from trainwright_backend.teams import router as teams
+from trainwright_backend.uploads import router as uploads
+from trainwright_backend.uploads.receiving import Receiver
 
 API_PREFIX = "/api/v1"
 LARGEST_BODY_BYTES = 1 << 20
@@ -36,6 +38,7 @@ ROUTERS = (
     auth.router,
     teams.router,
     datasets.router,
+    uploads.router,  # after the one whose address `uploads/preview` it would take for an id
     runs.router,
     metrics.router,
     checkpoints.router,
@@ -110,6 +113,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
     app.state.store.sweep_incoming()
     app.state.database = open_database(settings, {"enqueuer": app.state.enqueuer, "topics": app.state.topics})
+    app.state.receiver = Receiver(app.state.database, app.state.store)
     loop = ControlLoop(app.state.database, settings, app.state.store) if settings.control_loop else None
     if loop is not None:
         loop.start()
@@ -118,6 +122,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         if loop is not None:
             loop.stop()
+        app.state.receiver.close()
         app.state.enqueuer.close()
         app.state.database.dispose()
 

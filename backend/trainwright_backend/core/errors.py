@@ -21,6 +21,9 @@ from starlette.responses import Response
 from trainwright.contracts.api import ErrorBody
 from trainwright.contracts.base import Problem, problems_in
 
+TITLES = {460: "Checksum Mismatch"}
+"""Of statuses that HTTP itself does not know (460 is of tus 1.0)."""
+
 SECRET_FIELDS = frozenset({"password", "token", "secret"})
 """Refused values of these are not repeated in the answer."""
 
@@ -101,7 +104,7 @@ def install_error_handlers(app: FastAPI) -> None:
 def problem_response(error: AppError, request_id: str) -> JSONResponse:
     """``error`` as an RFC 9457 document."""
     body = ErrorBody(
-        title=HTTPStatus(error.status).phrase,
+        title=TITLES.get(error.status) or HTTPStatus(error.status).phrase,
         status=error.status,
         code=error.code,
         detail=error.detail,

@@ -15,7 +15,7 @@ from trainwright_backend.core.errors import NotFound
 LARGEST_NUMBER = 2**53
 """Of counts and offsets in addresses: beyond it neither JSON's readers nor every database are exact."""
 
-Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep"]
+Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok"]
 
 _KIND: dict[Prefix, str] = {
     "run": "run",
@@ -25,6 +25,8 @@ _KIND: dict[Prefix, str] = {
     "node": "node",
     "ckpt": "checkpoint",
     "prep": "preparation",
+    "up": "upload",
+    "tok": "tokenizer",
 }
 
 

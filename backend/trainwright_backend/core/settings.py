@@ -63,6 +63,12 @@ class Settings(BaseSettings):
     default_quota: int = Field(default=8, ge=0)
     """Slots of each kind of device that a new team may occupy at once."""
 
+    default_storage_gib: int = Field(default=1_024, ge=0, le=2**30)
+    """GiB of uploaded files that a new team may store."""
+
+    largest_upload_gib: int = Field(default=1_024, ge=1, le=2**30)
+    """GiB that one uploaded file may have."""
+
     log_level: str = "INFO"
     """Least level that is logged."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, BinaryIO, Literal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
@@ -41,6 +41,9 @@ SHIPPED = 32 << 20
 ABANDONED_SECONDS = 24 * 3600.0
 INCOMING = ".incoming"
 """Folder of unfinished objects; no key can name it."""
+
+UPLOADS = ".uploads"
+"""Folder of unfinished uploads, which outlive processes; rows say whose they are. No key can name it."""
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -97,7 +100,9 @@ class LocalStore:
     def __init__(self, root: Path, secret_key: SecretStr) -> None:
         self.root = root
         self._incoming = root / INCOMING
-        self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._uploads = root / UPLOADS
+        for folder in (self._incoming, self._uploads):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._signer = URLSafeSerializer(secret_key.get_secret_value(), salt="trainwright.blobs")
 
     def path_of(self, key: str) -> Path:
@@ -167,9 +172,10 @@ class LocalStore:
         self.path_of(key).unlink(missing_ok=True)
 
     def delete_prefix(self, prefix: str) -> None:
-        """Remove all objects below the folder ``prefix``; harmless when there are none."""
+        """Remove all objects below the folder ``prefix``, or the one of this key; harmless when there are none."""
+        path = self.path_of(prefix)
         with suppress(FileNotFoundError):
-            shutil.rmtree(self.path_of(prefix))
+            path.unlink() if path.is_file() else shutil.rmtree(path)
 
     def list_prefix(self, prefix: str) -> list[str]:
         """Keys of all objects below the folder ``prefix``, sorted."""
@@ -182,6 +188,28 @@ class LocalStore:
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def partial_path(self, upload_id: UUID) -> Path:
+        """Where the bytes of an unfinished upload lie."""
+        return self._uploads / upload_id.hex
+
+    def list_partials(self) -> list[UUID]:
+        """The uploads that bytes lie here for."""
+        return [UUID(hex=path.name) for path in self._uploads.iterdir()]
+
+    def drop_partial(self, upload_id: UUID) -> None:
+        """Forget the bytes of an upload; harmless when there are none."""
+        self.partial_path(upload_id).unlink(missing_ok=True)
+
+    def link_partial(self, upload_id: UUID, key: str) -> None:
+        """Make an upload's bytes, which are on the disk already, an object too; the upload keeps its own name for them.
+
+        So a crash before the rows are written takes nothing from the upload.
+        """
+        target = self.path_of(key)
+        _make_folder(target.parent)
+        target.hardlink_to(self.partial_path(upload_id))
+        _fsync_folder(target.parent)
 
     def sign(
         self,

@@ -122,7 +122,7 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
         if link.purpose == LinkPurpose.FIRST_OWNER:
             assert used.team is not None
             new_team = NewTeam(slug=used.team, name=used.team)
-            create_team(session, new_team, account.id, settings.default_quota)
+            create_team(session, new_team, account.id, settings.default_quota, settings.default_storage_gib)
         return SignedIn(me(session, account.id), open_session(session, settings, account))
 
 

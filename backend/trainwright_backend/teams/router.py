@@ -12,6 +12,8 @@ from trainwright.contracts.api import (
     OneTimeLink,
     Quota,
     QuotaLimit,
+    StorageLimit,
+    StorageUse,
     Team,
 )
 from trainwright_backend.auth.policies import (
@@ -57,12 +59,15 @@ def list_teams(person: SignedIn, session: ReadSession) -> list[Team]:
 @router.post("/teams", status_code=201)
 def create_team(new: NewTeam, admin: SiteAdmin, request: Request, session: WriteSession) -> Team:
     """Make a team; you become its owner. For site admins."""
-    return service.create_team(session, new, admin.user_id, request.app.state.settings.default_quota)
+    settings = request.app.state.settings
+    return service.create_team(
+        session, new, admin.user_id, settings.default_quota, settings.default_storage_gib
+    )
 
 
 @router.get("/teams/{team}")
 def get_team(access: Viewer, session: ReadSession) -> Team:
-    """A team with its quota."""
+    """A team with its quota and storage."""
     return service.show_team(session, access.team_id)
 
 
@@ -84,3 +89,9 @@ def create_invitation(
 def set_quota(team: str, device: str, new: QuotaLimit, admin: SiteAdmin, session: WriteSession) -> Quota:
     """Change how many slots of a device the team may occupy at once. For site admins."""
     return service.set_quota(session, team, device, new.limit)
+
+
+@router.put("/teams/{team}/storage")
+def set_storage(team: str, new: StorageLimit, admin: SiteAdmin, session: WriteSession) -> StorageUse:
+    """Change how many bytes of files the team may store. For site admins."""
+    return service.set_storage(session, team, new.limit_bytes)

@@ -1,4 +1,4 @@
-"""Teams, their people and their quota.
+"""Teams, their people and their quota of slots; their storage: `storage`.
 
 Slots are reserved in the transaction that submits a run and given back by the move that ends it, so at every instant
 the ledger's sum is ``quota.used`` and never above the limit at which it was reserved. The guard is one UPDATE: two
@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from trainwright.contracts.api import Member, NewTeam, Role
+from trainwright.contracts.api import Member, NewTeam, Role, StorageUse
 from trainwright.contracts.api import Quota as QuotaOut
 from trainwright.contracts.api import Team as TeamOut
 from trainwright_backend.auth.tables import Account, Membership, Team
@@ -18,7 +18,8 @@ from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError, Conflict, Invalid, NotFound
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.core.site import RESERVED_SLUGS
-from trainwright_backend.teams.tables import LedgerEntry, Quota
+from trainwright_backend.teams.storage import set_storage_limit, storage_use
+from trainwright_backend.teams.tables import LedgerEntry, Quota, StorageQuota
 
 DEVICES = ("cuda", "cpu")
 
@@ -51,8 +52,10 @@ def release(session: Write, team_id: UUID, device: str, slots: int, run_id: UUID
     _note(session, team_id, device, run_id, "release", -slots)
 
 
-def create_team(session: Write, new: NewTeam, owner_id: UUID, slots_limit: int) -> TeamOut:
-    """A team with its first owner and a quota of ``slots_limit`` of each device."""
+def create_team(
+    session: Write, new: NewTeam, owner_id: UUID, slots_limit: int, storage_limit_gib: int
+) -> TeamOut:
+    """A team with its first owner, a quota of ``slots_limit`` of each device, and room for its files."""
     if new.slug in RESERVED_SLUGS:
         raise Invalid.at("slug", "This name is an address of the platform itself. Choose another.", new.slug)
     team = Team(slug=new.slug, name=new.name)
@@ -63,15 +66,19 @@ def create_team(session: Write, new: NewTeam, owner_id: UUID, slots_limit: int) 
         raise Conflict("slug_taken", f"There is already a team {new.slug!r}. Choose another slug.") from None
     session.add(Membership(team_id=team.id, user_id=owner_id, role=Role.OWNER))
     session.add_all(Quota(team_id=team.id, device=device, slots_limit=slots_limit) for device in DEVICES)
+    session.add(StorageQuota(team_id=team.id, limit_bytes=storage_limit_gib * 2**30))
     session.flush()
     return show_team(session, team.id)
 
 
 def show_team(session: Read, team_id: UUID) -> TeamOut:
-    """A team with its quota."""
+    """A team with its quota and storage."""
     team = session.get_one(Team, team_id)
     return TeamOut(
-        slug=team.slug, name=team.name, quota=[_quota(session, team_id, device) for device in DEVICES]
+        slug=team.slug,
+        name=team.name,
+        quota=[_quota(session, team_id, device) for device in DEVICES],
+        storage=storage_use(session, team_id),
     )
 
 
@@ -101,13 +108,30 @@ def set_quota(session: Write, slug: str, device: str, limit: int) -> QuotaOut:
     """Change a team's limit. Runs that hold more go on; the team gets new slots when it is below again."""
     if device not in DEVICES:
         raise NotFound(f"There is no device {device[:40]!r}: it is one of {', '.join(DEVICES)}.")
-    team_id = session.scalar(select(Team.id).where(Team.slug == slug))
-    if team_id is None:
-        raise NotFound(f"There is no team {slug[:40]!r}.")
+    team_id = team_id_of(session, slug)
     session.execute(
         update(Quota).where(Quota.team_id == team_id, Quota.device == device).values(slots_limit=limit)
     )
     return _quota(session, team_id, device)
+
+
+def set_storage(session: Write, slug: str, limit_bytes: int) -> StorageUse:
+    """Change how much a team may store. What is stored stays; new uploads wait until the team is below again."""
+    team_id = team_id_of(session, slug)
+    set_storage_limit(session, team_id, limit_bytes)
+    return storage_use(session, team_id)
+
+
+def team_id_of(session: Read, slug: str) -> UUID:
+    """The team of this name, for those who look after all teams.
+
+    Raises:
+        NotFound: there is none.
+    """
+    team_id = session.scalar(select(Team.id).where(Team.slug == slug))
+    if team_id is None:
+        raise NotFound(f"There is no team {slug[:40]!r}.")
+    return team_id
 
 
 def _note(session: Write, team_id: UUID, device: str, run_id: UUID, reason: str, slots: int) -> None:

@@ -1,0 +1,303 @@
+"""Uploads and stored files as rows, and what they mean for the team's storage. Bytes: `receiving`.
+
+An upload is open until its row names a stored file; that happens in the transaction that also sets its offset to its
+size, so an upload whose offset says "all of it" is complete. A stored file goes with its last user, which the foreign
+keys tell. Whoever changes files and storage together holds the lock on the team's storage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import selectinload
+
+from trainwright.contracts.api import Upload as UploadOut
+from trainwright.contracts.base import Problem
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.doomed import doom, spare
+from trainwright_backend.core.errors import AppError, Conflict, Invalid, NotFound
+from trainwright_backend.core.ids import parse_id, public_id, unknown
+from trainwright_backend.teams.storage import lock_storage, release_storage, reserve_storage
+from trainwright_backend.uploads.tables import StoredFile, Upload
+
+LIFE = timedelta(hours=24)
+"""Without new bytes, or without a dataset that takes it, an upload goes after this time."""
+
+MOST_UPLOADS = 10_000
+"""Of a team at once."""
+
+OBJECT_NAME = "data"
+
+
+@dataclass(frozen=True)
+class UploadedFile:
+    """A complete upload."""
+
+    name: str
+    bytes: int
+    digest: str
+    stored_file_id: UUID
+    object_key: str
+
+
+def create_upload(
+    session: Write, team_id: UUID, user_id: UUID, file_name: str, announced_bytes: int
+) -> Upload:
+    """An upload without bytes yet; its size is reserved in the team's storage.
+
+    Raises:
+        AppError: the team's storage has no room for it.
+    """
+    reserve_storage(session, team_id, announced_bytes)
+    if session.scalar(select(func.count()).where(Upload.team_id == team_id)) == MOST_UPLOADS:
+        raise Conflict(
+            "too_many_uploads",
+            f"Your team has {MOST_UPLOADS:,} uploads that no dataset has taken. Make datasets of them or delete some.",
+        )
+    upload = Upload(
+        team_id=team_id,
+        created_by=user_id,
+        file_name=file_name,
+        bytes=announced_bytes,
+        expires=now() + LIFE,
+    )
+    session.add(upload)
+    session.flush()
+    return upload
+
+
+def find_upload(session: Read, team_id: UUID, upload: str) -> Upload:
+    """An upload of the team by its public id.
+
+    Raises:
+        NotFound: the team has none of this id.
+        AppError: 410, it has expired.
+    """
+    found = session.get(Upload, parse_id("up", upload))
+    if found is None or found.team_id != team_id:
+        raise unknown("up", upload)
+    if found.expires <= now():
+        raise gone(found.file_name)
+    return found
+
+
+def list_uploads(session: Read, team_id: UUID) -> list[UploadOut]:
+    """Uploads under way and complete ones that nothing uses yet, newest first."""
+    rows = session.scalars(
+        select(Upload)
+        .where(Upload.team_id == team_id, Upload.expires > now())
+        .order_by(Upload.id.desc())
+        .options(selectinload(Upload.stored_file))
+    )
+    return [_shown(row) for row in rows]
+
+
+def advance(session: Write, upload_id: UUID, start: int, end: int) -> None:
+    """Note that the bytes from ``start`` to ``end`` are safe.
+
+    Raises:
+        NotFound: the upload was deleted meanwhile.
+    """
+    noted = session.change(
+        update(Upload)
+        .where(Upload.id == upload_id, Upload.offset == start, Upload.stored_file_id.is_(None))
+        .values(offset=end, expires=now() + LIFE)
+    )
+    if not noted:
+        raise unknown("up", public_id("up", upload_id))
+
+
+def complete(
+    session: Write, team_id: UUID, upload_id: UUID, digest: str, stored_file_id: UUID | None
+) -> bool:
+    """Make an upload complete: by the stored file with the same bytes, or else by a new one.
+
+    Args:
+        digest: SHA-256 of all bytes, in hex.
+        stored_file_id: id of the new stored file, whose object lies in the store and is doomed unless spared.
+            None asks only whether the bytes are there already.
+
+    Returns:
+        Whether the upload is complete now.
+
+    Raises:
+        NotFound: the upload was deleted meanwhile.
+    """
+    lock_storage(session, team_id)
+    upload = session.scalar(select(Upload).where(Upload.id == upload_id).with_for_update())
+    if upload is None or upload.stored_file_id is not None:
+        raise unknown("up", public_id("up", upload_id))
+    same = select(StoredFile.id).where(StoredFile.team_id == team_id, StoredFile.digest == digest)
+    found = session.scalars(same.order_by(StoredFile.id).limit(1)).one_or_none()
+    if found is None and stored_file_id is None:
+        return False
+    if found is not None:
+        release_storage(session, team_id, upload.bytes)
+        if stored_file_id is not None:
+            doom(session, object_folder(team_id, stored_file_id))
+    elif stored_file_id is not None:
+        _store(session, upload, digest, stored_file_id)
+    upload.stored_file_id = found or stored_file_id
+    upload.offset = upload.bytes
+    upload.expires = now() + LIFE
+    session.flush()
+    return True
+
+
+def drop_upload(session: Write, team_id: UUID, upload_id: UUID) -> None:
+    """Delete an upload; what it reserved, or stored for nobody else, is given back."""
+    lock_storage(session, team_id)
+    upload = session.scalar(
+        select(Upload).where(Upload.id == upload_id, Upload.team_id == team_id).with_for_update()
+    )
+    if upload is None:
+        return
+    stored_file_id = upload.stored_file_id
+    session.delete(upload)
+    session.flush()
+    if stored_file_id is None:
+        release_storage(session, team_id, upload.bytes)
+    else:
+        drop_unused(session, team_id, [stored_file_id])
+
+
+def complete_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> list[UploadedFile]:
+    """The complete uploads of these public ids, in order; their rows are locked.
+
+    Raises:
+        Invalid: at `uploads`, naming those that are unknown, named twice or not complete.
+    """
+    wanted = {text: _id_or_none(text) for text in ids}
+    rows = {
+        row.id: row
+        for row in session.scalars(
+            select(Upload)
+            .where(Upload.team_id == team_id, Upload.id.in_([one for one in wanted.values() if one]))
+            .where(Upload.expires > now())
+            .order_by(Upload.id)
+            .options(selectinload(Upload.stored_file))
+            .with_for_update()
+        )
+    }
+    problems = [_problem(text, rows.get(one) if one else None, ids) for text, one in wanted.items()]
+    if found := [problem for problem in problems if problem is not None]:
+        raise Invalid(found)
+    return [_uploaded(rows[parse_id("up", text)]) for text in ids]
+
+
+def use_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> None:
+    """Drop uploads whose stored files something names by now, in the transaction of `complete_uploads`."""
+    session.change(
+        delete(Upload).where(Upload.team_id == team_id, Upload.id.in_([parse_id("up", text) for text in ids]))
+    )
+
+
+def drop_unused(session: Write, team_id: UUID, stored_file_ids: Sequence[UUID]) -> None:
+    """Delete those of the files that nothing names any more; their bytes go, and no longer count."""
+    lock_storage(session, team_id)
+    for stored_file_id in sorted(set(stored_file_ids)):
+        file = session.get(StoredFile, stored_file_id)
+        if file is None or file.team_id != team_id:
+            continue
+        try:
+            with session.begin_nested():
+                session.change(delete(StoredFile).where(StoredFile.id == stored_file_id))
+        except IntegrityError:
+            continue  # something names it
+        session.expunge(file)
+        release_storage(session, team_id, file.bytes)
+        doom(session, file.object_key.removesuffix(f"/{OBJECT_NAME}"))
+
+
+def expired_uploads() -> Select[UUID]:
+    """The uploads whose time is over."""
+    return select(Upload.id).where(Upload.expires <= now())
+
+
+def drop_expired(session: Write, upload_id: UUID) -> None:
+    """Delete an upload whose time is over, unless bytes came meanwhile."""
+    expired = select(Upload.team_id).where(Upload.id == upload_id, Upload.expires <= now())
+    team_id = session.scalar(expired)
+    if team_id is not None:
+        drop_upload(session, team_id, upload_id)
+
+
+def without_open_upload(session: Read, ids: Sequence[UUID]) -> list[UUID]:
+    """Those of ``ids`` that are of no upload any more, or of a complete one."""
+    open_ones = set(
+        session.scalars(select(Upload.id).where(Upload.id.in_(ids), Upload.stored_file_id.is_(None)))
+    )
+    return [one for one in ids if one not in open_ones]
+
+
+def object_folder(team_id: UUID, stored_file_id: UUID) -> str:
+    """Below it lie the bytes of a stored file."""
+    return f"{team_id}/files/{stored_file_id}"
+
+
+def gone(file_name: str) -> AppError:
+    return AppError(
+        "upload_expired", 410, f"The upload of {file_name!r} has expired. Send the file again from its start."
+    )
+
+
+def _store(session: Write, upload: Upload, digest: str, stored_file_id: UUID) -> None:
+    folder = object_folder(upload.team_id, stored_file_id)
+    if not spare(session, folder):
+        raise Conflict(
+            "upload_too_slow", "The upload took longer than a day to complete. Send the file again."
+        )
+    session.add(
+        StoredFile(
+            id=stored_file_id,
+            team_id=upload.team_id,
+            digest=digest,
+            bytes=upload.bytes,
+            object_key=f"{folder}/{OBJECT_NAME}",
+        )
+    )
+    session.flush()
+
+
+def _id_or_none(text: str) -> UUID | None:
+    try:
+        return parse_id("up", text)
+    except NotFound:
+        return None
+
+
+def _problem(text: str, row: Upload | None, ids: Sequence[str]) -> Problem | None:
+    if row is None:
+        message = f"There is no upload {text[:80]!r} here, or a dataset took it already. Send the file again."
+    elif row.stored_file_id is None:
+        message = (
+            f"The upload of {row.file_name!r} is not complete: {row.offset:,} of {row.bytes:,} bytes are here. "
+            "Send the rest first."
+        )
+    elif list(ids).count(text) > 1:
+        message = f"The upload of {row.file_name!r} is named twice. Name it once."
+    else:
+        return None
+    return Problem(field="uploads", message=message, value=text[:80])
+
+
+def _uploaded(row: Upload) -> UploadedFile:
+    stored = row.stored_file
+    assert stored is not None
+    return UploadedFile(row.file_name, stored.bytes, stored.digest, stored.id, stored.object_key)
+
+
+def _shown(row: Upload) -> UploadOut:
+    return UploadOut(
+        id=public_id("up", row.id),
+        file_name=row.file_name,
+        bytes=row.bytes,
+        offset=row.offset,
+        complete=row.stored_file is not None,
+        digest=None if row.stored_file is None else row.stored_file.digest,
+        created=row.created,
+        expires=row.expires,
+    )

@@ -1,0 +1,227 @@
+"""tus 1.0.0 as the standard says it, and what is refused with which words."""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+import pytest
+from sqlalchemy import select
+
+from tests.backend.conftest import Site
+from tests.backend.uploads.conftest import BYTES, TUS, Tus, metadata
+from trainwright_backend.core.db import now
+from trainwright_backend.uploads.tables import StoredFile
+
+CONTENT = b"To be, or not to be: that is the question.\n"
+Exact = Callable[[], bool]
+
+
+def stored(site: Site) -> list[tuple[str, bytes]]:
+    """Digest and bytes of all stored files."""
+    with site.app.state.database.read() as session:
+        files = session.scalars(select(StoredFile).order_by(StoredFile.id)).all()
+        return [(file.digest, site.app.state.store.read(file.object_key)) for file in files]
+
+
+def test_the_server_says_what_it_can_do_to_anybody(site: Site) -> None:
+    answer = site.anonymous().options(f"{site.path}/uploads")
+    assert answer.status_code == 204 and not answer.content
+    assert {name: answer.headers[name] for name in answer.headers if name.startswith("tus-")} == {
+        "tus-resumable": "1.0.0",
+        "tus-version": "1.0.0",
+        "tus-extension": "creation,creation-with-upload,termination,checksum,expiration",
+        "tus-max-size": str(2**40),
+        "tus-checksum-algorithm": "sha1,sha256",
+    }
+
+
+def test_a_file_arrives_in_pieces_and_is_stored_with_its_digest(site: Site, tus: Tus, exact: Exact) -> None:
+    url = tus.begin(len(CONTENT), "plays/hamlet.txt")
+    assert url.startswith(f"{site.path}/uploads/up_")
+    for start in range(0, len(CONTENT), 10):
+        answer = tus.add(url, start, CONTENT[start : start + 10])
+        assert answer.status_code == 204 and answer.headers["Tus-Resumable"] == "1.0.0"
+        assert answer.headers["Upload-Offset"] == str(min(start + 10, len(CONTENT)))
+        assert exact()
+    (shown,) = tus.client.get(tus.path).json()
+    assert shown["file_name"] == "plays/hamlet.txt" and shown["complete"]
+    assert shown["bytes"] == shown["offset"] == len(CONTENT)
+    assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
+    assert stored(site) == [(shown["digest"], CONTENT)]
+    assert site.app.state.store.list_partials() == []
+
+
+def test_the_answer_to_head_is_what_a_client_needs_to_go_on(tus: Tus) -> None:
+    url = tus.begin(100, "größe.txt")
+    tus.add(url, 0, b"x" * 40)
+    answer = tus.client.head(url, headers=TUS)
+    assert (answer.headers["Upload-Offset"], answer.headers["Upload-Length"]) == ("40", "100")
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Upload-Metadata"] == metadata(filename="größe.txt")
+    expires = parsedate_to_datetime(answer.headers["Upload-Expires"])
+    assert answer.headers["Upload-Expires"].endswith("GMT")
+    assert 23.9 < hours_until(expires) < 24.1
+
+
+def hours_until(time: datetime) -> float:
+    return (time - now()).total_seconds() / 3600
+
+
+def test_the_first_bytes_may_come_with_the_announcement(site: Site, tus: Tus, exact: Exact) -> None:
+    said = BYTES | {"Upload-Length": str(len(CONTENT)), "Upload-Metadata": metadata(filename="a.txt")}
+    begun = tus.client.post(tus.path, headers=said, content=CONTENT[:5])
+    assert (begun.status_code, begun.headers["Upload-Offset"]) == (201, "5")
+    assert tus.add(begun.headers["Location"], 5, CONTENT[5:]).status_code == 204
+    whole = tus.client.post(tus.path, headers=said, content=CONTENT)
+    assert (whole.status_code, whole.headers["Upload-Offset"]) == (201, str(len(CONTENT)))
+    assert stored(site) == [(hashlib.sha256(CONTENT).hexdigest(), CONTENT)], "the same bytes are stored once"
+    assert exact()
+
+
+def test_a_wrong_offset_is_refused_with_the_right_one(tus: Tus) -> None:
+    url = tus.begin(100)
+    tus.add(url, 0, b"x" * 40)
+    for wrong in (0, 39, 41, 100, 10**17):
+        answer = tus.add(url, wrong, b"y")
+        assert (answer.status_code, answer.json()["code"]) == (409, "wrong_offset")
+        assert answer.headers["Upload-Offset"] == "40" and answer.json()["offset"] == 40
+        assert "Go on at Upload-Offset 40" in answer.json()["detail"]
+    assert tus.offset(url) == 40
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+def test_a_wrong_checksum_leaves_nothing_of_its_bytes(
+    site: Site, tus: Tus, algorithm: str, exact: Exact
+) -> None:
+    right = base64.b64encode(hashlib.new(algorithm, CONTENT).digest()).decode()
+    url = tus.begin(2 * len(CONTENT))
+    assert tus.add(url, 0, CONTENT, **{"Upload-Checksum": f"{algorithm} {right}"}).status_code == 204
+    damaged = CONTENT[:-1] + b"!"
+    answer = tus.add(url, len(CONTENT), damaged, **{"Upload-Checksum": f"{algorithm} {right}"})
+    assert (answer.status_code, answer.json()["code"]) == (460, "checksum_differs")
+    assert answer.json()["title"] == "Checksum Mismatch"
+    assert tus.offset(url) == len(CONTENT)
+    answer = tus.add(url, len(CONTENT), CONTENT, **{"Upload-Checksum": f"{algorithm} {right}"})
+    assert answer.status_code == 204
+    assert stored(site) == [(hashlib.sha256(2 * CONTENT).hexdigest(), 2 * CONTENT)] and exact()
+
+
+def test_bytes_beyond_the_announced_size_are_refused(tus: Tus, exact: Exact) -> None:
+    url = tus.begin(10)
+    tus.add(url, 0, b"123")
+
+    def endless() -> object:
+        yield b"45678"
+        yield b"90 and more"
+
+    for body in (b"4567890x", endless()):
+        answer = tus.add(url, 3, body)  # type: ignore[arg-type]
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_many_bytes")
+    assert tus.offset(url) == 3 and exact()
+
+
+def test_nothing_more_to_send_is_no_error(tus: Tus) -> None:
+    """Stock clients ask so when they lost the answer to their last bytes."""
+    url = tus.begin(3)
+    assert tus.add(url, 0, b"").headers["Upload-Offset"] == "0"
+    assert tus.add(url, 0, b"123").status_code == 204
+    assert tus.add(url, 3, b"").headers["Upload-Offset"] == "3"
+    assert tus.add(url, 3, b"4").status_code == 413
+    assert tus.add(url, 0, b"123").status_code == 409
+
+
+def test_an_upload_can_be_ended(site: Site, tus: Tus, exact: Exact) -> None:
+    url = tus.begin(100)
+    tus.add(url, 0, b"x" * 40)
+    assert tus.drop(url).status_code == 204
+    assert tus.drop(url).status_code == 404
+    assert tus.client.head(url, headers=TUS).status_code == 404
+    assert tus.add(url, 40, b"y").status_code == 404
+    assert tus.client.get(tus.path).json() == [] and site.app.state.store.list_partials() == []
+    whole = f"{tus.path}/{tus.send(CONTENT)}"
+    assert tus.drop(whole).status_code == 204
+    assert stored(site) == [] and exact()
+
+
+@pytest.mark.parametrize("method", ["PATCH", "HEAD", "DELETE"])
+def test_post_stands_in_for_methods_that_a_client_cannot_send(tus: Tus, method: str) -> None:
+    url = tus.begin(10)
+    said = BYTES | {"X-HTTP-Method-Override": method, "Upload-Offset": "0"}
+    answer = tus.client.post(url, headers=said, content=b"123" if method == "PATCH" else b"")
+    assert answer.status_code == {"PATCH": 204, "HEAD": 200, "DELETE": 204}[method], answer.text
+    if method == "DELETE":
+        assert tus.client.head(url, headers=TUS).status_code == 404
+    else:
+        assert answer.headers["Upload-Offset"] == str(tus.offset(url))
+
+
+def test_get_never_stands_in_for_another_method(tus: Tus) -> None:
+    url = tus.begin(10)
+    answer = tus.client.get(url, headers=TUS | {"X-HTTP-Method-Override": "DELETE"})
+    assert answer.status_code == 405
+    assert tus.offset(url) == 0
+
+
+def test_another_version_is_refused_with_the_one_that_is_spoken(tus: Tus) -> None:
+    url = tus.begin(10)
+    for headers in ({}, {"Tus-Resumable": "0.2.2"}, {"Tus-Resumable": "1.0"}):
+        for method, address in (("POST", tus.path), ("HEAD", url), ("PATCH", url), ("DELETE", url)):
+            answer = tus.client.request(method, address, headers=headers)
+            assert answer.status_code == 412, (method, answer.text)
+            assert answer.headers["Tus-Version"] == answer.headers["Tus-Resumable"] == "1.0.0"
+    assert tus.offset(url) == 0
+
+
+def test_bytes_must_say_that_they_are_bytes(tus: Tus) -> None:
+    url = tus.begin(3)
+    for kind in ("text/plain", "application/octet-stream", ""):
+        answer = tus.add(url, 0, b"123", **{"Content-Type": kind})
+        assert (answer.status_code, answer.json()["code"]) == (415, "not_bytes")
+    assert tus.offset(url) == 0
+
+
+def test_an_upload_of_another_team_is_unknown(site: Site, tus: Tus) -> None:
+    url = tus.begin(10)
+    stranger = site.other_team("globex")
+    upload = url.rsplit("/", 1)[-1]
+    theirs = Tus(stranger, "/api/v1/teams/globex/uploads")
+    for address, code in ((f"{theirs.path}/{upload}", "not_found"), (url, "not_found")):
+        for method in ("HEAD", "PATCH", "DELETE"):
+            answer = stranger.request(method, address, headers=BYTES | {"Upload-Offset": "0"}, content=b"x")
+            assert answer.status_code == 404
+            assert method == "HEAD" or answer.json()["code"] == code
+    assert theirs.client.get(theirs.path).json() == []
+    assert tus.offset(url) == 0
+
+
+def test_a_viewer_sees_uploads_and_sends_none(site: Site, tus: Tus) -> None:
+    url = tus.begin(10)
+    viewer = Tus(site.member("viewer"), tus.path)
+    assert len(viewer.client.get(viewer.path).json()) == 1
+    assert viewer.announce(10).status_code == 403
+    assert viewer.add(url, 0, b"x").status_code == 403
+    assert viewer.drop(url).status_code == 403
+
+
+@pytest.mark.parametrize("foreign", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}])
+def test_another_site_cannot_upload_with_a_visitor_s_cookie(
+    site: Site, tus: Tus, foreign: dict[str, str]
+) -> None:
+    browser = site.anonymous()
+    signed_in = browser.post(
+        "/api/v1/auth/sign-in", json={"email": "ada@acme.example", "password": "a long enough password"}
+    )
+    assert signed_in.status_code == 200
+    theirs = Tus(browser, tus.path)
+    url = theirs.begin(10)
+    assert theirs.add(url, 0, b"123").status_code == 204, "a page of the platform itself"
+    for answer in (
+        theirs.announce(10, **foreign),
+        theirs.add(url, 3, b"456", **foreign),
+        browser.delete(url, headers=TUS | foreign),
+        browser.post(url, headers=TUS | foreign | {"X-HTTP-Method-Override": "DELETE"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    assert theirs.offset(url) == 3
