@@ -4,11 +4,10 @@ import { useState } from "react";
 import { Button, buttonClass } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { Copyable } from "@/components/Copyable";
+import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
-import { DropZone } from "@/features/datasets/DropZone";
+import { NewVersion } from "@/features/datasets/NewVersion";
 import { datasetQuery, deleteDataset } from "@/features/datasets/queries";
-import { UploadList } from "@/features/datasets/UploadList";
-import { startUpload } from "@/features/datasets/uploads";
 import { VersionPanel } from "@/features/datasets/VersionPanel";
 import { bytes, plural } from "@/lib/format";
 
@@ -21,24 +20,17 @@ interface Props {
 export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
   const { data: dataset } = useSuspenseQuery(datasetQuery(team, datasetId));
   const [asking, setAsking] = useState(false);
+  const [adding, setAdding] = useState(false);
   const client = useQueryClient();
   const remove = useMutation({
     mutationFn: () => deleteDataset(team, datasetId),
     onSuccess: () => {
       onDeleted();
       void client.invalidateQueries({ queryKey: ["datasets", team] });
+      void client.invalidateQueries({ queryKey: ["team", team] });
     },
   });
-  const size = dataset.versions.reduce((sum, version) => sum + version.bytes, 0);
-
-  function add(files: File[]): void {
-    const name = files.map((file) => file.name).join(", ");
-    const onDone = () => {
-      void client.invalidateQueries({ queryKey: datasetQuery(team, datasetId).queryKey });
-    };
-    startUpload({ team, dataset: datasetId, name, files, onDone });
-  }
-
+  const newest = dataset.versions[0];
   return (
     <>
       <TitleRow
@@ -58,6 +50,16 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
             >
               Delete
             </Button>
+            {newest !== undefined && (
+              <Button
+                aria-expanded={adding}
+                onClick={() => {
+                  setAdding(!adding);
+                }}
+              >
+                New version
+              </Button>
+            )}
             <Link to="/$team/runs/new" params={{ team }} search={{ dataset: datasetId }} className={buttonClass("primary")}>
               New run with it
             </Link>
@@ -69,18 +71,25 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
         </span>
       </TitleRow>
       <div className="flex flex-col gap-3">
+        {adding && newest !== undefined && (
+          <NewVersion
+            team={team}
+            dataset={dataset}
+            newest={newest}
+            onClose={() => {
+              setAdding(false);
+            }}
+          />
+        )}
+        {newest === undefined && <EmptyState title="No versions.">Every version of this dataset was deleted.</EmptyState>}
         {dataset.versions.map((version) => (
-          <VersionPanel key={version.number} team={team} dataset={datasetId} version={version} />
+          <VersionPanel key={version.number} team={team} dataset={dataset} version={version} />
         ))}
-        <div>
-          <DropZone title="Drop files here to add a version" onFiles={add} />
-          <UploadList team={team} dataset={datasetId} />
-        </div>
       </div>
       {asking && (
         <ConfirmDialog
           title={`Delete ${dataset.name}?`}
-          consequence={`This deletes its ${plural(dataset.versions.length, "version")} and frees ${bytes(size)}. It cannot be undone.`}
+          consequence={consequence()}
           verb="Delete dataset"
           keep="Keep it"
           busy={remove.isPending}
@@ -95,4 +104,12 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
       )}
     </>
   );
+
+  /** Versions share files: each counts once. */
+  function consequence(): string {
+    const sizes = new Map(dataset.versions.flatMap(({ files }) => files.map((file) => [file.digest, file.bytes] as const)));
+    const freed = [...sizes.values()].reduce((sum, size) => sum + size, 0);
+    const frees = freed === 0 ? "" : `, and frees ${bytes(freed)} of files unless another dataset holds the same ones`;
+    return `This deletes its ${plural(dataset.versions.length, "version")} and their tokens${frees}. It cannot be undone.`;
+  }
 }

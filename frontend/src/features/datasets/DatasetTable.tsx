@@ -1,6 +1,6 @@
 import { useSuspenseInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import type { Dataset } from "@/api/types";
+import type { Dataset, DatasetVersion } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Bytes } from "@/components/Bytes";
 import { EmptyState } from "@/components/EmptyState";
@@ -10,13 +10,14 @@ import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
 import { PreparationPill } from "@/features/datasets/PreparationPill";
 import { datasetsQuery } from "@/features/datasets/queries";
+import { VersionPill } from "@/features/datasets/VersionPill";
 import { short } from "@/lib/format";
 
 export function DatasetTable({ team }: { team: string }) {
   const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
   const datasets = data.pages.flatMap((page) => page.items);
   if (datasets.length === 0) {
-    return <EmptyState title="No datasets yet.">Drop a text file above, and it becomes your first.</EmptyState>;
+    return <EmptyState title="No datasets yet.">Drop files above, and they become your first.</EmptyState>;
   }
   return (
     <div className="flex flex-col items-start gap-4">
@@ -55,7 +56,7 @@ function Row({ team, dataset }: { team: string; dataset: Dataset }) {
   const tokens = preparation?.train_tokens;
   return (
     <tr className={`relative ${rowClass}`}>
-      <Td>{preparation === undefined ? "–" : <PreparationPill preparation={preparation} />}</Td>
+      <Td>{pill(version)}</Td>
       <Td className="max-w-80 min-w-32">
         <Link
           to="/$team/datasets/$datasetId"
@@ -77,4 +78,12 @@ function Row({ team, dataset }: { team: string; dataset: Dataset }) {
       <Td className="max-w-32 truncate text-soft max-tablet:hidden">{dataset.created_by ?? "–"}</Td>
     </tr>
   );
+}
+
+/** What stands between a dataset and its first run: reading it, then its tokens. */
+function pill(version: DatasetVersion | undefined) {
+  if (version === undefined) return "–";
+  const preparation = version.preparations[0];
+  if (version.state !== "ready" || preparation === undefined) return <VersionPill version={version} />;
+  return <PreparationPill preparation={preparation} />;
 }

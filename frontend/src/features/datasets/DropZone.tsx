@@ -1,32 +1,37 @@
-import { Upload } from "lucide-react";
+import { FolderUp, Upload } from "lucide-react";
 import { useId, useState } from "react";
+import { chosenFiles, droppedFiles, isLitter, type NamedFile } from "@/features/datasets/namedFiles";
+import { plural } from "@/lib/format";
 
 interface Props {
   /** What dropping here does. */
   title: string;
-  onFiles: (files: File[]) => void;
+  onFiles: (files: NamedFile[]) => void;
 }
 
-const KINDS = /\.(txt|jsonl)$/i;
+const LINK =
+  "inline-flex cursor-pointer items-center gap-1.5 rounded-box font-medium text-accent underline-offset-2 hover:underline has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-accent";
 
-/** Takes `.txt` and `.jsonl` files, dropped or chosen, and says at once when others are among them. */
+/** Takes files and folders, dropped or chosen. What they hold is looked at once they are on the server, by their bytes. */
 export function DropZone({ title, onFiles }: Props) {
   const [over, setOver] = useState(false);
-  const [strange, setStrange] = useState<string[]>([]);
-  const inputId = useId();
+  const [note, setNote] = useState<string | null>(null);
+  const filesId = useId();
+  const folderId = useId();
 
-  function take(list: FileList | null): void {
-    const files = Array.from(list ?? []);
-    const others = files.filter(({ name }) => !KINDS.test(name)).map(({ name }) => name);
-    setStrange(others);
-    if (others.length === 0 && files.length > 0) onFiles(files);
+  function take(found: NamedFile[]): void {
+    const files = found.filter((one) => !isLitter(one));
+    const left = found.length - files.length;
+    if (files.length === 0) setNote("There is no file in it. Choose files, or a folder that has some.");
+    else setNote(left === 0 ? null : `${plural(left, "hidden file")} left out.`);
+    if (files.length > 0) onFiles(files);
   }
 
   return (
     <div
       role="group"
       aria-label={title}
-      className={`rounded-box border border-dashed px-6 py-8 text-center ${over ? "border-accent bg-raised" : "border-control bg-surface"}`}
+      className={`rounded-box border border-dashed px-6 py-8 text-center max-tablet:px-4 max-tablet:py-6 ${over ? "border-accent bg-raised" : "border-control bg-surface"}`}
       onDragOver={(event) => {
         event.preventDefault();
         setOver(true);
@@ -37,38 +42,55 @@ export function DropZone({ title, onFiles }: Props) {
       onDrop={(event) => {
         event.preventDefault();
         setOver(false);
-        take(event.dataTransfer.files);
+        droppedFiles(event.dataTransfer).then(take, () => {
+          setNote("The browser could not open what was dropped. Choose the files with the links here instead.");
+        });
       }}
     >
-      <Upload aria-hidden size={18} className="mx-auto mb-2 text-soft" />
-      <p>
-        {title}, or{" "}
-        <label
-          htmlFor={inputId}
-          className="cursor-pointer rounded-box font-medium text-accent underline-offset-2 hover:underline has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-accent"
-        >
+      <p>{title}</p>
+      <p className="mt-2 flex flex-wrap justify-center gap-x-6 gap-y-2 max-tablet:min-h-11 max-tablet:items-center">
+        <label htmlFor={filesId} className={LINK}>
+          <Upload aria-hidden size={14} />
           choose files
           <input
-            id={inputId}
+            id={filesId}
             type="file"
             multiple
-            accept=".txt,.jsonl"
             className="sr-only"
             onChange={(event) => {
-              take(event.target.files);
+              take(chosenFiles(event.target.files));
+              event.target.value = "";
+            }}
+          />
+        </label>
+        <label htmlFor={folderId} className={LINK}>
+          <FolderUp aria-hidden size={14} />
+          choose a folder
+          <input
+            id={folderId}
+            ref={askForFolder}
+            type="file"
+            className="sr-only"
+            onChange={(event) => {
+              take(chosenFiles(event.target.files));
               event.target.value = "";
             }}
           />
         </label>
       </p>
-      <p className="mt-1 text-small text-soft">
-        .jsonl with one object a line whose <code className="font-mono">text</code> is a document, or .txt, cut at line ends into documents of about 64 KiB.
+      <p className="mt-2 text-small text-soft">
+        Text, JSON Lines, CSV or Parquet, each also as .gz or .zst. An interrupted upload goes on where it stopped.
       </p>
-      {strange.length > 0 && (
-        <p role="alert" className="mt-2 text-small text-bad">
-          {strange.join(", ")}: not .txt or .jsonl. Nothing was uploaded; choose files of these two kinds.
+      {note !== null && (
+        <p role="status" className="mt-2 text-small text-warn">
+          {note}
         </p>
       )}
     </div>
   );
+}
+
+/** React knows no such property. */
+function askForFolder(input: HTMLInputElement | null): void {
+  if (input !== null) input.webkitdirectory = true;
 }

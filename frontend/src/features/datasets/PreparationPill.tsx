@@ -6,6 +6,7 @@ const LOOKS: Record<Preparation["state"], { shape: Shape; word: string; color: s
   working: { shape: "half-circle", word: "Preparing", color: "text-accent" },
   ready: { shape: "tick", word: "Ready", color: "text-good" },
   failed: { shape: "cross", word: "Failed", color: "text-bad" },
+  cancelled: { shape: "square", word: "Cancelled", color: "text-idle" },
 };
 
 export function PreparationPill({ preparation }: { preparation: Preparation }) {

@@ -14,15 +14,17 @@ export function RejectedList({ team, dataset, version }: Props) {
   if (error !== null) return <ErrorNote error={error} />;
   if (data === undefined) return <p className="animate-appear text-soft">Loading</p>;
   return (
-    <ul aria-label="Documents that could not be read" className="mt-2 max-h-80 overflow-y-auto">
-      {data.map(({ file, line, reason }) => (
-        <li key={`${file} ${line}`} className="flex flex-wrap gap-x-3 py-0.5">
-          <span className="font-mono text-mono">
-            {file}:{count(line)}
-          </span>
-          <span className="text-soft">{reason}</span>
-        </li>
-      ))}
-    </ul>
+    <div role="region" aria-label="Documents that could not be read" tabIndex={0} className="max-h-80 overflow-y-auto">
+      <ul>
+        {data.map(({ file, line, reason }) => (
+          <li key={`${file} ${line}`} className="flex flex-wrap gap-x-3 py-0.5">
+            <span className="font-mono text-mono break-all">
+              {file}:{count(line)}
+            </span>
+            <span className="text-soft">{reason}</span>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }

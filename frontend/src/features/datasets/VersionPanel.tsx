@@ -1,60 +1,120 @@
 import { useState } from "react";
-import type { DatasetVersion, Preparation } from "@/api/types";
+import type { Dataset, DatasetVersion } from "@/api/types";
+import { Button } from "@/components/Button";
 import { Bytes } from "@/components/Bytes";
+import { Fold } from "@/components/Fold";
+import { Meter } from "@/components/Meter";
 import { Time } from "@/components/Time";
+import { DeleteVersion } from "@/features/datasets/DeleteVersion";
+import { DocumentList } from "@/features/datasets/DocumentList";
+import { FileList } from "@/features/datasets/FileList";
 import { PreparationRow } from "@/features/datasets/PreparationRow";
+import { partsOf } from "@/features/datasets/recipe";
 import { RejectedList } from "@/features/datasets/RejectedList";
-import { plural } from "@/lib/format";
+import { StatisticsPanel } from "@/features/datasets/StatisticsPanel";
+import { VersionPill } from "@/features/datasets/VersionPill";
+import { bytes, plural } from "@/lib/format";
 
 interface Props {
   team: string;
-  dataset: string;
+  dataset: Dataset;
   version: DatasetVersion;
 }
 
-/** One immutable version: its files, its preparations, and the documents that could not be read. */
+/** One immutable version: what changed in it, how far it is, and what it became. */
 export function VersionPanel({ team, dataset, version }: Props) {
-  const [showing, setShowing] = useState(false);
-  const rejected = Math.max(0, ...version.preparations.map((preparation: Preparation) => preparation.rejected ?? 0));
+  const [asking, setAsking] = useState(false);
+  const { number, state, statistics, files, changes, preparations, recipe } = version;
+  const rejected = statistics?.rejected ?? files.reduce((sum, file) => sum + (file.rejected ?? 0), 0);
+  const parts = partsOf(recipe);
   return (
-    <section className="panel" aria-label={`Version ${version.number}`}>
-      <h2 className="flex flex-wrap items-baseline gap-x-3 border-b px-4 py-2">
-        <span className="font-semibold">Version {version.number}</span>
+    <section className="panel min-w-0" aria-label={`Version ${number}`}>
+      <div className="flex min-h-11 flex-wrap items-center gap-x-3 gap-y-1 border-b px-4 py-1.5">
+        <h2 className="font-semibold">Version {number}</h2>
+        <VersionPill version={version} />
         <span className="text-soft">
-          <Bytes value={version.bytes} /> in {plural(version.files.length, "file")}, <Time at={version.created} />
+          {files.length > 0 && (
+            <>
+              <Bytes value={version.bytes} /> in {plural(files.length, "file")},{" "}
+            </>
+          )}
+          <Time at={version.created} />
         </span>
-      </h2>
-      <ul className="divide-y">
-        {version.preparations.map((preparation) => (
-          <PreparationRow key={preparation.id} preparation={preparation} />
-        ))}
-      </ul>
-      <ul className="border-t px-4 py-2 text-soft">
-        {version.files.map(({ name, bytes, digest }) => (
-          <li key={name} className="flex flex-wrap gap-x-4">
-            <span className="break-all text-text">{name}</span>
-            <Bytes value={bytes} />
-            <span className="font-mono text-mono" title={`SHA-256 ${digest}`}>
-              {digest.slice(0, 12)}
-            </span>
-          </li>
-        ))}
-      </ul>
-      {rejected > 0 && (
-        <div className="border-t px-4 py-2">
-          <button
-            type="button"
-            aria-expanded={showing}
-            className="text-warn hover:underline"
-            onClick={() => {
-              setShowing(!showing);
-            }}
-          >
-            {plural(rejected, "document")} could not be read: {showing ? "hide" : "show"}
-          </button>
-          {showing && <RejectedList team={team} dataset={dataset} version={version.number} />}
+        <Button
+          look="quiet"
+          className="ml-auto"
+          onClick={() => {
+            setAsking(true);
+          }}
+        >
+          Delete<span className="sr-only"> version {number}</span>
+        </Button>
+      </div>
+      {(changes.length > 0 || parts.length > 0) && (
+        <div className="border-b px-4 py-2">
+          {changes.length > 0 && (
+            <ul aria-label="What changed">
+              {changes.map((change) => (
+                <li key={change}>{change}</li>
+              ))}
+            </ul>
+          )}
+          {parts.length > 0 && <p className="text-soft">Recipe: {parts.join(", ")}.</p>}
         </div>
+      )}
+      {(state === "waiting" || state === "reading") && <Progress version={version} />}
+      {version.error && <p className="px-4 py-2 text-bad">{version.error}</p>}
+      {preparations.length > 0 && (
+        <ul className="divide-y border-b">
+          {preparations.map((preparation) => (
+            <PreparationRow key={preparation.id} team={team} dataset={dataset.id} version={number} preparation={preparation} />
+          ))}
+        </ul>
+      )}
+      {statistics !== null && statistics !== undefined && <StatisticsPanel statistics={statistics} preparations={preparations} />}
+      <div className="divide-y border-t">
+        {state === "ready" && (
+          <Fold title="First rows" summary="documents in order, and which are left out">
+            <DocumentList team={team} dataset={dataset.id} version={number} />
+          </Fold>
+        )}
+        {rejected > 0 && (
+          <Fold title={`${plural(rejected, "document")} could not be read`} summary="with file and line">
+            <RejectedList team={team} dataset={dataset.id} version={number} />
+          </Fold>
+        )}
+        {files.length > 0 && (
+          <Fold title={plural(files.length, "file")} summary={files.map(({ name }) => name).join(", ")}>
+            <FileList files={files} />
+          </Fold>
+        )}
+      </div>
+      {asking && (
+        <DeleteVersion
+          team={team}
+          dataset={dataset}
+          version={version}
+          onClose={() => {
+            setAsking(false);
+          }}
+        />
       )}
     </section>
   );
+}
+
+function Progress({ version }: { version: DatasetVersion }) {
+  const { read_bytes: read, bytes: all, state } = version;
+  const isRead = all > 0 && read >= all;
+  return (
+    <div className="flex flex-wrap items-center gap-x-4 gap-y-1 border-b px-4 py-2">
+      {!isRead && all > 0 && <Meter fraction={read / all} label={`Reading of version ${version.number}`} className="w-48" />}
+      <span className="text-soft">{words()}</span>
+    </div>
+  );
+
+  function words(): string {
+    if (isRead || all === 0) return "applying the recipe";
+    return state === "waiting" && read === 0 ? "waiting for a worker to read it" : `reading, ${bytes(read)} of ${bytes(all)}`;
+  }
 }

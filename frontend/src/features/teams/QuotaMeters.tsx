@@ -1,18 +1,22 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { Meter } from "@/components/Meter";
 import { teamQuery } from "@/features/teams/queries";
-import { count } from "@/lib/format";
+import { bytes, count } from "@/lib/format";
 
 const DEVICES: Record<string, string> = { cuda: "GPUs", cpu: "CPU slots" };
 
 /** How much of its quota a team occupies now. */
 export function QuotaMeters({ team }: { team: string }) {
   const { data } = useSuspenseQuery({ ...teamQuery(team), refetchInterval: 5_000 });
-  if (data.quota.length === 0) {
-    return <p className="text-soft">This team has no quota yet, so its runs are refused. Ask the site admin to set one.</p>;
-  }
+  const { storage } = data;
   return (
     <dl className="panel divide-y">
+      {data.quota.length === 0 && (
+        <div className="px-4 py-2">
+          <dt>Slots</dt>
+          <dd className="text-soft">This team has no slots yet, so its runs are refused. Ask the site admin to set them.</dd>
+        </div>
+      )}
       {data.quota.map(({ device, used, limit }) => (
         <div key={device} className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
           <dt className="w-24">{DEVICES[device] ?? device}</dt>
@@ -24,6 +28,15 @@ export function QuotaMeters({ team }: { team: string }) {
           </dd>
         </div>
       ))}
+      <div className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
+        <dt className="w-24">Storage</dt>
+        <dd className="flex flex-1 items-center gap-4">
+          <Meter fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes} label="Storage in use" className="w-48" />
+          <span>
+            {bytes(storage.used_bytes)} <span className="text-soft">of {bytes(storage.limit_bytes)} stored</span>
+          </span>
+        </dd>
+      </div>
     </dl>
   );
 }

@@ -1,0 +1,77 @@
+import type { Dataset } from "@/api/types";
+import { Button } from "@/components/Button";
+import { Field } from "@/components/Field";
+import { Select } from "@/components/Select";
+import { TextInput } from "@/components/TextInput";
+import type { SourceDraft } from "@/features/datasets/mix";
+import { share as shareText } from "@/lib/format";
+
+interface Props {
+  number: number;
+  source: SourceDraft;
+  share: number | null;
+  datasets: readonly Dataset[];
+  onChange: (source: SourceDraft) => void;
+  /** Null where it is the only one. */
+  onRemove: (() => void) | null;
+}
+
+/** One dataset of a mixture. Mixtures themselves are not offered: they cannot be mixed again. */
+export function MixSourceRow({ number, source, share, datasets, onChange, onRemove }: Props) {
+  const offered = datasets.filter(({ id, versions }) => id === source.dataset || (versions[0]?.recipe.mix.length ?? 0) === 0);
+  return (
+    <li role="group" aria-label={`Dataset ${number} of the mixture`} className="grid grid-cols-[minmax(0,2fr)_minmax(0,1fr)_minmax(0,1fr)_4rem_auto] items-end gap-x-3 gap-y-2 max-tablet:grid-cols-2">
+      <div className="max-tablet:col-span-full">
+        <Field label="Dataset">
+          {(control) => (
+            <Select
+              {...control}
+              value={source.dataset}
+              onChange={(event) => {
+                onChange({ ...source, dataset: event.target.value });
+              }}
+            >
+              <option value="">choose a dataset</option>
+              {offered.map(({ id, name }) => (
+                <option key={id} value={id}>
+                  {name}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+      </div>
+      <Field label="Version">
+        {(control) => (
+          <TextInput
+            {...control}
+            inputMode="numeric"
+            autoComplete="off"
+            placeholder="newest"
+            value={source.version}
+            onChange={(event) => {
+              onChange({ ...source, version: event.target.value });
+            }}
+          />
+        )}
+      </Field>
+      <Field label="Weight">
+        {(control) => (
+          <TextInput
+            {...control}
+            inputMode="decimal"
+            autoComplete="off"
+            value={source.weight}
+            onChange={(event) => {
+              onChange({ ...source, weight: event.target.value });
+            }}
+          />
+        )}
+      </Field>
+      <span className="pb-1.5 text-soft">{share === null ? "–" : shareText(share)}</span>
+      <Button look="quiet" disabled={onRemove === null} onClick={() => onRemove?.()}>
+        Remove<span className="sr-only"> dataset {number}</span>
+      </Button>
+    </li>
+  );
+}

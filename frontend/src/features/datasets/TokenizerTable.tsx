@@ -1,0 +1,93 @@
+import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import type { Tokenizer } from "@/api/types";
+import { Button } from "@/components/Button";
+import { ConfirmDialog } from "@/components/ConfirmDialog";
+import { Copyable } from "@/components/Copyable";
+import { rowClass, Table } from "@/components/Table";
+import { Td } from "@/components/Td";
+import { Th } from "@/components/Th";
+import { Time } from "@/components/Time";
+import { deleteTokenizer, tokenizersQuery } from "@/features/datasets/queries";
+import { count } from "@/lib/format";
+
+/** The team's uploaded tokenizers. */
+export function TokenizerTable({ team }: { team: string }) {
+  const { data: tokenizers } = useSuspenseQuery(tokenizersQuery(team));
+  const [asking, setAsking] = useState<Tokenizer | null>(null);
+  const client = useQueryClient();
+  const remove = useMutation({
+    mutationFn: (tokenizer: Tokenizer) => deleteTokenizer(team, tokenizer.id),
+    onSuccess: () => {
+      setAsking(null);
+      void client.invalidateQueries({ queryKey: tokenizersQuery(team).queryKey });
+    },
+  });
+  if (tokenizers.length === 0) {
+    return <p className="text-soft">No tokenizers yet. Without one, each run trains its own on the data, or uses bytes.</p>;
+  }
+  return (
+    <>
+      <Table
+        label="Tokenizers"
+        head={
+          <>
+            <Th>name</Th>
+            <Th className="text-right">vocabulary</Th>
+            <Th className="max-tablet:hidden">end of text</Th>
+            <Th className="max-tablet:hidden">id</Th>
+            <Th className="text-right max-tablet:hidden">uploaded</Th>
+            <Th className="max-tablet:hidden">by</Th>
+            <Th>
+              <span className="sr-only">actions</span>
+            </Th>
+          </>
+        }
+      >
+        {tokenizers.map((tokenizer) => (
+          <tr key={tokenizer.id} className={rowClass}>
+            <Td className="max-w-80 min-w-32 truncate font-medium" title={tokenizer.name}>
+              {tokenizer.name}
+            </Td>
+            <Td className="text-right">{count(tokenizer.vocabulary)}</Td>
+            <Td className="font-mono text-mono max-tablet:hidden">{tokenizer.end_of_text}</Td>
+            <Td className="max-tablet:hidden">
+              <Copyable text={tokenizer.id} />
+            </Td>
+            <Td className="text-right text-soft max-tablet:hidden">
+              <Time at={tokenizer.created} />
+            </Td>
+            <Td className="max-w-32 truncate text-soft max-tablet:hidden">{tokenizer.created_by ?? "–"}</Td>
+            <Td className="text-right">
+              <Button
+                look="quiet"
+                onClick={() => {
+                  remove.reset();
+                  setAsking(tokenizer);
+                }}
+              >
+                Delete<span className="sr-only"> {tokenizer.name}</span>
+              </Button>
+            </Td>
+          </tr>
+        ))}
+      </Table>
+      {asking !== null && (
+        <ConfirmDialog
+          title={`Delete tokenizer ${asking.name}?`}
+          consequence="What was prepared with it stays; new preparations can no longer use it. It cannot be undone."
+          verb="Delete tokenizer"
+          keep="Keep it"
+          busy={remove.isPending}
+          error={remove.error}
+          onConfirm={() => {
+            remove.mutate(asking);
+          }}
+          onClose={() => {
+            setAsking(null);
+          }}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,90 @@
+import { ErrorNote } from "@/components/ErrorNote";
+import { Meter } from "@/components/Meter";
+import { StateIcon, type Shape } from "@/components/StateIcon";
+import type { TrayRow } from "@/features/datasets/tray";
+import { pause, resume } from "@/features/datasets/uploads";
+import { bytes, duration, moment } from "@/lib/format";
+
+interface Props {
+  row: TrayRow;
+  used: boolean;
+  onUse: (use: boolean) => void;
+  onRemove: () => void;
+}
+
+const LOOKS: Record<TrayRow["state"], { shape: Shape; word: string; color: string }> = {
+  queued: { shape: "hollow-circle", word: "Waiting", color: "text-idle" },
+  sending: { shape: "half-circle", word: "Uploading", color: "text-accent" },
+  paused: { shape: "bars", word: "Paused", color: "text-idle" },
+  failed: { shape: "cross", word: "Stopped", color: "text-bad" },
+  unfinished: { shape: "hollow-square", word: "Unfinished", color: "text-warn" },
+  complete: { shape: "tick", word: "Here", color: "text-good" },
+};
+
+const ACTION = "rounded-box text-accent hover:underline max-tablet:min-h-11 max-tablet:px-1";
+
+/** A file on its way in: how far, how fast, for how long still; and what can be done about it. */
+export function UploadRow({ row, used, onUse, onRemove }: Props) {
+  const { shape, word, color } = LOOKS[row.state];
+  return (
+    <li className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
+      <label className="flex min-w-0 flex-1 basis-64 items-center gap-3">
+        <input
+          type="checkbox"
+          checked={used}
+          onChange={(event) => {
+            onUse(event.target.checked);
+          }}
+        />
+        <span className="sr-only">use </span>
+        <span className="min-w-0 break-all">{row.name}</span>
+      </label>
+      <span className={`inline-flex w-24 shrink-0 items-center gap-1.5 ${color}`}>
+        <StateIcon shape={shape} />
+        {word}
+      </span>
+      <Meter fraction={row.bytes === 0 ? 1 : row.sent / row.bytes} label={`Upload of ${row.name}`} className="w-36 max-tablet:hidden" />
+      <span className="w-64 text-soft max-tablet:w-full">{progress(row)}</span>
+      <span className="ml-auto flex gap-4">
+        {(row.state === "sending" || row.state === "queued") && (
+          <button
+            type="button"
+            className={ACTION}
+            onClick={() => {
+              pause(row.key);
+            }}
+          >
+            Pause<span className="sr-only"> {row.name}</span>
+          </button>
+        )}
+        {(row.state === "paused" || row.state === "failed") && (
+          <button
+            type="button"
+            className={ACTION}
+            onClick={() => {
+              resume(row.key);
+            }}
+          >
+            {row.state === "paused" ? "Resume" : "Try again"}
+            <span className="sr-only"> {row.name}</span>
+          </button>
+        )}
+        <button type="button" className={ACTION} onClick={onRemove}>
+          Remove<span className="sr-only"> {row.name}</span>
+        </button>
+      </span>
+      {row.error !== null && (
+        <div className="w-full">
+          <ErrorNote error={row.error} />
+        </div>
+      )}
+    </li>
+  );
+}
+
+function progress({ state, sent, bytes: total, bytesPerSecond: speed, expires }: TrayRow): string {
+  if (state === "complete") return expires === null ? bytes(total) : `${bytes(total)}, kept until ${moment(expires)}`;
+  const part = `${bytes(sent)} of ${bytes(total)}`;
+  if (state === "unfinished") return `${part}. Choose the file again to go on.`;
+  return speed === 0 ? part : `${part}, ${bytes(speed)}/s, ${duration((total - sent) / speed)} left`;
+}
