@@ -71,7 +71,7 @@ beforeEach(() => {
 function show(onCreated: (run: Run) => void = () => undefined) {
   renderRoute(
     <Boundary>
-      <RunForm team="lab" datasets={DATASETS} start={{}} onCreated={onCreated} />
+      <RunForm team="lab" datasets={DATASETS} tokenizers={[]} start={{}} onCreated={onCreated} />
     </Boundary>,
   );
 }

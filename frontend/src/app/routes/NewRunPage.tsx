@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { Boundary } from "@/components/Boundary";
 import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
-import { datasetsQuery } from "@/features/datasets/queries";
+import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
 import { RunForm } from "@/features/runs/RunForm";
 import { runQuery, specQuery } from "@/features/runs/queries";
 import { sectionsOf, valuesOf, type JsonSchema, type SpecValues } from "@/lib/specForm";
@@ -46,6 +46,7 @@ function Filled({ start }: { start: SpecValues }) {
   const { team } = useParams({ from: "/$team" });
   const { dataset } = useSearch({ from: "/$team/runs/new" });
   const { data } = useSuspenseInfiniteQuery(datasetsQuery(team));
+  const { data: tokenizers } = useSuspenseQuery(tokenizersQuery(team));
   const navigate = useNavigate();
   const datasets = data.pages.flatMap((page) => page.items);
   if (datasets.length === 0) {
@@ -64,6 +65,7 @@ function Filled({ start }: { start: SpecValues }) {
     <RunForm
       team={team}
       datasets={datasets}
+      tokenizers={tokenizers}
       start={dataset === undefined ? start : { ...start, "data.dataset": dataset }}
       onCreated={(run) =>
         void navigate({ to: "/$team/runs/$runId/$tab", params: { team, runId: run.id, tab: "overview" } })

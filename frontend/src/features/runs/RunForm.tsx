@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo, useState, type SubmitEvent } from "react";
 import { ApiError } from "@/api/errors";
-import type { Dataset, Problem, Run } from "@/api/types";
+import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
 import { Segmented } from "@/components/Segmented";
 import { JsonEditor } from "@/features/runs/JsonEditor";
 import { createRun, specQuery, verdictsQuery, type SpecJson } from "@/features/runs/queries";
@@ -15,6 +15,7 @@ import { useDebounced } from "@/lib/useDebounced";
 interface Props {
   team: string;
   datasets: readonly Dataset[];
+  tokenizers: readonly Tokenizer[];
   /** Fields that the way here has filled in. */
   start: SpecValues;
   onCreated: (run: Run) => void;
@@ -24,7 +25,7 @@ const VALIDATE_AFTER_MS = 300;
 const STAND_IN = "unnamed";
 
 /** The configuration of a new run, as a form or as JSON, checked by the API while it is written. */
-export function RunForm({ team, datasets, start, onCreated }: Props) {
+export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props) {
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
@@ -60,7 +61,8 @@ export function RunForm({ team, datasets, start, onCreated }: Props) {
   }
 
   function change(changed: SpecValues): void {
-    const next = { ...values, ...changed };
+    // A source belongs to the kind that it was chosen for.
+    const next = { ...values, ...("data.tokenizer.kind" in changed ? { "data.tokenizer.source": "" } : {}), ...changed };
     setValues(next);
     setTouched(new Set([...touched, ...Object.keys(changed)]));
     storeDraft(team, next);
@@ -115,6 +117,7 @@ export function RunForm({ team, datasets, start, onCreated }: Props) {
               values={values}
               problems={shown}
               datasets={datasets}
+              tokenizers={tokenizers}
               presets={info.presets}
               onChange={change}
             />

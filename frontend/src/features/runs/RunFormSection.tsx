@@ -1,6 +1,6 @@
 import { ChevronRight } from "lucide-react";
 import { Fragment, useState } from "react";
-import type { Dataset, Problem, SpecInfo } from "@/api/types";
+import type { Dataset, Problem, SpecInfo, Tokenizer } from "@/api/types";
 import { PresetSelect } from "@/features/runs/PresetSelect";
 import { SpecFieldInput } from "@/features/runs/SpecFieldInput";
 import { applies, NONE, type SpecField, type SpecGroup, type SpecSection, type SpecValues } from "@/lib/specForm";
@@ -10,6 +10,7 @@ interface Props {
   values: SpecValues;
   problems: readonly Problem[];
   datasets: readonly Dataset[];
+  tokenizers: readonly Tokenizer[];
   presets: SpecInfo["presets"];
   onChange: (changed: SpecValues) => void;
 }
@@ -17,9 +18,9 @@ interface Props {
 /** What almost every run chooses; the other sections begin folded. */
 const OPEN_AT_FIRST: ReadonlySet<string> = new Set(["", "data", "model", "schedule"]);
 
-export function RunFormSection({ section, values, problems, datasets, presets, onChange }: Props) {
+export function RunFormSection({ section, values, problems, datasets, tokenizers, presets, onChange }: Props) {
   const [chosen, setChosen] = useState<boolean | null>(null);
-  const fields = section.fields.filter((field) => applies(field, values));
+  const fields = section.fields.filter((field) => applies(field, values) && hasMeaning(field, values));
   const wrong = problems.some(({ field }) => fields.some(({ path }) => path === field));
   const open = chosen ?? (wrong || OPEN_AT_FIRST.has(section.key));
   const bodyId = `section-${section.key}`;
@@ -52,6 +53,8 @@ export function RunFormSection({ section, values, problems, datasets, presets, o
                 value={values[field.path] ?? ""}
                 problem={problems.find((one) => one.field === field.path)?.message}
                 datasets={datasets}
+                tokenizers={tokenizers}
+                tokenizerKind={values[TOKENIZER_KIND] ?? ""}
                 onChange={(value) => {
                   onChange({ [field.path]: value });
                 }}
@@ -62,6 +65,14 @@ export function RunFormSection({ section, values, problems, datasets, presets, o
       )}
     </section>
   );
+}
+
+const TOKENIZER_KIND = "data.tokenizer.kind";
+const WITH_SOURCE: ReadonlySet<string> = new Set(["uploaded", "dataset"]);
+
+/** A tokenizer made from the data has no source; one that was written down all the same must be seen to be mended. */
+function hasMeaning({ path }: SpecField, values: SpecValues): boolean {
+  return path !== "data.tokenizer.source" || WITH_SOURCE.has(values[TOKENIZER_KIND] ?? "") || (values[path] ?? "") !== "";
 }
 
 function GroupHeading({ group }: { group: SpecGroup }) {

@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import type { Dataset } from "@/api/types";
+import type { Dataset, Tokenizer } from "@/api/types";
 import { Field, type FieldControl } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
@@ -11,33 +11,35 @@ interface Props {
   value: string;
   problem: string | undefined;
   datasets: readonly Dataset[];
+  tokenizers: readonly Tokenizer[];
+  /** Where the tokenizer comes from. */
+  tokenizerKind: string;
   onChange: (value: string) => void;
 }
 
 /** One field of the spec: its control, its sentence, its default. */
-export function SpecFieldInput({ field, value, problem, datasets, onChange }: Props) {
+export function SpecFieldInput(props: Props) {
+  const { field, problem, tokenizerKind } = props;
   return (
     <Field
       id={fieldId(field.path)}
-      label={field.path === "data.dataset" ? "Dataset" : field.label}
-      help={helpOf(field)}
+      label={labelOf(field, tokenizerKind)}
+      help={helpOf(field, tokenizerKind)}
       error={problem}
     >
-      {(control) => inputOf(field, value, datasets, control, onChange)}
+      {(control) => inputOf(props, control)}
     </Field>
   );
 }
 
-function inputOf(
-  field: SpecField,
-  value: string,
-  datasets: readonly Dataset[],
-  control: FieldControl,
-  onChange: (value: string) => void,
-) {
-  if (field.path === "data.dataset") {
+function inputOf({ field, value, datasets, tokenizers, tokenizerKind, onChange }: Props, control: FieldControl) {
+  if (field.path === "data.dataset" || (field.path === SOURCE && tokenizerKind === "dataset")) {
     const options = datasets.map(({ id, name }): [string, string] => [id, name]);
     return select(control, value, datasets.length === 0 ? "no datasets yet: upload one first" : "choose a dataset", options, onChange);
+  }
+  if (field.path === SOURCE) {
+    const options = tokenizers.map(({ id, name }): [string, string] => [id, name]);
+    return select(control, value, tokenizers.length === 0 ? "no tokenizers yet: upload one first" : "choose a tokenizer", options, onChange);
   }
   if (field.kind === "switch") {
     return select(control, value, `default: ${field.standard === "true" ? "yes" : "no"}`, SWITCH, onChange);
@@ -121,10 +123,20 @@ function select(
   );
 }
 
+/** A tokenizer that is not made from the run's own data has a source, chosen by name. */
+const SOURCE = "data.tokenizer.source";
+
+function labelOf({ path, label }: SpecField, tokenizerKind: string): string {
+  if (path === "data.dataset") return "Dataset";
+  if (path === SOURCE) return tokenizerKind === "dataset" ? "Dataset of the tokenizer" : "Uploaded tokenizer";
+  return label;
+}
+
 /** The schema speaks of specs, where empty is null; here an empty field is its default. */
 const WHEN_EMPTY = /when (left )?empty/;
 
-function helpOf({ help, standard, kind, path, canBeOff }: SpecField): string {
+function helpOf({ help, standard, kind, path, canBeOff }: SpecField, tokenizerKind: string): string {
+  if (path === SOURCE) return tokenizerKind === "dataset" ? "Its BPE is taken." : "One of the team's, from the datasets page.";
   const sentence = canBeOff ? help.replace(WHEN_EMPTY, "when off") : help;
   const plain = path === "data.dataset" ? "Which data the model learns from." : sentence.replaceAll("`", "");
   return standard === "" || kind === "switch" || kind === "choice" ? plain : `${plain} Default ${standard}.`;
