@@ -10,5 +10,12 @@ export default defineConfig({
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
   build: { outDir: "../backend/trainwright_backend/static", emptyOutDir: true, assetsInlineLimit: 0 },
   server: { proxy: { "/api": { target: api } } },
-  test: { environment: "jsdom", setupFiles: ["tests/setup.ts"], include: ["tests/**/*.test.{ts,tsx}"], testTimeout: 30_000 },
+  test: {
+    // Tests run in Node, which would be given the client for Node.
+    alias: { "tus-js-client": fileURLToPath(new URL("./node_modules/tus-js-client/lib.esm/browser/index.js", import.meta.url)) },
+    environment: "jsdom",
+    setupFiles: ["tests/setup.ts"],
+    include: ["tests/**/*.test.{ts,tsx}"],
+    testTimeout: 30_000,
+  },
 });

@@ -1,0 +1,73 @@
+import { http, HttpResponse } from "msw";
+import type { Upload } from "@/api/types";
+
+/** A tus server in memory: what the browser's client needs of the protocol, and a look at what arrived. */
+export class TusServer {
+  readonly uploads = new Map<string, { name: string; bytes: number; offset: number }>();
+  /** Requests that are under way now, and the most there ever were. */
+  mostAtOnce = 0;
+  private underWay = 0;
+  private gate: Promise<void> = Promise.resolve();
+
+  /** Holds every piece back until the returned function is called. */
+  hold(): () => void {
+    let open = () => undefined as void;
+    this.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    return open;
+  }
+
+  /** An upload that another page began. */
+  begun(id: string, name: string, bytes: number, offset: number): void {
+    this.uploads.set(id, { name, bytes, offset });
+  }
+
+  list(): Upload[] {
+    return [...this.uploads].map(([id, { name, bytes, offset }]) => ({
+      id,
+      file_name: name,
+      bytes,
+      offset,
+      complete: offset === bytes,
+      digest: null,
+      created: "2026-11-21T13:00:00Z",
+      expires: "2026-11-28T13:00:00Z",
+    }));
+  }
+
+  readonly handlers = [
+    http.get("*/teams/lab/uploads", () => HttpResponse.json(this.list())),
+    http.post("*/teams/lab/uploads", ({ request }) => {
+      const bytes = Number(request.headers.get("Upload-Length"));
+      const id = `up_${this.uploads.size + 1}`;
+      this.uploads.set(id, { name: nameIn(request.headers.get("Upload-Metadata") ?? ""), bytes, offset: 0 });
+      return new HttpResponse(null, { status: 201, headers: { Location: `/api/v1/teams/lab/uploads/${id}`, "Tus-Resumable": "1.0.0" } });
+    }),
+    http.head("*/teams/lab/uploads/:id", ({ params }) => {
+      const upload = this.uploads.get(String(params["id"]));
+      if (upload === undefined) return new HttpResponse(null, { status: 404 });
+      const headers = { "Upload-Offset": String(upload.offset), "Upload-Length": String(upload.bytes), "Tus-Resumable": "1.0.0" };
+      return new HttpResponse(null, { status: 200, headers });
+    }),
+    http.patch("*/teams/lab/uploads/:id", async ({ params, request }) => {
+      const upload = this.uploads.get(String(params["id"]));
+      if (upload === undefined) return new HttpResponse(null, { status: 404 });
+      this.underWay += 1;
+      this.mostAtOnce = Math.max(this.mostAtOnce, this.underWay);
+      await this.gate;
+      upload.offset = Number(request.headers.get("Upload-Offset")) + (await request.arrayBuffer()).byteLength;
+      this.underWay -= 1;
+      return new HttpResponse(null, { status: 204, headers: { "Upload-Offset": String(upload.offset), "Tus-Resumable": "1.0.0" } });
+    }),
+    http.delete("*/teams/lab/uploads/:id", ({ params }) => {
+      this.uploads.delete(String(params["id"]));
+      return new HttpResponse(null, { status: 204, headers: { "Tus-Resumable": "1.0.0" } });
+    }),
+  ];
+}
+
+function nameIn(metadata: string): string {
+  const [, text = ""] = metadata.split(" ");
+  return atob(text);
+}
