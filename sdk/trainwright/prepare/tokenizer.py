@@ -8,12 +8,20 @@ Both kinds work on bytes, so every text has ids and comes back unchanged:
   size asked for all the same, so that the shape of a network never depends on the data.
 
 A tokenizer is a ``tokenizer.json`` in the format of the `tokenizers` library, which `transformers` reads as it is.
-It is trained on a sample of bounded size whose choice depends on the texts alone.
+It is trained on a sample of bounded size whose choice depends on the texts alone. One that somebody uploads is a
+program in disguise (it brings regular expressions, tables and sizes of its own), so it is tried in a process of its
+own before anything else touches it: `probe_tokenizer`. How texts are encoded is the affair of `encode`.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
@@ -26,6 +34,22 @@ from trainwright.contracts.run_spec import TokenizerKind, TokenizerSpec
 from trainwright.prepare.documents import Document, Slice, Source, is_validation, read_documents, sample_rank
 
 END_OF_TEXT = "<|endoftext|>"
+"""Ends a text in the tokenizers made here."""
+END_OF_TEXT_TOKENS = (
+    END_OF_TEXT,
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "[EOS]",
+    "<|eos|>",
+    "<|EOS|>",
+    "<｜end▁of▁sentence｜>",
+)
+"""What may end a text in any tokenizer, the likeliest first."""
+LARGEST_TOKENIZER_BYTES = 64 * 2**20
+"""Largest ``tokenizer.json`` that is accepted; those of models with 256k tokens have about 35 MB."""
+CHECK_SECONDS = 120
+"""Wall-clock time in which the check of an uploaded tokenizer must end; it limits its own CPU time more tightly."""
 SAMPLE_BYTES = 64 * 2**20
 """Most text that a BPE is trained on."""
 SAMPLE_SLICES = 16
@@ -41,7 +65,21 @@ def train_tokenizer(
     """
     if spec.kind is TokenizerKind.BYTES:
         return byte_tokenizer()
-    return _train_bpe(_sample(sources, slices, validation_fraction), spec.size)
+    return train_bpe(_sample(sources, slices, validation_fraction), spec.size)
+
+
+def train_bpe(texts: Iterator[str], vocabulary: int) -> Tokenizer:
+    """A byte-level BPE of at most ``vocabulary`` tokens; a pure function of the texts, which are read once."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    trainer = BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return _finished(tokenizer)
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -51,9 +89,18 @@ def byte_tokenizer() -> Tokenizer:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a ``tokenizer.json`` for preparing data: a document that spells a special token gets no special token."""
-    tokenizer = Tokenizer.from_file(str(path))
+    """Read a ``tokenizer.json`` for preparing data.
+
+    A document that spells a special token gets no special token, and none is cut off or padded to a fixed length.
+    """
+    return for_preparing(Tokenizer.from_file(str(path)))
+
+
+def for_preparing(tokenizer: Tokenizer) -> Tokenizer:
+    """``tokenizer`` itself, set to encode whole documents and to take special tokens in them for text."""
     tokenizer.encode_special_tokens = True
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     return tokenizer
 
 
@@ -67,23 +114,88 @@ def tokenizer_bytes(tokenizer: Tokenizer) -> bytes:
 
 
 def end_of_text_id(tokenizer: Tokenizer) -> int:
-    token = tokenizer.token_to_id(END_OF_TEXT)
-    if token is None:
-        raise ValueError(f"the tokenizer has no token {END_OF_TEXT}")
-    return token
+    """Id of the special token that ends a text.
 
-
-def _train_bpe(texts: Iterator[str], vocabulary: int) -> Tokenizer:
-    tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    trainer = BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=[END_OF_TEXT],
-        initial_alphabet=ByteLevel.alphabet(),
-        show_progress=False,
+    Raises:
+        ValueError: none of ``END_OF_TEXT_TOKENS`` is a special token of ``tokenizer``.
+    """
+    special = {
+        token.content: number
+        for number, token in tokenizer.get_added_tokens_decoder().items()
+        if token.special
+    }
+    for name in END_OF_TEXT_TOKENS:
+        if name in special:
+            return special[name]
+    raise ValueError(
+        f"no special token ends a text: looked for {', '.join(END_OF_TEXT_TOKENS)}; "
+        "add one of them to added_tokens, with special: true"
     )
-    tokenizer.train_from_iterator(texts, trainer)
-    return _finished(tokenizer)
+
+
+class UnusableTokenizerError(ValueError):
+    """A ``tokenizer.json`` that cannot be used; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class CheckedTokenizer:
+    """What an uploaded tokenizer is known to be."""
+
+    vocabulary: int
+    """Number of token ids: the largest plus one."""
+
+    end_of_text: int
+    """Id of the token that ends a text."""
+
+
+def check_tokenizer(content: bytes) -> CheckedTokenizer:
+    """Try an uploaded ``tokenizer.json`` in a process with bounded time and memory.
+
+    Raises:
+        UnusableTokenizerError: it cannot be used.
+    """
+    if len(content) > LARGEST_TOKENIZER_BYTES:
+        raise UnusableTokenizerError(
+            f"the file has {len(content):,} bytes, more than {LARGEST_TOKENIZER_BYTES:,}: "
+            "upload the tokenizer.json alone, not the model"
+        )
+    try:
+        probe = subprocess.run(
+            [sys.executable, "-P", "-m", "trainwright.prepare.probe_tokenizer"],
+            input=content,
+            capture_output=True,
+            timeout=CHECK_SECONDS,
+            env=_probe_environment(),
+        )
+    except subprocess.TimeoutExpired:
+        raise UnusableTokenizerError(_TOO_SLOW) from None
+    if probe.returncode != 0:
+        raise UnusableTokenizerError(_why_it_failed(probe))
+    answer = json.loads(probe.stdout)
+    if "wrong" in answer:
+        raise UnusableTokenizerError(answer["wrong"])
+    return CheckedTokenizer(**answer)
+
+
+_TOO_SLOW = (
+    "reading it, or encoding a short text with it, takes too long: look for a regular expression with nested repetition "
+    "in pre_tokenizer or normalizer, and simplify it"
+)
+
+
+def _probe_environment() -> dict[str, str]:
+    """What Python needs to start, and none of this process's secrets."""
+    needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
+    return {**needed, "TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
+
+
+def _why_it_failed(probe: subprocess.CompletedProcess[bytes]) -> str:
+    last = (probe.stderr.decode(errors="replace").strip().splitlines() or [""])[-1][:300]
+    if probe.returncode == -signal.SIGXCPU or "Regex search error" in last:
+        return _TOO_SLOW
+    if probe.returncode < 0 or last.startswith("MemoryError"):
+        return "reading it takes more than 4 GiB of memory: upload a tokenizer with fewer or shorter tokens"
+    return f"the library `tokenizers` does not read it ({last}): upload a tokenizer.json that it has written"
 
 
 def _finished(tokenizer: Tokenizer) -> Tokenizer:

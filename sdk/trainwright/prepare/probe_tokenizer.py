@@ -1,0 +1,153 @@
+"""Tries an uploaded tokenizer: ``python -m trainwright.prepare.probe_tokenizer < tokenizer.json``.
+
+Prints ``{"vocabulary": …, "end_of_text": …}``, or ``{"wrong": …}`` with what is wrong and what to do. The process limits
+its own memory and CPU time: a file that is deeply nested, swells when parsed, or holds a regular expression that never
+ends takes this process down and nothing else. What dies, or raises, is refused by `tokenizer.check_tokenizer`.
+
+It judges whether a tokenizer can be used, not whether it is a good one.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import string
+import sys
+import time
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from trainwright.contracts.run_spec import BYTES_VOCABULARY
+from trainwright.prepare.tokenizer import end_of_text_id, for_preparing
+
+MEMORY_BYTES = 4 * 2**30
+READ_SECONDS = 60
+"""CPU time for reading the file: the largest accepted take about a tenth."""
+ENCODE_SECONDS = 5
+"""CPU time for encoding the probe text."""
+LARGEST_VOCABULARY = 2**20
+MODELS = ("BPE", "Unigram")
+RUN_CHARACTERS = 16_384
+"""Length of the longest runs in the probe text: what takes quadratic time is seen by them."""
+
+
+class WrongError(Exception):
+    """What is wrong with the tokenizer, and what to do."""
+
+
+def main() -> None:
+    """Answer for the file on standard input."""
+    _limit(resource.RLIMIT_AS, MEMORY_BYTES)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit_cpu(READ_SECONDS)
+    try:
+        answer: dict[str, Any] = _check(sys.stdin.buffer.read())
+    except WrongError as wrong:
+        answer = {"wrong": str(wrong)}
+    print(json.dumps(answer))
+
+
+def probe_text() -> str:
+    """Runs on which regular expressions with nested repetition do not end."""
+    runs = [letter * RUN_CHARACTERS for letter in ("a", " ", "\n", "1", "-", "é", "中")]
+    for letter in string.printable:
+        runs.append(letter * 64 + "\x00" + (letter + "b") * 32 + "\x00" + ("c" + letter) * 32)
+    return "\x00".join(
+        [*runs, "The quick brown fox isn't here.\r\n\tgrüße 中文 👨\u200d👩\u200d👧 <|endoftext|> </s>"]
+    )
+
+
+def _check(content: bytes) -> dict[str, Any]:
+    text = _decoded(content)
+    document = _parsed(text)
+    _check_model(document)
+    tokenizer = Tokenizer.from_str(text)
+    vocabulary = _vocabulary(document, tokenizer)
+    try:
+        end_of_text = end_of_text_id(tokenizer)
+    except ValueError as error:
+        raise WrongError(str(error)) from None
+    _limit_cpu(ENCODE_SECONDS)
+    ids = for_preparing(tokenizer).encode(probe_text(), add_special_tokens=False).ids
+    if not ids:
+        raise WrongError("it turns text into no tokens at all: look at its normalizer and pre_tokenizer")
+    return {"vocabulary": vocabulary, "end_of_text": end_of_text}
+
+
+def _limit_cpu(seconds: int) -> None:
+    """Let the process use ``seconds`` more of CPU time."""
+    _limit(resource.RLIMIT_CPU, int(time.process_time()) + 1 + seconds)
+
+
+def _limit(kind: int, most: int) -> None:
+    resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise WrongError(
+            f"it is not UTF-8 ({error.reason} at byte {error.start}): upload a tokenizer.json"
+        ) from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise WrongError(
+            "its JSON is nested too deeply: upload a tokenizer.json that `tokenizers` has written"
+        ) from None
+    except ValueError as error:
+        raise WrongError(
+            f"it is not JSON ({error}): upload a tokenizer.json that `tokenizers` has written"
+        ) from None
+    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
+        raise WrongError(
+            "it has no object `model`: upload the tokenizer.json, not tokenizer_config.json or vocab.json"
+        )
+    return document
+
+
+def _check_model(document: dict[str, Any]) -> None:
+    model = document["model"]
+    kind = model.get("type")
+    if kind in ("WordPiece", "WordLevel"):
+        raise WrongError(
+            f"model.type is {kind}, which turns words it does not know into one token, so that texts do not come back: "
+            f"use one of {', '.join(MODELS)}"
+        )
+    if kind not in MODELS:
+        raise WrongError(f"model.type is {json.dumps(kind)[:80]}: use one of {', '.join(MODELS)}")
+    if model.get("dropout"):
+        raise WrongError("model.dropout is set, which encodes a text differently each time: set it to null")
+
+
+def _vocabulary(document: dict[str, Any], tokenizer: Tokenizer) -> int:
+    """Number of ids, once it is certain that no two tokens share one."""
+    tokens = tokenizer.get_vocab(with_added_tokens=True)
+    model, added = document["model"]["vocab"], document.get("added_tokens") or []
+    listed = model.items() if isinstance(model, dict) else ((piece[0], n) for n, piece in enumerate(model))
+    names: dict[int, str] = {}
+    for name, number in [*listed, *((token["content"], token["id"]) for token in added)]:
+        if names.setdefault(number, name) != name or tokens.get(name) != number:
+            raise WrongError(
+                f"token {name[:80]!r} has id {number}, but the id or the token stands there twice: "
+                "give every token an id of its own"
+            )
+    largest = max(names, default=0)
+    if largest >= LARGEST_VOCABULARY:
+        raise WrongError(
+            f"its largest id is {largest:,}; a model's vocabulary ends below {LARGEST_VOCABULARY:,}"
+        )
+    if largest + 1 < BYTES_VOCABULARY:
+        raise WrongError(
+            f"it has {largest + 1} ids; the smallest vocabulary is {BYTES_VOCABULARY}: use tokenizer kind `bytes`"
+        )
+    return largest + 1
+
+
+if __name__ == "__main__":
+    main()
