@@ -1,15 +1,10 @@
-"""Documents: the texts of a dataset's files, read as a stream and cut into slices of bounded size.
+"""Documents: the texts of a dataset, and the numbers in 0..1 by which single ones are chosen.
 
-A ``.jsonl`` file holds one JSON object a line whose ``text`` is a document. A ``.txt`` file holds plain prose; it
-becomes documents of about 64 KiB, cut at line ends, so that one large file still has a validation split and never
-has to fit into memory; where no line ends for so long, at white space. A *slice* is a stretch of one file, cut in the
-same way: the unit that one worker handles and that is lost when that worker is killed. What cannot be read is reported with its line number and the reason, never dropped
-in silence.
+A document is one text of at most 8 MiB of UTF-8. What cannot become one is rejected with its line and the reason, and
+never dropped in silence. Which split, sample or mixture a document belongs to follows from a hash of its text alone:
+equal texts fare alike, and neither the order of the files nor their number moves a document.
 
-Which split a document belongs to follows from a hash of its text alone: equal texts land in the same split, and
-neither the order of the files nor their number moves a document across.
-
-This module opens files and nothing else: where the bytes come from is the caller's affair (see :class:`Source`).
+This module opens no file: `reading` makes documents of files, `pieces` keeps them.
 """
 
 from __future__ import annotations
@@ -22,14 +17,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainwright.contracts.base import Envelope
 
-SLICE_BYTES = 32 * 2**20
-"""A slice ends at the first line end after this many bytes (in prose without line ends: a little later)."""
-LINE_BYTES = 8 * 2**20
-"""A longer line of JSON is rejected, unread: memory stays bounded whatever is uploaded."""
-PROSE_BYTES = 64 * 2**10
-"""A document of a ``.txt`` file ends at the first line end after this many bytes, or in a line that is longer."""
+DOCUMENT_BYTES = 8 * 2**20
+"""Most UTF-8 of one document."""
+HASH_BYTES = 16
 
 
 class UnusableDataError(ValueError):
@@ -41,52 +36,88 @@ class Source:
     """One file of a dataset version: the name people gave it, and where its bytes lie."""
 
     name: str
-    """Decides how it is read: `.jsonl` or `.txt`."""
-
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text, and the line or row at which it begins, from 1."""
+
+    text: str
+    line: int
+
+
+class Reason(StrEnum):
+    """Why a line or row is no document, where that needs no name of a field."""
+
+    BAD_JSON = "is not a JSON object"
+    BAD_ROW = "cannot be read as a row of a table"
+    WRONG_CELLS = "has another number of cells than the header"
+    EMPTY = "is empty"
+    BAD_UTF8 = "is not valid UTF-8"
+    TOO_LONG = "is longer than 8 MiB"
+    BAD_MESSAGE = "holds a message without role or content"
+
+
+class Rejected(Envelope):
+    """A line or row that gave no document."""
+
+    file: str
+    """Name of the source."""
+
+    line: int
+    """Line or row at which it begins, from 1."""
+
+    reason: str
+    """Goes on from "line 7 …"."""
+
+
+def hash_of(content: bytes) -> bytes:
+    """By what a document is told from others: the first 16 bytes of the SHA-256 of its UTF-8."""
+    return hashlib.sha256(content).digest()[:HASH_BYTES]
+
+
+def is_validation(text: str, fraction: float) -> bool:
+    """Whether a document is held out: true for ``fraction`` of all texts, always the same ones."""
+    return _number(text, 0) < fraction
+
+
+def sample_rank(text: str) -> float:
+    """A number in 0..1 by which documents are chosen for a sample; independent of the split."""
+    return _number(text, 8)
+
+
+def mix_ranks(hashes: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Numbers in 0..1, 1 excluded, by which documents are chosen for a mixture; independent of split and sample.
+
+    Args:
+        hashes: shape (n, 16), as `hash_of` gives them.
+    """
+    halves = np.ascontiguousarray(hashes).view(">u8").astype(np.uint64)
+    mixed = halves[:, 0] + halves[:, 1] * np.uint64(0x9E3779B97F4A7C15)
+    # The finalizer of splitmix64: each bit of the result hangs on every bit of both halves.
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) / np.float64(2**53)
+
+
+def _number(text: str, offset: int) -> float:
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[offset : offset + 8], "big") / 2**64
+
+
+SLICE_BYTES = 32 * 2**20
+LINE_BYTES = 8 * 2**20
+PROSE_BYTES = 64 * 2**10
 
 
 class Slice(Envelope):
     """A stretch of one file; of ``.jsonl``, whole lines."""
 
     index: int
-    """Position in the plan; shards are named by it."""
-
     file: str
-    """Name of the source."""
-
     start: int
-    """Offset of the first byte."""
-
     end: int
-    """Offset after the last byte."""
-
-
-class Reason(StrEnum):
-    """Why a line is no document."""
-
-    BAD_JSON = "is not a JSON object"
-    NO_TEXT = "has no string under the key 'text'"
-    EMPTY = "has an empty text"
-    BAD_UTF8 = "is not valid UTF-8"
-    TOO_LONG = "is longer than 8 MiB"
-
-
-class Rejected(Envelope):
-    """A line that gave no document."""
-
-    file: str
-    line: int
-    """Line number, counting from 1."""
-
-    reason: Reason
-
-
-@dataclass(frozen=True)
-class Document:
-    """One text."""
-
-    text: str
 
 
 def plan_slices(sources: Sequence[Source], slice_bytes: int = SLICE_BYTES) -> list[Slice]:
@@ -121,21 +152,6 @@ def count_lines(source: Source, part: Slice) -> int:
         while left and (block := file.read(min(left, 2**20))):
             count, left = count + block.count(b"\n"), left - len(block)
     return count
-
-
-def is_validation(text: str, fraction: float) -> bool:
-    """Whether a document is held out: true for ``fraction`` of all texts, always the same ones."""
-    return _hash(text, 0) < fraction
-
-
-def sample_rank(text: str) -> float:
-    """A number in 0..1 by which documents are chosen for a sample; independent of the split."""
-    return _hash(text, 8)
-
-
-def _hash(text: str, offset: int) -> float:
-    digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[offset : offset + 8], "big") / 2**64
 
 
 def _check_names(sources: Sequence[Source]) -> None:
@@ -219,7 +235,7 @@ def _json_lines(name: str, lines: Iterator[bytes | None]) -> Iterator[Document |
             continue
         found = Reason.TOO_LONG if line is None else _text_of(line)
         yield (
-            Document(found)
+            Document(found, 0)
             if not isinstance(found, Reason)
             else Rejected(file=name, line=number, reason=found)
         )
@@ -236,7 +252,7 @@ def _text_of(line: bytes) -> str | Reason:
         return Reason.BAD_JSON
     text = record.get("text")
     if not isinstance(text, str):
-        return Reason.NO_TEXT
+        return Reason.BAD_JSON
     if not text.strip():
         return Reason.EMPTY
     # JSON can spell half a surrogate pair, which is no character and has no UTF-8.
@@ -262,4 +278,4 @@ def _prose(name: str, pieces: Iterator[tuple[int, bytes]]) -> Iterator[Document 
 def _joined(lines: list[str]) -> Iterator[Document]:
     text = "".join(lines)
     if text.strip():
-        yield Document(text)
+        yield Document(text, 0)

@@ -1,0 +1,77 @@
+"""JSON Lines: one JSON object a line, of which one field is the document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.prepare.decompress import PlainStream
+from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Rejected
+from trainwright.prepare.lines import read_lines
+from trainwright.prepare.rows import Position, Row
+from trainwright.prepare.sniff import BYTE_ORDER_MARK
+from trainwright.prepare.values import NoDocumentError, document_text
+
+MANY_BRACES = 100_000
+MOST_OBJECTS = 500_000
+"""Objects in one line beyond which it is rejected: each takes 200 bytes and more of memory, and 3 of the file."""
+
+
+def json_rows(stream: PlainStream, name: str, field: str, start: Position) -> Iterator[Row]:
+    """The rows of ``stream``, which stands at ``start``; blank lines give none."""
+    lines, offset = start.lines, start.offset
+    for content, size, ends, _ in read_lines(stream, DOCUMENT_BYTES):
+        if content is not None and offset == 0:
+            content = content.removeprefix(BYTE_ORDER_MARK)
+        offset += size
+        number, lines = lines + 1, lines + ends
+        if content is not None and not content.strip():
+            continue
+        found: Document | Rejected
+        try:
+            found = Document(document_text(_value(content, field), field), number)
+        except NoDocumentError as error:
+            found = Rejected(file=name, line=number, reason=str(error))
+        yield Row(found, 0, lines, offset, stream.stored_bytes)
+
+
+def parse_object(content: bytes | None) -> dict[str, Any]:
+    """The JSON object in a line.
+
+    Raises:
+        NoDocumentError: it holds none.
+    """
+    if content is None:
+        raise NoDocumentError(Reason.TOO_LONG)
+    try:
+        text = content.decode()
+        hook = _Counter() if content.count(b"{") > MANY_BRACES else None
+        record = json.loads(text, object_hook=hook)
+    except UnicodeDecodeError:
+        raise NoDocumentError(Reason.BAD_UTF8) from None
+    except (ValueError, RecursionError):
+        raise NoDocumentError(Reason.BAD_JSON) from None
+    if not isinstance(record, dict):
+        raise NoDocumentError(Reason.BAD_JSON)
+    return record
+
+
+def _value(content: bytes | None, field: str) -> object:
+    record = parse_object(content)
+    if field not in record:
+        raise NoDocumentError(f"has no field '{field}'")
+    return record[field]
+
+
+class _Counter:
+    """Ends the reading of a line that holds too many objects."""
+
+    def __init__(self) -> None:
+        self._left = MOST_OBJECTS
+
+    def __call__(self, record: dict[str, Any]) -> dict[str, Any]:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("too many objects")
+        return record

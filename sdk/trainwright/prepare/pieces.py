@@ -1,0 +1,247 @@
+"""Pieces: the documents of a stored file, kept as Parquet files of bounded size that any step can take up alone.
+
+A piece holds, for each document, its line, its text, the hash of its text and its measures. What a piece holds follows
+from the file's bytes and the position at which it begins; reading on from any piece's end gives the same pieces as reading
+through. Its bytes are the same whenever the same release of pyarrow writes it (Parquet names its writer).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from trainwright.contracts.base import Envelope
+from trainwright.contracts.recipe import ReadSpec
+from trainwright.prepare.documents import HASH_BYTES, Document, Rejected, Source
+from trainwright.prepare.measures import Measures, measure
+from trainwright.prepare.reading import positioned_rows
+from trainwright.prepare.rows import Position, Row
+from trainwright.prepare.sniff import Sniffed
+
+PIECE_BYTES = 16 * 2**20
+"""Most UTF-8 in the texts of a piece."""
+PIECE_DOCUMENTS = 50_000
+PIECE_ROWS = 1_000_000
+PIECE_READ_BYTES = 2**30
+"""A stretch of rejected rows ends a piece too, so that a long one is not read again after an interruption."""
+REJECTED_LISTED = 1_000
+"""Rejected rows that one piece lists; all are counted."""
+READ_AT_ONCE = 256
+WRITER = {
+    "compression": "zstd",
+    "compression_level": 3,
+    "use_dictionary": False,
+    "write_statistics": False,
+    "version": "2.6",
+    "data_page_version": "1.0",
+    "data_page_size": 2**20,
+    "write_batch_size": 64,
+}
+"""Fixed, so that the bytes are."""
+SCHEMA = pa.schema(
+    [
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("hash", pa.binary(HASH_BYTES), nullable=False),
+        pa.field("characters", pa.int32(), nullable=False),
+        pa.field("letter_fraction", pa.float32(), nullable=False),
+        pa.field("repeated_line_fraction", pa.float32(), nullable=False),
+        pa.field("mean_word_characters", pa.float32(), nullable=False),
+    ]
+)
+
+
+class PieceInfo(Envelope):
+    """What one stretch of the file gave."""
+
+    number: int
+    """Names its file, unless ``documents`` is 0: then there is none, and the next piece has this number."""
+
+    documents: int
+    characters: int
+    bytes: int
+    """Of the piece's file."""
+
+    digest: str
+    """SHA-256 of the piece's file, in hex."""
+
+    rejected: list[Rejected] = []
+    """The first ones."""
+
+    rejected_count: int = 0
+    next_position: Position | None
+    """Where the next piece begins; None at the end of the file."""
+
+    read_bytes: int
+    """Of the stored file, for the progress."""
+
+
+def piece_name(number: int) -> str:
+    return f"piece-{number:05d}.parquet"
+
+
+def write_pieces(
+    source: Source,
+    sniffed: Sniffed,
+    read: ReadSpec,
+    folder: Path,
+    start: Position | None = None,
+    first_number: int = 0,
+) -> Iterator[PieceInfo]:
+    """Write the pieces from ``start`` on into ``folder``; each is yielded once it is safely there.
+
+    Raises:
+        UnusableDataError: the file is broken, or has no such field. Pieces before that place were yielded.
+    """
+    draft, number = _Draft(first_offset=start.offset if start else 0), first_number
+    for row in positioned_rows(source, sniffed, read, start):
+        size = len(row.found.text.encode()) if isinstance(row.found, Document) else 0
+        if draft.ends_before(size, row):
+            info = _write(draft, folder, number, draft.position)
+            yield info
+            number += info.documents > 0
+            draft = _Draft(first_offset=info.next_position.offset if info.next_position else 0)
+        draft.add(row, size)
+    yield _write(draft, folder, number, None, source.path.stat().st_size)
+
+
+def read_piece(path: Path, mask: bytes | None = None) -> Iterator[Document]:
+    """The documents of a piece in order: those where ``mask`` is 0, or all."""
+    first = 0
+    with pq.ParquetFile(path) as file:
+        assert mask is None or len(mask) == file.metadata.num_rows, f"{path}: the mask is of another piece"
+        for batch in file.iter_batches(READ_AT_ONCE, columns=["line", "text"], use_threads=False):
+            chosen = batch if mask is None else batch.take(_kept(mask[first : first + len(batch)]))
+            first += len(batch)
+            columns = (chosen.column("text").to_pylist(), chosen.column("line").to_pylist())
+            for text, line in zip(*columns, strict=True):
+                yield Document(text, line)
+
+
+def read_measures(path: Path) -> Measures:
+    """Hashes and measures of a piece's documents; the texts are not read."""
+    table = pq.read_table(path, columns=SCHEMA.names[2:], use_threads=False, partitioning=None)
+    columns = {name: table.column(name).combine_chunks() for name in SCHEMA.names[2:]}
+    return Measures(
+        hash=_hashes(columns.pop("hash")), **{name: column.to_numpy() for name, column in columns.items()}
+    )
+
+
+def read_hashes(path: Path) -> NDArray[np.uint8]:
+    """Hashes alone, shape (n, 16)."""
+    table = pq.read_table(path, columns=["hash"], use_threads=False, partitioning=None)
+    return _hashes(table.column("hash").combine_chunks())
+
+
+def count_documents(path: Path) -> int:
+    return int(pq.read_metadata(path).num_rows)
+
+
+def _hashes(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
+    content = column.buffers()[1]
+    if content is None:
+        return np.zeros((0, HASH_BYTES), np.uint8)
+    whole = np.frombuffer(content, np.uint8)[column.offset * HASH_BYTES :]
+    return whole[: len(column) * HASH_BYTES].reshape(-1, HASH_BYTES)
+
+
+def _kept(mask: bytes) -> NDArray[np.int64]:
+    return np.flatnonzero(np.frombuffer(mask, np.uint8) == 0)
+
+
+@dataclass
+class _Draft:
+    """A piece in the making."""
+
+    first_offset: int = 0
+    documents: list[Document] = field(default_factory=list)
+    bytes: int = 0
+    rejected: list[Rejected] = field(default_factory=list)
+    rejected_count: int = 0
+    last: Row | None = None
+
+    @property
+    def position(self) -> Position:
+        assert self.last is not None, "a piece that ends holds a row"
+        return self.last.position
+
+    def ends_before(self, size: int, row: Row) -> bool:
+        """Whether it must end before ``row``, whose text has ``size`` bytes."""
+        if self.last is None:
+            return False
+        return (
+            (bool(self.documents) and self.bytes + size > PIECE_BYTES)
+            or len(self.documents) >= PIECE_DOCUMENTS
+            or len(self.documents) + self.rejected_count >= PIECE_ROWS
+            or row.offset - self.first_offset > PIECE_READ_BYTES
+        )
+
+    def add(self, row: Row, size: int) -> None:
+        self.last = row
+        if isinstance(row.found, Document):
+            self.documents.append(row.found)
+            self.bytes += size
+            return
+        self.rejected_count += 1
+        if len(self.rejected) < REJECTED_LISTED:
+            self.rejected.append(row.found)
+
+
+def _write(
+    draft: _Draft, folder: Path, number: int, position: Position | None, read_bytes: int | None = None
+) -> PieceInfo:
+    content, characters = b"", 0
+    if draft.documents:
+        table = _table(draft.documents)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, row_group_size=PIECE_DOCUMENTS, **WRITER)
+        content = sink.getvalue().to_pybytes()
+        characters = sum(len(document.text) for document in draft.documents)
+        _write_safely(folder / piece_name(number), content)
+    return PieceInfo(
+        number=number,
+        documents=len(draft.documents),
+        characters=characters,
+        bytes=len(content),
+        digest=hashlib.sha256(content).hexdigest(),
+        rejected=draft.rejected,
+        rejected_count=draft.rejected_count,
+        next_position=position,
+        read_bytes=draft.last.stored_bytes if read_bytes is None and draft.last else read_bytes or 0,
+    )
+
+
+def _table(documents: Sequence[Document]) -> pa.Table:
+    texts = [document.text for document in documents]
+    measures = measure(texts)
+    hashes = pa.FixedSizeBinaryArray.from_buffers(
+        SCHEMA.field("hash").type, len(texts), [None, pa.py_buffer(measures.hash.tobytes())]
+    )
+    columns = [
+        pa.array([document.line for document in documents], pa.int64()),
+        pa.array(texts, pa.string()),
+        hashes,
+        *(pa.array(getattr(measures, name)) for name in SCHEMA.names[3:]),
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _write_safely(path: Path, content: bytes) -> None:
+    """It appears under its name when it is whole."""
+    draft = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+"""Rows: what reading yields, each with the place behind it, where reading can go on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trainwright.contracts.base import Envelope
+from trainwright.prepare.documents import Document, Rejected
+
+
+class Position(Envelope):
+    """A place between two rows of a file. Reading on from it gives what reading through gives after it."""
+
+    rows: int = 0
+    """Rows of a table before it."""
+
+    lines: int = 0
+    """Line ends before it; of a Parquet file, rows."""
+
+    offset: int = 0
+    """Plain bytes before it; of a Parquet file, 0."""
+
+
+class Row(NamedTuple):
+    """A document or a rejected row, and the position behind it."""
+
+    found: Document | Rejected
+    rows: int
+    lines: int
+    offset: int
+    stored_bytes: int
+    """Bytes of the stored file that were used up, for the progress only."""
+
+    @property
+    def position(self) -> Position:
+        return Position(rows=self.rows, lines=self.lines, offset=self.offset)
