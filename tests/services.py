@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
@@ -56,7 +56,7 @@ def fresh_postgres_database(postgres_url: str) -> Iterator[str]:
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[str]:
+def running_postgres(folder: Path, choices: Sequence[str] = UNSAFE_BUT_FAST) -> Iterator[str]:
     """A PostgreSQL server with its data, log and socket in ``folder``; yields its SQLAlchemy URL.
 
     PostgreSQL refuses to run as root. Under uid 0 it runs as ``nobody``, who is given the folder.
@@ -66,15 +66,15 @@ def running_postgres(folder: Path) -> Iterator[str]:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
     programs = _postgres_programs(folder, user)
     data = folder / "data"
-    choices = ["-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"]
+    template = ["-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"]
     subprocess.run(
-        [programs / "initdb", "-D", data, *choices],
+        [programs / "initdb", "-D", data, *template],
         check=True,
         capture_output=True,
         user=user,
         cwd=folder,
     )
-    settings = [word for setting in UNSAFE_BUT_FAST for word in ("-c", setting)]
+    settings = [word for setting in choices for word in ("-c", setting)]
     with (folder / "postgres.log").open("wb") as log:
         server = subprocess.Popen(
             [programs / "postgres", "-D", data, "-k", folder, "-h", "", *settings],

@@ -8,9 +8,10 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
@@ -40,6 +41,17 @@ class ServerEvent:
         return ("\n".join(lines) + "\n\n").encode()
 
 
+class News(NamedTuple):
+    """What a stream finds when it reads."""
+
+    events: Sequence[ServerEvent] = ()
+    ended: bool = False
+    """Nothing more will come."""
+
+    more: bool = False
+    """There is more to read now."""
+
+
 class Topics:
     """Wake-ups within this process. Publishing is safe from any thread."""
 
@@ -55,34 +67,34 @@ class Topics:
     def publish(self, topic: str) -> None:
         """Wake everybody who waits for ``topic`` now."""
         with self._lock:
-            waiting = self._waiting.pop(topic, set())
+            waiting = list(self._waiting.get(topic, ()))
         if topic in self._listeners:
             self._listeners[topic]()
         for loop, woken in waiting:
             with suppress(RuntimeError):  # its loop was closed meanwhile
                 loop.call_soon_threadsafe(woken.set)
 
-    async def wait(self, topic: str, timeout: float = POLL_SECONDS) -> bool:
-        """Wait for the next `publish`, at most ``timeout`` seconds.
-
-        Returns:
-            True when woken, False when the time was up.
-        """
+    @contextmanager
+    def subscribed(self, topic: str) -> Iterator[asyncio.Event]:
+        """An event that every `publish` of ``topic`` sets while the block runs, in this event loop."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiting[topic].add(waiter)
         try:
-            await asyncio.wait_for(waiter[1].wait(), timeout)
-            return True
-        except TimeoutError:
-            return False
+            yield waiter[1]
         finally:
             with self._lock:
-                left = self._waiting.get(topic)
-                if left is not None:
-                    left.discard(waiter)
-                    if not left:
-                        del self._waiting[topic]
+                left = self._waiting[topic]
+                left.discard(waiter)
+                if not left:
+                    del self._waiting[topic]
+
+    def publish_all(self) -> None:
+        """Wake everybody: wake-ups may have been lost."""
+        with self._lock:
+            topics = [*self._waiting, *self._listeners]
+        for topic in topics:
+            self.publish(topic)
 
 
 def publish_after_commit(session: Write, topic: str) -> None:
@@ -101,15 +113,14 @@ class EventStream(StreamingResponse):
 def follow(
     topics: Topics,
     topic: str,
-    read: Callable[[], tuple[Sequence[ServerEvent], bool]],
+    read: Callable[[], News],
     permitted: Callable[[], bool],
 ) -> EventStream:
     """A stream of what ``read`` finds, for as long as its reader may read it.
 
     Args:
         topic: its `Topics.publish` makes the stream read at once.
-        read: called in a thread, again and again; opens and closes its own session, remembers where it stands, and
-            returns the new events and whether the stream has ended.
+        read: called in a thread, again and again; opens and closes its own session, and remembers where it stands.
         permitted: called in a thread now and then; False ends the stream.
     """
     return EventStream(
@@ -121,23 +132,27 @@ def follow(
 async def _events(
     topics: Topics,
     topic: str,
-    read: Callable[[], tuple[Sequence[ServerEvent], bool]],
+    read: Callable[[], News],
     permitted: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
     yield b": open\n\n"
     last_sent = last_permitted = time.monotonic()
-    while True:
-        if time.monotonic() - last_permitted >= RIGHTS_SECONDS:
-            if not await run_in_threadpool(permitted):
+    with topics.subscribed(topic) as woken:
+        while True:
+            if time.monotonic() - last_permitted >= RIGHTS_SECONDS:
+                if not await run_in_threadpool(permitted):
+                    return
+                last_permitted = time.monotonic()
+            woken.clear()  # before reading: what is published from here on is read in the next round
+            news = await run_in_threadpool(read)
+            if news.events:
+                yield b"".join(event.encode() for event in news.events)
+                last_sent = time.monotonic()
+            if news.ended:
                 return
-            last_permitted = time.monotonic()
-        events, ended = await run_in_threadpool(read)
-        if events:
-            yield b"".join(event.encode() for event in events)
-            last_sent = time.monotonic()
-        if ended:
-            return
-        if time.monotonic() - last_sent >= HEARTBEAT_SECONDS:
-            yield b": heartbeat\n\n"
-            last_sent = time.monotonic()
-        await topics.wait(topic)
+            if time.monotonic() - last_sent >= HEARTBEAT_SECONDS:
+                yield b": heartbeat\n\n"
+                last_sent = time.monotonic()
+            if not news.more:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), POLL_SECONDS)

@@ -1,123 +1,153 @@
 """A run's points as they come, for streams.
 
-A follower stands at a mark: an attempt, and the last step of each series that it has. The next mark tells what is new.
-When a later attempt began meanwhile, the follower is first told to forget what lies after its resume point.
+A follower stands at a place: it has all points of earlier attempts, and of its own attempt those up to a step of each
+series. What is new is read a page at a time, so a long run is never in memory as a whole. When a later attempt began
+meanwhile, the follower is first told to forget what lies after its resume point.
+
+Every message has the id of the place behind it, by which a stream that broke off goes on: the name of a mark
+(``attempt:offset``) where one has just been reached, else the place itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-import numpy as np
 from sqlalchemy import func, select
 
 from trainwright.contracts.api import MetricPoints
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.core.db import Database, Read
-from trainwright_backend.core.stream import ServerEvent
+from trainwright_backend.core.stream import News, ServerEvent
+from trainwright_backend.metrics.curves import Curve
 from trainwright_backend.metrics.names import Selection, family
-from trainwright_backend.metrics.points import Curve, read_curves, series_of
-from trainwright_backend.metrics.service import cursor_of, newest_mark
+from trainwright_backend.metrics.places import Place, place_at
+from trainwright_backend.metrics.reading import read_curves, series_of
+from trainwright_backend.metrics.service import cursor_of, last_steps, newest_mark
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.tables import Attempt, Run
 
-MESSAGE_POINTS = 20_000
-"""In one message, over all its series."""
+PAGE_POINTS = 20_000
+"""Of all series together; a page is one message or a few."""
+
+WIDEST_PAGE = 64
+"""Times as many steps as dense series may fill a page with: sparse ones are not read in crumbs."""
 
 
 @dataclass
 class Follower:
-    """Where one stream stands. `read` goes on from there; it is called again and again.
+    """One stream of points. `read` goes on where it stands; it is called again and again.
 
-    Where it stands does not depend on its selection: the mark counts all series, families as one.
+    Where it stands does not depend on its selection: a place counts all series, families as one.
     """
 
     database: Database
     run_id: UUID
     selection: Selection = field(default_factory=Selection)
-    cursor: str = "0:0"
-    attempt: int = 0
-    last_steps: dict[str, int] = field(default_factory=dict)
+    place: Place = field(default_factory=Place)
+    _is_lost: bool = False
+    _width: int = 1
 
-    def begin(self, last_event_id: str | None) -> list[ServerEvent]:
-        """Stand where an earlier stream ended; where that is too long ago, begin anew."""
-        if last_event_id in (None, "", "0:0"):
-            return []
+    def begin(self, last_event_id: str | None) -> None:
+        """Stand where an earlier stream ended; where nobody knows that place any more, begin anew."""
+        if not last_event_id:
+            return
         with self.database.read() as session:
-            mark = _mark_at(session, self.run_id, str(last_event_id))
-        if mark is None:
-            return [_rewind(0)]
-        self._stand_at(mark)
-        return []
+            place = place_at(session, self.run_id, last_event_id)
+        self._is_lost = place is None
+        self.place = place or Place()
 
-    def read(self) -> tuple[list[ServerEvent], bool]:
-        """What is new, and whether nothing more will come."""
+    def read(self) -> News:
+        """The next page of what is new."""
         with self.database.read() as session:
             run = session.get(Run, self.run_id)
             if run is None:
-                return [], True
+                return News(ended=True)
             final = run.state in FINAL  # read before the mark, so that no last points slip in between
+            events = [_rewind(0)] if self._is_lost else []
+            self._is_lost = False
             mark = newest_mark(session, self.run_id)
-            if mark is None or cursor_of(mark) == self.cursor:
-                return [], final
-            events = list(self._news(session, mark))
-        self._stand_at(mark)
-        return events, False
+            if mark is None or self.place.mark == cursor_of(mark):
+                return News(events, ended=final)
+            events += self._go_back(session, mark)
+            while not events and self.place.mark != cursor_of(mark):
+                events += self._page(session, mark)
+        return News(events, more=True)
 
-    def _news(self, session: Read, mark: MetricMark) -> Iterator[ServerEvent]:
-        resumed_at = _least_resume(session, self.run_id, self.attempt, mark.attempt)
-        if self.attempt and resumed_at is not None:
-            self.last_steps = {name: min(step, resumed_at) for name, step in self.last_steps.items()}
+    def _go_back(self, session: Read, mark: MetricMark) -> Iterator[ServerEvent]:
+        """A later attempt may have resumed before the place."""
+        resumed_at = _least_resume(session, self.run_id, self.place.attempt, mark.attempt)
+        if resumed_at is not None and resumed_at < max(self.place.last_steps.values(), default=0):
+            self.place = self.place.rewound(resumed_at)
             yield _rewind(resumed_at)
-        before: MetricPoints | None = None
-        for one in range(self.attempt, mark.attempt + 1):
-            for points in self._fresh(session, one, mark):
-                if before is not None:
-                    yield ServerEvent(before.model_dump_json(), event="points")
-                before = points
-        if before is not None:  # only the last has an id: who breaks off earlier gets all of them again
-            yield ServerEvent(before.model_dump_json(), event="points", id=cursor_of(mark))
 
-    def _fresh(self, session: Read, attempt: int, mark: MetricMark) -> Iterator[MetricPoints]:
-        """Points of one attempt that the follower does not have, series with the same steps together."""
-        series = series_of(session, self.run_id, attempt, self.selection)
-        had = self.last_steps if attempt == self.attempt else {}
-        have = {one.id: had.get(family(one.name), 0) for one in series}
-        curves = read_curves(session, series, min(have.values(), default=0))
-        by_steps: dict[bytes, list[tuple[MetricSeries, Curve]]] = {}
-        for one in series:
-            last = mark.last_steps.get(family(one.name), 0) if attempt == mark.attempt else None
-            curve = curves[one.id].between(have[one.id], last)
-            if len(curve):
-                by_steps.setdefault(curve.steps.tobytes(), []).append((one, curve))
-        for group in by_steps.values():
-            steps = group[0][1].steps
-            length = max(1, MESSAGE_POINTS // len(group))
-            for begin in range(0, len(steps), length):
-                part = np.s_[begin : begin + length]
-                yield MetricPoints(
-                    attempt=attempt,
-                    steps=steps[part].tolist(),
-                    series={one.name: curve.values[part].tolist() for one, curve in group},
-                )
+    def _page(self, session: Read, mark: MetricMark) -> Iterator[ServerEvent]:
+        """The next points of the place's attempt, or none and the place is the beginning of the next one."""
+        place, is_newest = self.place, self.place.attempt == mark.attempt
+        stored = mark.last_steps if is_newest else last_steps(session, self.run_id, place.attempt)
+        behind = {name: step for name, step in stored.items() if step > place.last_steps.get(name, 0)}
+        series = series_of(session, self.run_id, place.attempt, self.selection) if behind else []
+        due = [one for one in series if family(one.name) in behind]
+        if due:
+            curves, horizon = self._next_points(session, due, behind)
+            place = place.at({name: min(step, horizon) for name, step in behind.items()})
+        else:
+            curves, place = {}, place.at(behind)
+        arrived = all(place.last_steps.get(name, 0) >= step for name, step in stored.items())
+        if arrived:
+            place = Place.of(mark) if is_newest else Place(place.attempt + 1)
+        yield from _events(self.place, place, [(one, curves[one.id]) for one in due if len(curves[one.id])])
+        self.place = place
 
-    def _stand_at(self, mark: MetricMark) -> None:
-        self.cursor = cursor_of(mark)
-        self.attempt = mark.attempt
-        self.last_steps = dict(mark.last_steps)
+    def _next_points(
+        self, session: Read, due: Sequence[MetricSeries], behind: dict[str, int]
+    ) -> tuple[dict[int, Curve], int]:
+        """Points of the series up to one step, the horizon, that fit a page."""
+        had = {one.id: self.place.last_steps.get(family(one.name), 0) for one in due}
+        has = {one.id: behind[family(one.name)] for one in due}
+        most = max(PAGE_POINTS // len(due), 1)
+        begin, end = min(had.values()), max(has.values())
+        while True:
+            horizon = min(begin + most * self._width, end)
+            curves = read_curves(session, due, begin, horizon)
+            curves = {key: curve.between(had[key], min(has[key], horizon)) for key, curve in curves.items()}
+            longest = max(len(curve) for curve in curves.values())
+            if longest or horizon == end:
+                break
+            begin, self._width = horizon, self._width * 8
+        if longest > most:
+            horizon = min(int(curve.steps[most - 1]) for curve in curves.values() if len(curve) > most)
+            curves = {key: curve.between(-1, horizon) for key, curve in curves.items()}
+        self._width = (
+            1 if longest > most else min(self._width * (4 if longest < most // 4 else 1), WIDEST_PAGE)
+        )
+        return curves, horizon
 
 
-def _mark_at(session: Read, run_id: UUID, cursor: str) -> MetricMark | None:
-    attempt, _, offset = cursor.partition(":")
-    if not (attempt.isdecimal() and offset.isdecimal()) or len(cursor) > 30:
-        return None
-    wanted = select(MetricMark).where(
-        MetricMark.run_id == run_id, MetricMark.attempt == int(attempt), MetricMark.offset == int(offset)
-    )
-    return session.scalars(wanted).one_or_none()
+def _events(
+    before: Place, behind: Place, found: Sequence[tuple[MetricSeries, Curve]]
+) -> Iterator[ServerEvent]:
+    """A message for each set of series with the same steps, and with it the id of where it leads to."""
+    groups: dict[bytes, list[tuple[MetricSeries, Curve]]] = {}
+    for one, curve in found:
+        groups.setdefault(curve.steps.tobytes(), []).append((one, curve))
+    to_come = [{family(one.name) for one, _ in group} for group in groups.values()]
+    place = before
+    for group in groups.values():
+        sent = to_come.pop(0).difference(*to_come)
+        steps = group[0][1].steps.tolist()
+        place = place.at(dict.fromkeys(sent, steps[-1])) if to_come else behind
+        points = MetricPoints(
+            attempt=before.attempt,
+            steps=steps,
+            series={one.name: curve.values.tolist() for one, curve in group},
+        )
+        yield ServerEvent(points.model_dump_json(), event="points", id=place.id)
 
 
 def _least_resume(session: Read, run_id: UUID, after: int, last: int) -> int | None:
+    """The earliest step from which an attempt after number ``after`` went on."""
+    if not after:
+        return None
     steps = select(func.min(Attempt.resume_step)).where(
         Attempt.run_id == run_id, Attempt.number > after, Attempt.number <= last
     )

@@ -1,4 +1,4 @@
-"""Batches of an attempt's events, and the curves that people see.
+"""Batches of an attempt's events.
 
 A batch is one stretch of ``events.jsonl``. Its offset, its events, its points, the rewind that an `attempt_started`
 asks for, and the run's summary are written in one transaction: a batch counts whole or not at all, and once.
@@ -8,12 +8,10 @@ from datetime import datetime
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from trainwright.contracts.agent_protocol import Batch
-from trainwright.contracts.api import AttemptMark, Metrics, Series
 from trainwright.contracts.events import (
-    SERIES_UNITS,
     TRAINER_EVENT,
     AttemptStarted,
     CheckpointSaved,
@@ -23,8 +21,10 @@ from trainwright.contracts.events import (
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.metrics.curves import Curve
 from trainwright_backend.metrics.names import Selection, family, is_of_tensor
-from trainwright_backend.metrics.points import Curve, append, read_curves, rewind, series_of, thinned
+from trainwright_backend.metrics.points import append, rewind
+from trainwright_backend.metrics.reading import read_curves, series_of
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.files import take_stretch
 from trainwright_backend.runs.moves import add_event
@@ -32,11 +32,6 @@ from trainwright_backend.runs.tables import Attempt, Run, RunSummary
 from trainwright_backend.runs.wake import wake_run
 
 SPARK_POINTS = 32
-MOST_POINTS = 10_000
-MOST_SERIES = 1_000
-MOST_POINTS_OF_ALL = 2_500_000
-"""In one answer, over all its series: 100,000 points of each series that a run has, tensors apart."""
-
 KEPT_MARKS = 600
 LONGEST_MESSAGE = 2_000
 
@@ -57,63 +52,26 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
         _take_event(session, run, summary, line)
     added = append(session, run.id, run.attempt, batch.metrics)
     _summarize(summary, run.attempt, added)
+    _list(run, summary)
     _mark(session, run, batch.next_offset)
     wake_run(session, run.id)
     return batch.next_offset
-
-
-def read_metrics(
-    session: Read, run: Run, selection: Selection, after_step: int, points: int | None
-) -> Metrics:
-    """Curves of the run over all its attempts, of at most ``points`` (None: `MOST_POINTS`) each; see `thinned`.
-
-    One series is in memory at a time: those of a long run are larger together than what is answered.
-
-    Raises:
-        Invalid: the names stand for more than `MOST_SERIES` series.
-    """
-    mark = newest_mark(session, run.id)
-    by_name: dict[str, list[MetricSeries]] = {}
-    for one in series_of(session, run.id, selection=selection):
-        by_name.setdefault(one.name, []).append(one)
-    most = min(points or MOST_POINTS, MOST_POINTS_OF_ALL // max(1, _checked(len(by_name))))
-    series = []
-    for name in sorted(by_name, key=_order):
-        parts = by_name[name]
-        curves = read_curves(session, parts, after_step)
-        seen = {one.id: _seen(one, mark) for one in parts}
-        curve = Curve.joined([curves[one.id].between(after_step, seen[one.id]) for one in parts])
-        shown = thinned(curve, most)
-        series.append(
-            Series(name=name, unit=parts[0].unit, steps=shown.steps.tolist(), values=shown.values.tolist())
-        )
-    return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
-
-
-def read_names(session: Read, run: Run, selection: Selection) -> list[str]:
-    """Names of the run's series that have points, in the order of charts."""
-    wanted = select(MetricSeries.name).where(MetricSeries.run_id == run.id, MetricSeries.last_step > 0)
-    return sorted({name for name in session.scalars(wanted) if name in selection}, key=_order)
-
-
-def _checked(series: int) -> int:
-    if series > MOST_SERIES:
-        rule = f"These names stand for {series:,} series; one answer has at most {MOST_SERIES:,}. Name fewer."
-        raise Invalid.at("names", rule, series)
-    return series
-
-
-def _seen(series: MetricSeries, mark: MetricMark | None) -> int | None:
-    """The last step that ``mark`` vouches for; None: all of an earlier attempt."""
-    if mark is None or series.attempt != mark.attempt:
-        return None
-    return int(mark.last_steps.get(family(series.name), 0))
 
 
 def newest_mark(session: Read, run_id: UUID) -> MetricMark | None:
     """How far the run's points are."""
     marks = select(MetricMark).where(MetricMark.run_id == run_id).order_by(MetricMark.number.desc())
     return session.scalars(marks.limit(1)).first()
+
+
+def last_steps(session: Read, run_id: UUID, attempt: int) -> dict[str, int]:
+    """Last step of each series of the attempt, one for each family of tensors' series."""
+    of_attempt = (MetricSeries.run_id == run_id, MetricSeries.attempt == attempt)
+    found: dict[str, int] = {}
+    for name, step in session.execute(select(MetricSeries.name, MetricSeries.last_step).where(*of_attempt)):
+        key = family(name)
+        found[key] = max(step, found.get(key, 0))
+    return found
 
 
 def cursor_of(mark: MetricMark | None) -> str:
@@ -185,6 +143,14 @@ def _summarize(summary: RunSummary, attempt: int, added: dict[str, Curve]) -> No
         _extend_spark(summary, added["loss"])
 
 
+def _list(run: Run, summary: RunSummary) -> None:
+    """Write down the numbers by which lists of runs are sorted."""
+    run.last_step = summary.step or None
+    run.loss = summary.values.get("loss")
+    run.mfu = summary.values.get("mfu")
+    run.tokens_per_second = summary.values.get("tokens_per_second")
+
+
 def _extend_spark(summary: RunSummary, loss: Curve) -> None:
     """Keep losses at multiples of a stride that doubles whenever there are more than 32."""
     stride = summary.spark_stride
@@ -199,50 +165,15 @@ def _extend_spark(summary: RunSummary, loss: Curve) -> None:
 
 def _mark(session: Write, run: Run, offset: int) -> None:
     newest = session.scalar(select(func.max(MetricMark.number)).where(MetricMark.run_id == run.id)) or 0
+    same = (MetricMark.attempt == run.attempt) & (MetricMark.offset == offset)
+    old = MetricMark.number <= newest + 1 - KEPT_MARKS
+    session.change(delete(MetricMark).where(MetricMark.run_id == run.id, same | old))
     session.execute(
-        delete(MetricMark).where(
-            MetricMark.run_id == run.id, (MetricMark.attempt == run.attempt) & (MetricMark.offset == offset)
-        )
-    )
-    session.add(
-        MetricMark(
+        insert(MetricMark).values(
             run_id=run.id,
             number=newest + 1,
             attempt=run.attempt,
             offset=offset,
-            last_steps=_last_steps(session, run),
+            last_steps=last_steps(session, run.id, run.attempt),
         )
     )
-    session.execute(
-        delete(MetricMark).where(MetricMark.run_id == run.id, MetricMark.number <= newest + 1 - KEPT_MARKS)
-    )
-    session.flush()
-
-
-def _last_steps(session: Read, run: Run) -> dict[str, int]:
-    """Last step of each series of the newest attempt, one for each family of tensors' series."""
-    of_attempt = (MetricSeries.run_id == run.id, MetricSeries.attempt == run.attempt)
-    last_steps: dict[str, int] = {}
-    for name, step in session.execute(select(MetricSeries.name, MetricSeries.last_step).where(*of_attempt)):
-        key = family(name)
-        last_steps[key] = max(step, last_steps.get(key, 0))
-    return last_steps
-
-
-def _attempts(session: Read, run_id: UUID) -> list[AttemptMark]:
-    rows = session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number))
-    return [
-        AttemptMark(
-            attempt=row.number,
-            resume_step=row.resume_step,
-            started=row.started,
-            ended=row.ended,
-            reason=row.reason,
-        )
-        for row in rows
-    ]
-
-
-def _order(name: str) -> tuple[int, str]:
-    known = list(SERIES_UNITS)
-    return (known.index(name) if name in known else len(known), name)

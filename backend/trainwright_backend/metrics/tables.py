@@ -1,13 +1,14 @@
-"""Tables of metrics: finished stretches as blobs, the newest points as rows, and marks for those who follow live.
+"""Tables of metrics: stretches of points as blobs, and marks for those who follow live.
 
 A million plain rows are slow to read as a curve (400 ms against 3 ms, measured) and a row for every point costs an
-index entry, so a series is stored as chunks of 1,000 points, and that of a tensor, which has thousands of siblings, of 100. The points of the last unfinished chunk are rows.
+index entry, so a series is stored in chunks. A batch adds one short chunk a series; once they hold 1,000 points, and
+those of a tensor, which has thousands of siblings, 100, they are packed into one.
 """
 
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import JSON, BigInteger, Float, ForeignKey, LargeBinary, String, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, LargeBinary, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base
@@ -26,11 +27,17 @@ class MetricSeries(Base):
     unit: Mapped[str] = mapped_column(String(20))
     last_step: Mapped[int] = mapped_column(BigInteger)
     """0 when it has no point."""
+    packed_step: Mapped[int] = mapped_column(BigInteger)
+    """Chunks that begin after it are short ones."""
     tail_points: Mapped[int]
+    """In the short chunks."""
 
 
 class MetricChunk(Base):
-    """A full stretch of a series. What a rewind leaves of a cut chunk goes back to the tail."""
+    """A stretch of a series; steps only grow, within it and from one to the next.
+
+    The order of the columns matters: SQLite finds those before the large ones without reading these.
+    """
 
     __tablename__ = "metric_chunk"
 
@@ -40,26 +47,12 @@ class MetricChunk(Base):
     start_step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     end_step: Mapped[int] = mapped_column(BigInteger)
     n: Mapped[int]
+    coarse: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """Of a packed one: pairs of int64 and float64, little-endian, of its extremes; see `curves.coarse`."""
     steps: Mapped[bytes | None] = mapped_column(LargeBinary)
     """int64, little-endian; empty when the steps are consecutive."""
-    minimum: Mapped[float] = mapped_column(Float(53))
-    maximum: Mapped[float] = mapped_column(Float(53))
-    total: Mapped[float] = mapped_column(Float(53))
     values: Mapped[bytes] = mapped_column(LargeBinary)
     """float64, little-endian."""
-
-
-class MetricTail(Base):
-    """A point that is not in a chunk yet."""
-
-    __tablename__ = "metric_tail"
-    __table_args__ = ({"sqlite_with_rowid": False},)
-
-    series_id: Mapped[int] = mapped_column(
-        ForeignKey("metric_series.id", ondelete="CASCADE"), primary_key=True
-    )
-    step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    value: Mapped[float] = mapped_column(Float(53))
 
 
 class MetricMark(Base):

@@ -23,7 +23,7 @@ def stored_bytes(session: Read, run_id: UUID, attempt: int) -> dict[str, int]:
     return {file.file: file.bytes for file in session.scalars(files)}
 
 
-def take_stretch(session: Write, run: Run, file: str, offset: int, next_offset: int) -> None:
+def take_stretch(session: Write, run: Run, file: str, offset: int, next_offset: int) -> AttemptFile:
     """Count the stretch from ``offset`` to ``next_offset`` of a file of the newest attempt as stored.
 
     Raises:
@@ -35,9 +35,10 @@ def take_stretch(session: Write, run: Run, file: str, offset: int, next_offset: 
         detail = f"{file} is stored up to byte {stored}: send from there."
         raise Conflict("wrong_offset", detail, extensions={"offset": stored})
     if row is None:
-        session.add(AttemptFile(run_id=run.id, attempt=run.attempt, file=file, bytes=next_offset))
-    else:
-        row.bytes = next_offset
+        row = AttemptFile(run_id=run.id, attempt=run.attempt, file=file, line_ends=0, has_open_line=False)
+        session.add(row)
+    row.bytes = next_offset
+    return row
 
 
 def store_log(session: Write, run: Run, file: str, offset: int, content: bytes) -> int:
@@ -46,9 +47,20 @@ def store_log(session: Write, run: Run, file: str, offset: int, content: bytes) 
     Raises:
         Conflict: see `take_stretch`.
     """
-    take_stretch(session, run, file, offset, offset + len(content))
+    row = take_stretch(session, run, file, offset, offset + len(content))
     if content:
-        session.add(LogChunk(run_id=run.id, attempt=run.attempt, file=file, offset=offset, content=content))
+        session.add(
+            LogChunk(
+                run_id=run.id,
+                attempt=run.attempt,
+                file=file,
+                offset=offset,
+                lines_before=row.line_ends,
+                content=content,
+            )
+        )
+        row.line_ends += content.count(b"\n")
+        row.has_open_line = not content.endswith(b"\n")
     return offset + len(content)
 
 

@@ -16,7 +16,7 @@ from trainwright_backend.auth.policies import Editor, Viewer, still_in_team
 from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import LARGEST_NUMBER
-from trainwright_backend.core.stream import EventStream, ServerEvent, follow
+from trainwright_backend.core.stream import EventStream, News, ServerEvent, follow
 from trainwright_backend.runs import files, service, submission
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.wake import run_topic
@@ -110,12 +110,13 @@ def stream_run_events(
         min(int(last_event_id), LARGEST_NUMBER) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
     )
 
-    def read() -> tuple[list[ServerEvent], bool]:
+    def read() -> News:
         nonlocal seen
         with database.read() as session:
             found, ended = _events_after(session, run_id, seen)
         seen = found[-1].sequence if found else seen
-        return [ServerEvent(event.model_dump_json(), id=str(event.sequence)) for event in found], ended
+        events = [ServerEvent(event.model_dump_json(), id=str(event.sequence)) for event in found]
+        return News(events, ended, more=len(found) == service.EVENTS_AT_ONCE)
 
     return follow(request.app.state.topics, run_topic(run_id), read, still_in_team(request, access))
 

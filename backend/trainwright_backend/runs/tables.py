@@ -34,11 +34,30 @@ class Closed(enum.StrEnum):
     """Its lease ran out."""
 
 
+FILTERED_BY = ("state", "created_by", "created_by_name", "folded_name")
+LISTED_BY = {
+    order: ("team_id", *column, "id", *(name for name in FILTERED_BY if name not in column))
+    for order, column in {
+        "created": (),
+        "name": ("folded_name",),
+        "loss": ("loss",),
+        "mfu": ("mfu",),
+        "tokens_per_second": ("tokens_per_second",),
+        "step": ("last_step",),
+    }.items()
+}
+"""For each order of the list an index that also holds what the list is filtered by: a page is found without reading
+rows, which are wide."""
+
+
 class Run(Base):
     """One training that somebody asked for."""
 
     __tablename__ = "run"
-    __table_args__ = (Index("ix_run_team_id_id", "team_id", "id"), Index("ix_run_state_id", "state", "id"))
+    __table_args__ = (
+        Index("ix_run_state_id", "state", "id"),
+        *(Index(f"ix_run_by_{name}", *columns) for name, columns in LISTED_BY.items()),
+    )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
@@ -51,6 +70,10 @@ class Run(Base):
     """Name of the person at submission, which outlives the account."""
 
     name: Mapped[str]
+    folded_name: Mapped[str] = mapped_column(
+        default=lambda context: context.get_current_parameters()["name"].casefold()
+    )
+    """Without upper and lower case, for searching and sorting."""
     spec: Mapped[dict[str, Any]] = mapped_column(JSON)
     device: Mapped[str]
     """`cuda` or `cpu`."""
@@ -74,6 +97,12 @@ class Run(Base):
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
     retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     hinted: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    last_step: Mapped[int | None] = mapped_column(BigInteger)
+    """This and the next ones: last numbers by which lists are sorted; written by `metrics` with the summary."""
+    loss: Mapped[float | None]
+    mfu: Mapped[float | None]
+    tokens_per_second: Mapped[float | None]
 
 
 class Submission(Base):
@@ -112,17 +141,24 @@ class AttemptFile(Base):
     attempt: Mapped[int] = mapped_column(primary_key=True)
     file: Mapped[str] = mapped_column(primary_key=True)
     bytes: Mapped[int] = mapped_column(BigInteger)
+    line_ends: Mapped[int] = mapped_column(BigInteger, default=0)
+    """In the bytes of a log."""
+    has_open_line: Mapped[bool] = mapped_column(default=False)
+    """A log's last line has no end yet."""
 
 
 class LogChunk(Base):
     """A stretch of a log as it arrived."""
 
     __tablename__ = "log_chunk"
+    __table_args__ = (Index("ix_log_chunk_lines_before", "run_id", "attempt", "file", "lines_before"),)
 
     run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
     file: Mapped[str] = mapped_column(primary_key=True)
     offset: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    lines_before: Mapped[int] = mapped_column(BigInteger)
+    """Line ends in the log before this stretch."""
     content: Mapped[bytes] = mapped_column(LargeBinary)
 
 

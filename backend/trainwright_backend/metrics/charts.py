@@ -1,0 +1,96 @@
+"""The curves that people see: windows of them, thinned out to what a chart can show."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import select
+
+from trainwright.contracts.api import AttemptMark, Metrics, Series
+from trainwright.contracts.events import SERIES_UNITS
+from trainwright_backend.core.db import Read
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.metrics.curves import Curve, thinned
+from trainwright_backend.metrics.names import Selection, family
+from trainwright_backend.metrics.reading import ALL_STEPS, read_shown, series_of
+from trainwright_backend.metrics.service import cursor_of, newest_mark
+from trainwright_backend.metrics.tables import MetricMark, MetricSeries
+from trainwright_backend.runs.tables import Attempt, Run
+
+MOST_POINTS = 10_000
+MOST_SERIES = 1_000
+MOST_POINTS_OF_ALL = 2_500_000
+"""In one answer, over all its series: 100,000 points of each series that a run has, tensors apart."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of the step axis, after_step < step ≤ to_step, and how many points of a curve to show of it."""
+
+    after_step: int = -1
+    to_step: int = ALL_STEPS
+    points: int = MOST_POINTS
+
+
+def read_metrics(session: Read, run: Run, selection: Selection, window: Window) -> Metrics:
+    """Curves of the run over all its attempts, of at most ``window.points`` points each; see `thinned`.
+
+    One series is in memory at a time: those of a long run are larger together than what is answered.
+
+    Raises:
+        Invalid: the names stand for more than `MOST_SERIES` series.
+    """
+    mark = newest_mark(session, run.id)
+    by_name: dict[str, list[MetricSeries]] = {}
+    for one in series_of(session, run.id, selection=selection):
+        by_name.setdefault(one.name, []).append(one)
+    most = min(window.points, MOST_POINTS_OF_ALL // max(1, _checked(len(by_name))))
+    series = []
+    for name in sorted(by_name, key=_order):
+        parts = by_name[name]
+        shown = thinned(Curve.joined([_shown(session, one, mark, window, most) for one in parts]), most)
+        series.append(
+            Series(name=name, unit=parts[0].unit, steps=shown.steps.tolist(), values=shown.values.tolist())
+        )
+    return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
+
+
+def _shown(
+    session: Read, series: MetricSeries, mark: MetricMark | None, window: Window, points: int
+) -> Curve:
+    """What of one attempt's series is in the window, up to what ``mark`` vouches for."""
+    last = window.to_step
+    if mark is not None and series.attempt == mark.attempt:
+        last = min(last, int(mark.last_steps.get(family(series.name), 0)))
+    return read_shown(session, series, window.after_step, last, points)
+
+
+def read_names(session: Read, run: Run, selection: Selection) -> list[str]:
+    """Names of the run's series that have points, in the order of charts."""
+    wanted = select(MetricSeries.name).where(MetricSeries.run_id == run.id, MetricSeries.last_step > 0)
+    return sorted({name for name in session.scalars(wanted) if name in selection}, key=_order)
+
+
+def _checked(series: int) -> int:
+    if series > MOST_SERIES:
+        rule = f"These names stand for {series:,} series; one answer has at most {MOST_SERIES:,}. Name fewer."
+        raise Invalid.at("names", rule, series)
+    return series
+
+
+def _attempts(session: Read, run_id: UUID) -> list[AttemptMark]:
+    rows = session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number))
+    return [
+        AttemptMark(
+            attempt=row.number,
+            resume_step=row.resume_step,
+            started=row.started,
+            ended=row.ended,
+            reason=row.reason,
+        )
+        for row in rows
+    ]
+
+
+def _order(name: str) -> tuple[int, str]:
+    known = list(SERIES_UNITS)
+    return (known.index(name) if name in known else len(known), name)

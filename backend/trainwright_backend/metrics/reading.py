@@ -1,0 +1,96 @@
+"""Points of metrics out of the database: whole stretches for streams, and thinned ones for charts.
+
+What a chart shows of a long series is chosen from the coarse copies of its chunks; only the chunks at the window's
+ends are read whole. Nearer views read all points.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Select, select
+
+from trainwright_backend.core.db import Read
+from trainwright_backend.metrics.curves import (
+    COARSE_STRETCH,
+    Curve,
+    coarse,
+    unpacked,
+    unpacked_points,
+)
+from trainwright_backend.metrics.names import Selection
+from trainwright_backend.metrics.points import CHUNK, QUERY_SERIES
+from trainwright_backend.metrics.tables import MetricSeries
+
+FINEST_COARSE = COARSE_STRETCH
+"""Points for each that is asked: a view so far away is chosen from coarse copies."""
+
+ALL_STEPS = 2**62
+
+
+def series_of(
+    session: Read, run_id: UUID, attempt: int | None = None, selection: Selection | None = None
+) -> Sequence[MetricSeries]:
+    """The run's series, or those of one attempt, by attempt and name; of all names unless some are selected."""
+    wanted = select(MetricSeries).where(MetricSeries.run_id == run_id)
+    if attempt is not None:
+        wanted = wanted.where(MetricSeries.attempt == attempt)
+    if selection is not None and not selection.wants_tensors:
+        wanted = wanted.where(MetricSeries.name.not_like("%/%"))
+    found = session.scalars(wanted.order_by(MetricSeries.attempt, MetricSeries.name)).all()
+    return found if selection is None else [one for one in found if one.name in selection]
+
+
+def read_curves(
+    session: Read, series: Iterable[MetricSeries], after: int = -1, last: int = ALL_STEPS
+) -> dict[int, Curve]:
+    """The points with after < step ≤ last of each series, by its id; one query for a thousand of them."""
+    parts: dict[int, list[Curve]] = {one.id: [] for one in series}
+    ids = list(parts)
+    for begin in range(0, len(ids), QUERY_SERIES):
+        chunks = _within(_WHOLE, ids[begin : begin + QUERY_SERIES], after, last)
+        for row in session.execute(chunks):
+            parts[row.series_id].append(_unpacked(row))
+    return {series_id: Curve.joined(found).between(after, last) for series_id, found in parts.items()}
+
+
+def read_shown(session: Read, series: MetricSeries, after: int, last: int, points: int) -> Curve:
+    """The same stretch of one series, with a choice for charts: at least ``points`` of it, or all."""
+    nearest = min(last, series.last_step) - after
+    if nearest > FINEST_COARSE * points:
+        rows = session.execute(_within(_COARSE, [series.id], after, last)).all()
+        if sum(row.n for row in rows) > FINEST_COARSE * points:
+            return _far_view(session, series.id, rows, after, last)
+    return read_curves(session, [series], after, last)[series.id]
+
+
+def _far_view(session: Read, series_id: int, rows: Sequence[Any], after: int, last: int) -> Curve:
+    """Extremes of stretches that are much shorter than what is asked for, and the last point."""
+    inner = [row for row in rows[:-1] if row.coarse and row.start_step > after and row.end_step <= last]
+    taken = {row.start_step for row in inner}
+    ends = [row.start_step for row in rows if row.start_step not in taken]
+    whole: list[Curve] = []
+    for begin in range(0, len(ends), QUERY_SERIES):
+        these = (CHUNK.series_id == series_id, CHUNK.start_step.in_(ends[begin : begin + QUERY_SERIES]))
+        chunks = select(*_WHOLE).where(*these).order_by(CHUNK.start_step)
+        whole += [_unpacked(row) for row in session.execute(chunks)]
+    edges = Curve.joined(whole).between(after, last)
+    middle = unpacked_points([row.coarse for row in inner])
+    chosen = Curve.joined([middle, coarse(edges), edges.part(len(edges) - 1, len(edges))])
+    steps, order = np.unique(chosen.steps, return_index=True)
+    return Curve(steps, chosen.values[order])
+
+
+_WHOLE = (CHUNK.series_id, CHUNK.start_step, CHUNK.n, CHUNK.steps, CHUNK["values"])
+_COARSE = (CHUNK.start_step, CHUNK.end_step, CHUNK.n, CHUNK.coarse)
+
+
+def _within(columns: tuple[Any, ...], ids: Sequence[int], after: int, last: int) -> Select[Any]:
+    """Chunks that have a step in after < step ≤ last, or lie around one."""
+    theirs = (CHUNK.series_id.in_(ids), CHUNK.end_step > after, CHUNK.start_step <= last)
+    return select(*columns).where(*theirs).order_by(CHUNK.series_id, CHUNK.start_step)
+
+
+def _unpacked(row: Any) -> Curve:
+    return unpacked(row.start_step, row.n, row.steps, row.values)
