@@ -70,7 +70,9 @@ def read_header(stream: PlainStream, source: Source) -> Header:
     return Header(columns, delimiter, feed.lines, feed.offset)
 
 
-def csv_rows(stream: PlainStream, source: Source, header: Header, field: str, start: Position) -> Iterator[Row]:
+def csv_rows(
+    stream: PlainStream, source: Source, header: Header, field: str, start: Position
+) -> Iterator[Row]:
     """The rows of ``stream``, which stands at ``start``, behind the header; blank lines give none."""
     feed = _Feed(read_lines(stream, ROW_BYTES), start)
     reader = _reader(feed, header.delimiter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol, Self
+from typing import Protocol, Self
 
 import zstandard
 

@@ -98,7 +98,9 @@ def mix_ranks(hashes: NDArray[np.uint8]) -> NDArray[np.float64]:
     # The finalizer of splitmix64: each bit of the result hangs on every bit of both halves.
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) / np.float64(2**53)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)
+    ranks: NDArray[np.float64] = mixed / np.float64(2**53)
+    return ranks
 
 
 def _number(text: str, offset: int) -> float:

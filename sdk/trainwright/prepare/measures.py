@@ -14,7 +14,6 @@ Exact counts, divided once and rounded to float32. Categories are those of the U
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -89,7 +88,9 @@ def _counts(texts: Sequence[str]) -> NDArray[np.int64]:
     begins[1:] &= spaces[:-1]
     masks = (kinds == LETTER, ~spaces, begins)
     bounds = list(zip([0, *ends[:-1]], ends, strict=True))
-    return np.array([[np.count_nonzero(mask[start:end]) for start, end in bounds] for mask in masks], np.int64)
+    return np.array(
+        [[np.count_nonzero(mask[start:end]) for start, end in bounds] for mask in masks], np.int64
+    )
 
 
 def _kinds(text: str) -> NDArray[np.uint8]:
@@ -97,7 +98,7 @@ def _kinds(text: str) -> NDArray[np.uint8]:
     table = _kinds_of_characters()
     if text.isascii():
         return np.frombuffer(text.encode().translate(table[:256].tobytes()), np.uint8)
-    return table[np.frombuffer(text.encode("utf-32-le"), "<u4")]
+    return np.take(table, np.frombuffer(text.encode("utf-32-le"), "<u4"))
 
 
 @cache

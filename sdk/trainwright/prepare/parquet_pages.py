@@ -37,7 +37,9 @@ def largest_page_bytes(file: BinaryIO, start: int, size: int) -> int:
     largest = 0
     for pages, (plain_bytes, stored_bytes) in enumerate(_pages(file, start, start + size)):
         if not 0 <= plain_bytes <= min(MOST_PAGE_BYTES, FREE_BYTES + MOST_RATIO * stored_bytes):
-            raise LyingPageError(f"a page announces {plain_bytes:,} plain bytes in {stored_bytes:,} stored ones")
+            raise LyingPageError(
+                f"a page announces {plain_bytes:,} plain bytes in {stored_bytes:,} stored ones"
+            )
         if pages >= MOST_PAGES:
             raise LyingPageError(f"a column has more than {MOST_PAGES:,} pages")
         largest = max(largest, plain_bytes)
@@ -49,7 +51,9 @@ def _pages(file: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
         header_bytes, plain_bytes, stored_bytes = _header(file, at, end)
         at += header_bytes + stored_bytes
         if stored_bytes < 0 or at > end:
-            raise LyingPageError(f"a page announces {stored_bytes:,} stored bytes, more than the column has left")
+            raise LyingPageError(
+                f"a page announces {stored_bytes:,} stored bytes, more than the column has left"
+            )
         yield plain_bytes, stored_bytes
 
 

@@ -40,7 +40,9 @@ def open_parquet(source: Source, compression: Compression) -> Iterator[tuple[pq.
     with _plain_file(source, compression) as file, _errors(source.name):
         _check_frame(source.name, file)
         file.seek(0)
-        with pq.ParquetFile(_handle(source, compression, file), buffer_size=BLOCK_BYTES, pre_buffer=False) as table:
+        with pq.ParquetFile(
+            _handle(source, compression, file), buffer_size=BLOCK_BYTES, pre_buffer=False
+        ) as table:
             yield table, file
 
 
@@ -53,7 +55,9 @@ def parquet_columns(table: pq.ParquetFile) -> list[Column]:
     return found
 
 
-def parquet_rows(table: pq.ParquetFile, file: BinaryIO, source: Source, field: str, start: Position) -> Iterator[Row]:
+def parquet_rows(
+    table: pq.ParquetFile, file: BinaryIO, source: Source, field: str, start: Position
+) -> Iterator[Row]:
     """The rows from ``start`` on."""
     total, stored_bytes = table.metadata.num_rows, source.path.stat().st_size
     row, text_bytes = start.rows, 0
@@ -91,7 +95,9 @@ def _values(table: pq.ParquetFile, file: BinaryIO, name: str, field: str, skippe
 def _values_of_group(
     table: pq.ParquetFile, file: BinaryIO, name: str, field: str, number: int, skipped: int
 ) -> Iterator[object]:
-    rows_at_once = max(1, min(MOST_ROWS_AT_ONCE, BATCH_BYTES // max(_largest_page(table, file, field, number), 1)))
+    rows_at_once = max(
+        1, min(MOST_ROWS_AT_ONCE, BATCH_BYTES // max(_largest_page(table, file, field, number), 1))
+    )
     row = 0
     for batch in table.iter_batches(rows_at_once, row_groups=[number], columns=[field], use_threads=False):
         if row + len(batch) > skipped:
@@ -147,7 +153,9 @@ def _word(kind: pa.DataType) -> str:
         return TEXT
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner = kind.value_type
-        if pa.types.is_struct(inner) and {"role", "content"} <= {inner.field(i).name for i in range(inner.num_fields)}:
+        if pa.types.is_struct(inner) and {"role", "content"} <= {
+            inner.field(i).name for i in range(inner.num_fields)
+        }:
             return MESSAGES
     return str(kind)[:80]
 
@@ -181,7 +189,9 @@ def _check_frame(name: str, file: BinaryIO) -> None:
     if tail[4:] == ENCRYPTED_PARQUET_MAGIC:
         raise UnusableDataError(f"{name} is an encrypted Parquet file. Save it without encryption.")
     if size < 12 or tail[4:] != PARQUET_MAGIC:
-        raise UnusableDataError(f"{name} does not end like a Parquet file: it was cut short. Upload the whole file.")
+        raise UnusableDataError(
+            f"{name} does not end like a Parquet file: it was cut short. Upload the whole file."
+        )
     footer_bytes = int.from_bytes(tail[:4], "little")
     if footer_bytes > min(size - 12, MOST_FOOTER_BYTES):
         raise UnusableDataError(
@@ -226,7 +236,15 @@ def _errors(name: str) -> Iterator[None]:
         if error.errno is not None:  # the disk's error and not the file's
             raise
         raise _broken(name, error) from error
-    except (pa.ArrowException, LyingPageError, ValueError, OverflowError, KeyError, IndexError, MemoryError) as error:
+    except (
+        pa.ArrowException,
+        LyingPageError,
+        ValueError,
+        OverflowError,
+        KeyError,
+        IndexError,
+        MemoryError,
+    ) as error:
         raise _broken(name, error) from error
 
 

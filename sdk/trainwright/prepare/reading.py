@@ -118,7 +118,9 @@ def _field_of(source: Source, sniffed: Sniffed, read: ReadSpec) -> str:
         return resolve_field(columns_of(source, sniffed), read.field) or TEXT
     except UnusableDataError as error:
         message = str(error)
-        raise error if message.startswith(source.name) else UnusableDataError(f"{source.name}: {message}") from None
+        raise (
+            error if message.startswith(source.name) else UnusableDataError(f"{source.name}: {message}")
+        ) from None
 
 
 def _keys(stream: PlainStream) -> list[Column]:
@@ -144,7 +146,9 @@ def _column(name: str, words: list[str]) -> Column:
     sound = name.encode(errors="replace").decode() == name and 0 < len(name) <= 200
     word = next((usable for usable in (TEXT, MESSAGES) if usable in words), words[0])
     return Column(
-        name=name.encode(errors="replace").decode()[:200], type=word, usable=sound and word in (TEXT, MESSAGES)
+        name=name.encode(errors="replace").decode()[:200],
+        type=word,
+        usable=sound and word in (TEXT, MESSAGES),
     )
 
 

@@ -185,7 +185,7 @@ def _is_object(line: bytes) -> bool:
 def _refuse_whole_json(name: str, kind: str, head: bytes) -> None:
     """A file that is one JSON value over many lines would be rejected line by line."""
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip()
-    if kind == ".json" and start and not _is_json_lines(head) or start.startswith(b"["):
+    if (kind == ".json" and start and not _is_json_lines(head)) or start.startswith(b"["):
         raise UnusableDataError(
             f"{name} is not JSON Lines, which has one JSON object on each line. "
             "Write each document as one line, for instance with: jq -c '.[]' file.json > file.jsonl"
