@@ -7,15 +7,17 @@ export class TusServer {
   /** Requests that are under way now, and the most there ever were. */
   mostAtOnce = 0;
   private underWay = 0;
-  private gate: Promise<void> = Promise.resolve();
+  private gate: Promise<undefined> = Promise.resolve(undefined);
 
   /** Holds every piece back until the returned function is called. */
   hold(): () => void {
-    let open = () => undefined as void;
+    let release: (value: undefined) => void = nothing;
     this.gate = new Promise((resolve) => {
-      open = resolve;
+      release = resolve;
     });
-    return open;
+    return () => {
+      release(undefined);
+    };
   }
 
   /** An upload that another page began. */
@@ -70,4 +72,8 @@ export class TusServer {
 function nameIn(metadata: string): string {
   const [, text = ""] = metadata.split(" ");
   return atob(text);
+}
+
+function nothing(): void {
+  // until the gate is made
 }

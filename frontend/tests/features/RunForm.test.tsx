@@ -2,7 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it, vi } from "vitest";
-import type { Dataset, Run } from "@/api/types";
+import type { Dataset, Run, Tokenizer } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
 import { RunForm } from "@/features/runs/RunForm";
 import { renderRoute } from "../renderRoute";
@@ -10,6 +10,9 @@ import { aRun } from "../runs";
 import { server } from "../server";
 
 const DATASETS: Dataset[] = [{ id: "ds_1", name: "letters", created: "2026-11-21T13:00:00Z", created_by: null, versions: [] }];
+const TOKENIZERS: Tokenizer[] = [
+  { id: "tok_1", name: "gpt2", vocabulary: 50_257, end_of_text: "<|endoftext|>", digest: "aa", created: "2026-11-21T13:00:00Z", created_by: null },
+];
 const SCHEMA = {
   required: ["name", "data"],
   properties: {
@@ -36,7 +39,13 @@ const SCHEMA = {
       },
     },
     FP8: { properties: { skip_limit: { type: "integer", default: 3, description: "Steps in a row." } } },
-    Data: { required: ["dataset"], properties: { dataset: { type: "string" } } },
+    Data: { required: ["dataset"], properties: { dataset: { type: "string" }, tokenizer: { $ref: "#/$defs/Tokenizer" } } },
+    Tokenizer: {
+      properties: {
+        kind: { enum: ["bpe", "bytes", "uploaded", "dataset"], type: "string", default: "bpe" },
+        source: { anyOf: [{ type: "string" }, { type: "null" }], default: null },
+      },
+    },
     Model: { properties: { width: { type: "integer", default: 192, description: "Size of the residual stream." } } },
   },
 };
@@ -71,7 +80,7 @@ beforeEach(() => {
 function show(onCreated: (run: Run) => void = () => undefined) {
   renderRoute(
     <Boundary>
-      <RunForm team="lab" datasets={DATASETS} tokenizers={[]} start={{}} onCreated={onCreated} />
+      <RunForm team="lab" datasets={DATASETS} tokenizers={TOKENIZERS} start={{}} onCreated={onCreated} />
     </Boundary>,
   );
 }
@@ -166,4 +175,22 @@ it("takes typing for a number after off", async () => {
   await userEvent.type(screen.getByLabelText("Clip norm"), "2");
   expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "off: clip norm" }).checked).toBe(false);
   expect(screen.getByLabelText<HTMLInputElement>("Clip norm").value).toBe("2");
+});
+
+it("offers the tokenizers by name, or the datasets, as the kind asks for, and nothing where it asks for none", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  expect(screen.queryByLabelText("Uploaded tokenizer")).toBeNull();
+  await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "dataset");
+  await userEvent.selectOptions(screen.getByLabelText("Dataset of the tokenizer"), "letters");
+  await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "uploaded");
+  expect(screen.getByLabelText<HTMLSelectElement>("Uploaded tokenizer").value).toBe("");
+  await userEvent.selectOptions(screen.getByLabelText("Uploaded tokenizer"), "gpt2");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1", tokenizer: { kind: "uploaded", source: "tok_1" } } });
+  await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "bytes");
+  expect(screen.queryByLabelText("Uploaded tokenizer")).toBeNull();
 });

@@ -21,7 +21,7 @@ export function MixDatasets({ team, onMade, onClose }: Props) {
         <h2 className="font-semibold">Mix datasets</h2>
         <Button look="quiet" className="ml-auto" onClick={onClose}>
           <X aria-hidden size={14} />
-          Close<span className="sr-only"> mix datasets</span>
+          Close <span className="sr-only">mix datasets</span>
         </Button>
       </div>
       <div className="px-4 py-3">

@@ -60,7 +60,7 @@ export function MixForm({ team, start, named, verb, make, onMade }: Props) {
         A weight is a share of the mixture’s characters, relative to the others. No document is repeated, so the scarcest source sets
         the size.
       </p>
-      <ul className="flex flex-col gap-3">
+      <div className="flex flex-col gap-3">
         {sources.map((source, index) => (
           <MixSourceRow
             key={source.key}
@@ -80,7 +80,7 @@ export function MixForm({ team, start, named, verb, make, onMade }: Props) {
             }
           />
         ))}
-      </ul>
+      </div>
       <div>
         <Button
           disabled={sources.length >= MOST_SOURCES}

@@ -20,7 +20,7 @@ interface Props {
 export function MixSourceRow({ number, source, share, datasets, onChange, onRemove }: Props) {
   const offered = datasets.filter(({ id, versions }) => id === source.dataset || (versions[0]?.recipe.mix.length ?? 0) === 0);
   return (
-    <li role="group" aria-label={`Dataset ${number} of the mixture`} className="grid grid-cols-[minmax(0,2fr)_minmax(0,1fr)_minmax(0,1fr)_4rem_auto] items-end gap-x-3 gap-y-2 max-tablet:grid-cols-2">
+    <div role="group" aria-label={`Dataset ${number} of the mixture`} className="grid grid-cols-[minmax(0,2fr)_minmax(0,1fr)_minmax(0,1fr)_4rem_auto] items-end gap-x-3 gap-y-2 max-tablet:grid-cols-2">
       <div className="max-tablet:col-span-full">
         <Field label="Dataset">
           {(control) => (
@@ -70,8 +70,8 @@ export function MixSourceRow({ number, source, share, datasets, onChange, onRemo
       </Field>
       <span className="pb-1.5 text-soft">{share === null ? "–" : shareText(share)}</span>
       <Button look="quiet" disabled={onRemove === null} onClick={() => onRemove?.()}>
-        Remove<span className="sr-only"> dataset {number}</span>
+        Remove <span className="sr-only">dataset {number}</span>
       </Button>
-    </li>
+    </div>
   );
 }

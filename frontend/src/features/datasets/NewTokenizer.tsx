@@ -50,7 +50,6 @@ export function NewTokenizer({ team }: { team: string }) {
                 ref={input}
                 type="file"
                 accept=".json"
-                required
                 className={`${inputClass} py-1 text-small max-tablet:py-2.5`}
                 onChange={(event) => {
                   const chosen = event.target.files?.[0] ?? null;
@@ -78,7 +77,7 @@ export function NewTokenizer({ team }: { team: string }) {
             )}
           </Field>
         </div>
-        <Button type="submit" className="mt-6" disabled={making.isPending}>
+        <Button type="submit" className="mt-6" disabled={making.isPending || file === null}>
           {making.isPending ? "Uploading" : "Upload tokenizer"}
         </Button>
       </div>

@@ -44,7 +44,7 @@ export function NewVersion({ team, dataset, newest, onClose }: Props) {
         {!mixed && <Segmented label="What changes" value={way} options={WAYS} onChange={setWay} />}
         <Button look="quiet" className="ml-auto" onClick={onClose}>
           <X aria-hidden size={14} />
-          Close<span className="sr-only"> new version</span>
+          Close <span className="sr-only">new version</span>
         </Button>
       </div>
       <div className="px-4 py-3">

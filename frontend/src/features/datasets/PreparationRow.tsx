@@ -43,7 +43,7 @@ export function PreparationRow({ team, dataset, version, preparation }: Props) {
             cancel.mutate();
           }}
         >
-          Cancel<span className="sr-only"> preparation with {what}</span>
+          Cancel <span className="sr-only">preparation with {what}</span>
         </Button>
       )}
       {(state === "cancelled" || state === "failed") && (
@@ -54,7 +54,7 @@ export function PreparationRow({ team, dataset, version, preparation }: Props) {
             again.mutate();
           }}
         >
-          Begin anew<span className="sr-only"> with {what}</span>
+          Begin anew <span className="sr-only">with {what}</span>
         </Button>
       )}
       {error && <p className="w-full text-bad">{error}</p>}

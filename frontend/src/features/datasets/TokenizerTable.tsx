@@ -66,7 +66,7 @@ export function TokenizerTable({ team }: { team: string }) {
                   setAsking(tokenizer);
                 }}
               >
-                Delete<span className="sr-only"> {tokenizer.name}</span>
+                Delete <span className="sr-only">{tokenizer.name}</span>
               </Button>
             </Td>
           </tr>

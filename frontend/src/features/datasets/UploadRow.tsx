@@ -54,7 +54,7 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
               pause(row.key);
             }}
           >
-            Pause<span className="sr-only"> {row.name}</span>
+            Pause <span className="sr-only">{row.name}</span>
           </button>
         )}
         {(row.state === "paused" || row.state === "failed") && (
@@ -65,12 +65,12 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
               resume(row.key);
             }}
           >
-            {row.state === "paused" ? "Resume" : "Try again"}
-            <span className="sr-only"> {row.name}</span>
+            {row.state === "paused" ? "Resume" : "Try again"}{" "}
+            <span className="sr-only">{row.name}</span>
           </button>
         )}
         <button type="button" className={ACTION} onClick={onRemove}>
-          Remove<span className="sr-only"> {row.name}</span>
+          Remove <span className="sr-only">{row.name}</span>
         </button>
       </span>
       {row.error !== null && (

@@ -47,7 +47,7 @@ export function VersionPanel({ team, dataset, version }: Props) {
             setAsking(true);
           }}
         >
-          Delete<span className="sr-only"> version {number}</span>
+          Delete <span className="sr-only">version {number}</span>
         </Button>
       </div>
       {(changes.length > 0 || parts.length > 0) && (

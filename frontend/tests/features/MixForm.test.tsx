@@ -1,0 +1,48 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, it, vi } from "vitest";
+import { MixForm } from "@/features/datasets/MixForm";
+import { STANDARD_RECIPE } from "@/features/datasets/recipe";
+import { aDataset, aVersion } from "../datasets";
+import { renderRoute } from "../renderRoute";
+import { server } from "../server";
+
+it("counts a mixture, and makes it of what was counted", async () => {
+  const mixed = aVersion({ recipe: { ...STANDARD_RECIPE, mix: [{ dataset: "ds_1", version: 1, weight: 1 }] } });
+  const items = [aDataset(), aDataset({ id: "ds_2", name: "poems" }), aDataset({ id: "ds_3", name: "old mix", versions: [mixed] })];
+  const counted: unknown[] = [];
+  const make = vi.fn(() => Promise.resolve(aDataset()));
+  server.use(
+    http.get("*/teams/lab/datasets", () => HttpResponse.json({ items, next_cursor: null })),
+    http.post("*/teams/lab/datasets/count", async ({ request }) => {
+      counted.push(await request.json());
+      const mix = [{ dataset: "ds_2", version: 3, documents: 40, characters: 9_000, share: 0.75 }];
+      return HttpResponse.json({ ...aVersion().statistics, mix, counted_fraction: 1 });
+    }),
+  );
+  renderRoute(<MixForm team="lab" start={STANDARD_RECIPE} named verb="Create dataset" make={make} onMade={() => undefined} />);
+  const row = async (number: number) => within(await screen.findByRole("group", { name: `Dataset ${number} of the mixture` }));
+  await (await row(1)).findByRole("option", { name: "poems" });
+  const names = (await row(1)).getAllByRole("option").map((option) => option.textContent);
+  expect(names).toEqual(["choose a dataset", "letters", "poems"]);
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Count" }).disabled).toBe(true);
+  await userEvent.selectOptions((await row(1)).getByLabelText("Dataset"), "letters");
+  await userEvent.selectOptions((await row(2)).getByLabelText("Dataset"), "poems");
+  await userEvent.type((await row(2)).getByLabelText("Version"), "3");
+  await userEvent.clear((await row(2)).getByLabelText("Weight"));
+  await userEvent.type((await row(2)).getByLabelText("Weight"), "3");
+  expect((await row(2)).getByText("75 %")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: "Count" }));
+  expect(await screen.findByText("poems, version 3: 40 documents, 9 k characters, 75 % of the mixture.")).toBeDefined();
+  await userEvent.type(screen.getByLabelText("Name"), "both");
+  await userEvent.click(screen.getByRole("button", { name: "Create dataset" }));
+  const mix = [
+    { dataset: "ds_1", version: null, weight: 1 },
+    { dataset: "ds_2", version: 3, weight: 3 },
+  ];
+  await waitFor(() => {
+    expect(make).toHaveBeenCalledWith({ name: "both", recipe: { ...STANDARD_RECIPE, mix } });
+  });
+  expect(counted).toEqual([{ dataset: null, version: null, recipe: { ...STANDARD_RECIPE, mix } }]);
+});

@@ -1,0 +1,127 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { Dataset, PreviewFile } from "@/api/types";
+import { NewDataset } from "@/features/datasets/NewDataset";
+import { STANDARD_RECIPE } from "@/features/datasets/recipe";
+import { remove, uploadStore } from "@/features/datasets/uploads";
+import { aDataset } from "../datasets";
+import { renderRoute } from "../renderRoute";
+import { server } from "../server";
+import { TusServer } from "../tus";
+
+let tus: TusServer;
+let made: unknown[];
+
+beforeEach(() => {
+  tus = new TusServer();
+  made = [];
+  localStorage.clear();
+  server.use(
+    http.post("*/teams/lab/uploads/preview", async ({ request }) => {
+      const { uploads, recipe } = (await request.json()) as { uploads: string[]; recipe: typeof STANDARD_RECIPE };
+      const field = recipe.read.field ?? "title";
+      return HttpResponse.json({
+        files: uploads.map((id) => lookAt(id, tus.uploads.get(id)?.name ?? "", field)),
+        recipe: { ...recipe, read: { ...recipe.read, field } },
+      });
+    }),
+    http.post("*/teams/lab/datasets", async ({ request }) => {
+      made.push(await request.json());
+      return HttpResponse.json(aDataset(), { status: 201 });
+    }),
+    ...tus.handlers,
+  );
+});
+
+afterEach(async () => {
+  for (const { key } of uploadStore.all()) await remove(key);
+});
+
+function lookAt(id: string, name: string, field: string): PreviewFile {
+  const broken = name.endsWith(".gz");
+  return {
+    upload: id,
+    name,
+    format: broken ? null : "csv",
+    compression: "none",
+    columns: broken ? [] : [{ name: "title", type: "text", usable: true }, { name: "body", type: "text", usable: true }, { name: "n", type: "number", usable: false }],
+    field: broken ? null : field,
+    documents: broken ? [] : [`a ${field}`],
+    rejected: broken ? [] : [{ file: name, line: 3, reason: "is empty" }],
+    problem: broken ? "b.csv.gz is named as gzip, but is none. Name it as what it is." : null,
+  };
+}
+
+function show(onMade: (dataset: Dataset) => void = () => undefined): void {
+  renderRoute(<NewDataset team="lab" onMade={onMade} />);
+}
+
+async function choose(...names: string[]): Promise<void> {
+  await userEvent.upload(
+    await screen.findByLabelText("choose files"),
+    names.map((name) => new File(["text"], name)),
+  );
+}
+
+it("reads the column that was chosen after a look at the first rows", async () => {
+  const onMade = vi.fn();
+  show(onMade);
+  await choose("rows.csv");
+  await userEvent.click(await screen.findByRole("button", { name: "Look at the first rows" }).then(enabled));
+  expect(await screen.findByText("a title")).toBeDefined();
+  expect(screen.getByText("line 3 is empty")).toBeDefined();
+  const field = screen.getByLabelText("Field");
+  expect(within(field).getAllByRole("option").map((option) => option.textContent)).toEqual(["choose a field", "title", "body"]);
+  await userEvent.selectOptions(field, "body");
+  expect(await screen.findByText("a body")).toBeDefined();
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("rows");
+  await userEvent.click(screen.getByRole("button", { name: "Create dataset" }));
+  await waitFor(() => {
+    expect(onMade).toHaveBeenCalledOnce();
+  });
+  const recipe = { ...STANDARD_RECIPE, read: { text_documents: "file", field: "body" } };
+  expect(made).toEqual([{ name: "rows", uploads: ["up_1"], recipe }]);
+  expect(screen.queryByText("rows.csv")).toBeNull();
+});
+
+it("does not go on with a file that cannot be read until it is left out", async () => {
+  show();
+  await choose("a.csv", "b.csv.gz");
+  await userEvent.click(await screen.findByRole("button", { name: "Look at the first rows" }).then(enabled));
+  expect(await screen.findByText(/is named as gzip, but is none/)).toBeDefined();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Create dataset" }).disabled).toBe(true);
+  await userEvent.click(screen.getByRole("button", { name: "Leave it out: b.csv.gz" }));
+  await userEvent.click(await screen.findByRole("button", { name: "Create dataset" }).then(enabled));
+  await waitFor(() => {
+    expect(made).toMatchObject([{ uploads: ["up_1"] }]);
+  });
+});
+
+it("asks for the file of an upload that a reload interrupted, and goes on with it", async () => {
+  tus.begun("up_old", "rows.csv", 4, 3);
+  show();
+  expect(await screen.findByText("3 B of 4 B. Choose the file again to go on.")).toBeDefined();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Look at the first rows" }).disabled).toBe(true);
+  await choose("rows.csv");
+  await screen.findByRole("button", { name: "Look at the first rows" }).then(enabled);
+  expect([...tus.uploads.keys()]).toEqual(["up_old"]);
+});
+
+it("drops an upload that only the server knows", async () => {
+  tus.begun("up_other", "rows.csv", 4, 3);
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "Remove rows.csv" }));
+  await waitFor(() => {
+    expect(tus.uploads.size).toBe(0);
+  });
+  expect(screen.queryByText("rows.csv")).toBeNull();
+});
+
+async function enabled(button: HTMLElement): Promise<HTMLElement> {
+  await waitFor(() => {
+    expect((button as HTMLButtonElement).disabled).toBe(false);
+  });
+  return button;
+}
