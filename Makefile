@@ -87,7 +87,7 @@ lock: setup ## resolve the lock files again (ARGS=--upgrade: to the newest relea
 	@infra/lock.sh $(ARGS)
 
 clean: ## delete what was installed and built here; never a data folder
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	rm -rf frontend/node_modules backend/trainwright_backend/static
 
 on-linux:

@@ -1,4 +1,4 @@
-"""Time and memory of our parts beside torch's own, on this CPU: what a step costs beyond its arithmetic.
+"""Time and memory of single parts beside torch's own, on this CPU, in one process.
 
 Two things run in the order A-B-B-A, several rounds of it, and the medians are compared: on a machine that does other work
 too, absolute figures move by a factor of two within minutes, ratios hardly. What runs on one thread is measured in CPU
@@ -12,21 +12,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
 
-from tests.benchmarks.entries import Entry, at_least, at_most
+from tests.benchmarks.entries import Entry, at_most
 from tests.benchmarks.rows import state_bytes
 from tests.benchmarks.shapes import TOY
 from tests.benchmarks.trial import Shape, build_job, learn, write_job
 from trainwright.contracts.run_spec import BatchSpec, ModelSpec
 from trainwright_trainer.build import Training
 from trainwright_trainer.fp8.updater import FP8Updater
-from trainwright_trainer.model.init import initialize
-from trainwright_trainer.model.transformer import Transformer
 
 _FP32 = {"kind": "fp32"}
 _SMALL = Shape(
@@ -35,9 +30,6 @@ _SMALL = Shape(
     BatchSpec(sequence_tokens=256, micro_sequences=8, global_sequences=8),
 )
 """Large enough for products to be most of a step."""
-
-_OVERHEAD_MS = 0.30
-"""The most that a step of the trainer may take longer than a bare loop's."""
 
 
 def state(toy: bool) -> dict[str, Entry]:
@@ -82,29 +74,6 @@ def _update_of(training: Training) -> Callable[[], None]:
     return lambda: updater.update(norm)
 
 
-def overhead(toy: bool) -> dict[str, Entry]:
-    """Milliseconds of a step of a tiny model, on one thread: the trainer's beside a bare loop's."""
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        ours = _steps_of(build_job(write_job(Path(folder), TOY, 1_000, precision=_FP32)))
-        bare = _bare_loop(TOY)
-        seconds = in_turn(ours, bare, 3 if toy else 100, time.process_time)
-    milliseconds = [1e3 * one for one in seconds]
-    bound = 1 + _OVERHEAD_MS / milliseconds[1]
-    return {"overhead": at_most(*milliseconds, "ms a step", bound, bound)}
-
-
-def compiled(toy: bool) -> dict[str, Entry]:
-    """Tokens a second: bfloat16, compiled, beside a bare loop in float32."""
-    shape = TOY if toy else _SMALL
-    precision = {"kind": "bf16", "compile": "off" if toy else "on"}
-    with tempfile.TemporaryDirectory() as folder:
-        ours = _steps_of(build_job(write_job(Path(folder), shape, 1_000, precision=precision)))
-        seconds = in_turn(ours, _bare_loop(shape), 2 if toy else 8)
-    rates = [shape.tokens_per_step / one for one in seconds]
-    return {"compile": at_least(*rates, "tokens/s", 2.5, 4.5)}
-
-
 def in_turn(
     ours: Callable[[], None],
     peer: Callable[[], None],
@@ -120,32 +89,3 @@ def in_turn(
             if number:
                 seconds[who].append(clock() - began)
     return median(seconds[ours]), median(seconds[peer])
-
-
-def _steps_of(training: Training) -> Callable[[], None]:
-    def step() -> None:
-        learn(training, 1)
-
-    return step
-
-
-def _bare_loop(shape: Shape) -> Callable[[], None]:
-    """What somebody writes who needs nothing but the steps: same model, batch, optimizer and clipping, float32."""
-    model = Transformer(shape.model, shape.vocabulary, shape.batch.sequence_tokens)
-    initialize(model, shape.model, 0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
-    rounds = shape.batch.global_sequences // shape.batch.micro_sequences
-    size: Any = (rounds, shape.batch.micro_sequences, shape.batch.sequence_tokens + 1)
-    rows = torch.randint(shape.vocabulary, size)
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        for batch in rows:
-            logits = model(batch[:, :-1])
-            loss = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()) / rounds
-            loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        loss.item()
-
-    return step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 
@@ -24,9 +24,17 @@ class Entry:
     reached: str
     """`goal`, `pass` or `no`."""
 
+    other_clock: float | None = None
+    """The ratio by the clock that does not judge: CPU time beside wall time, or wall time beside CPU time."""
+
     def as_json(self) -> dict[str, float | str]:
-        """`pass` is a keyword of Python's, so the attribute has another name."""
-        return {"pass" if name == "passes" else name: value for name, value in asdict(self).items()}
+        """`pass` is a keyword of Python's, so the attribute has another name; what is not known is left out."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return {"pass" if name == "passes" else name: value for name, value in given.items()}
+
+    def beside(self, other_clock: float) -> Entry:
+        """This entry with the ratio by the other clock."""
+        return replace(self, other_clock=other_clock)
 
 
 def at_most(ours: float, peer: float, unit: str, passes: float, goal: float) -> Entry:

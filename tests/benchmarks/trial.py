@@ -48,6 +48,11 @@ class Shape:
         return self.batch.global_sequences * self.batch.sequence_tokens
 
     @property
+    def rounds(self) -> int:
+        """Micro batches of a step on one rank."""
+        return self.batch.global_sequences // self.batch.micro_sequences
+
+    @property
     def flops_per_token(self) -> int:
         """6·N + 12·L·A·T: the mask of causal attention not subtracted."""
         return flops_per_token(self.model, self.vocabulary, self.batch.sequence_tokens)

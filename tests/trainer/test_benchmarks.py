@@ -2,16 +2,18 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import cpu, gpu, parity, peers, plots, table, traffic
+from tests.benchmarks import cpu, gpu, parity, peer_venv, peers, plots, steps, table, traffic, turns
 from tests.benchmarks.entries import at_least, at_most
 from tests.benchmarks.results import DOCS, RECORD, append, read, result
 from tests.benchmarks.rows import ROWS, Mark
 from tests.benchmarks.shapes import SHAPES, TOY
+from tests.benchmarks.trainer_rows import TRAINER_ROWS
 
 MEASURED_HERE = [row for row in ROWS if not row.name.startswith("peer-")]
 BESIDE_OTHERS = [row for row in ROWS if row.name.startswith("peer-")]
@@ -86,15 +88,50 @@ def test_a_mark_judges(value: float, at_most: bool, reached: str) -> None:
     assert mark.reached(value) == reached
 
 
-@pytest.mark.parametrize("row", ["state", "optimizer", "overhead", "compile"])
-def test_a_ratio_is_measured_and_written(row: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", [row for row in TRAINER_ROWS if row != "bytes"])
+def test_a_ratio_is_measured_and_written(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where the peers are not installed, the network plays no part in a test: this one stands in for all of them.
+    monkeypatch.setattr(steps, "peers_python", lambda create: sys.executable)
+    monkeypatch.setattr(steps, "HF_TRAINER", steps.BARE)
     file = tmp_path / "bench.json"
     file.write_text('{"other": {}}')
     assert cpu.main([row, "--toy", "--json", str(file)]) == 0
     entries = json.loads(file.read_text())
-    assert set(entries[row]) == {"ours", "peer", "ratio", "unit", "pass", "goal", "reached"}
-    assert entries[row]["ratio"] == pytest.approx(entries[row]["ours"] / entries[row]["peer"])
-    assert "other" in entries
+    assert entries.pop("other") == {}
+    assert row in entries and all(name.startswith(row.split("-")[0]) for name in entries)
+    for entry in entries.values():
+        assert set(entry) - {"other_clock"} == {"ours", "peer", "ratio", "unit", "pass", "goal", "reached"}
+        assert entry["ratio"] == pytest.approx(entry["ours"] / entry["peer"])
+
+
+def test_a_row_without_its_peer_says_so_and_leaves_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peer_venv, "_FOLDER", tmp_path / "none")
+    file = tmp_path / "bench.json"
+    assert cpu.main(["overhead-hf-trainer", "--toy", "--json", str(file)]) == 2
+    assert "not measured, its peers are not installed" in capsys.readouterr().out
+    assert not file.exists() or not json.loads(file.read_text())
+
+
+def test_processes_take_turns_and_time_neither_waiting_nor_tidying(tmp_path: Path) -> None:
+    contenders = {name: turns.Contender("tests.trainer.contenders", name) for name in ("slow", "quick")}
+    request = turns.Request(
+        folder=tmp_path, model=TOY.model, vocabulary=8, batch=TOY.batch, steps=9, threads=1
+    )
+    spent = turns.in_turn(contenders, request, warm_up=1, rounds=2, steps=2)
+    assert [len(one.wall) for one in spent.values()] == [8, 8]
+    assert min(spent["slow"].wall) >= 0.02 > spent["quick"].wall_median()
+    assert spent["slow"].cpu_median() < 0.02  # it sleeps
+
+
+def test_a_contender_that_ends_early_is_named(tmp_path: Path) -> None:
+    contenders = {"ends": turns.Contender("tests.trainer.contenders", "ends")}
+    request = turns.Request(
+        folder=tmp_path, model=TOY.model, vocabulary=8, batch=TOY.batch, steps=9, threads=1
+    )
+    with pytest.raises(RuntimeError, match=r"contenders\.ends ended with code 3"):
+        turns.in_turn(contenders, request, warm_up=1, rounds=1)
 
 
 @pytest.mark.parametrize(("level", "what"), [("O1", "gradients"), ("O3", "weights")])

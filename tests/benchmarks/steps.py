@@ -1,0 +1,141 @@
+"""What a step of the trainer costs beside loops that do less, and how much faster it is in bfloat16.
+
+The overhead is judged in CPU time on one thread, which other processes do not lengthen as they do the wall's.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from tests.benchmarks.entries import Entry, at_least, at_most
+from tests.benchmarks.peer_venv import peers_python
+from tests.benchmarks.shapes import TOY
+from tests.benchmarks.trial import Shape
+from tests.benchmarks.turns import Contender, Request, Spent, in_turn
+from trainwright.contracts.run_spec import BatchSpec, ModelSpec
+
+_OVERHEAD_MS = 0.30
+"""The most that a step of the trainer may take longer than a bare loop's."""
+
+_LONG_STEPS_SHARE = 0.98
+"""The least of a bare loop's speed where steps take 100 ms and more."""
+
+LONG = Shape(
+    ModelSpec(layers=4, width=256, heads=4),
+    2_048,
+    BatchSpec(sequence_tokens=256, micro_sequences=4, global_sequences=4),
+)
+"""A step takes 0.2 s on one thread."""
+
+WIDE = Shape(
+    ModelSpec(layers=4, width=512, heads=8),
+    2_048,
+    BatchSpec(sequence_tokens=256, micro_sequences=8, global_sequences=8),
+)
+"""Large enough for products to be most of a step."""
+
+_HERE = "tests.benchmarks.contenders"
+OURS = Contender(_HERE, "ours")
+BARE = Contender(_HERE, "bare")
+HF_TRAINER = Contender(_HERE, "hf_trainer")
+_COMPILED = Contender(_HERE, "bare_bf16_compiled")
+
+
+def overhead(toy: bool, folder: Path) -> dict[str, Entry]:
+    """Milliseconds of a step of a tiny model: the trainer's beside a bare loop's."""
+    spent = _tiny_steps(toy, folder / "overhead", {"ours": OURS, "bare": BARE})
+    bare = 1e3 * spent["bare"].cpu_median()
+    bound = 1 + _OVERHEAD_MS / bare
+    return {"overhead": _milliseconds(spent, "bare", bound, bound)}
+
+
+def overhead_beside_hf_trainer(toy: bool, folder: Path) -> dict[str, Entry]:
+    """The same beside Hugging Face's Trainer, over the same network.
+
+    Raises:
+        RefusedError: it is not installed.
+    """
+    peer = replace(HF_TRAINER, python=peers_python(create=not toy))
+    spent = _tiny_steps(toy, folder / "hf", {"ours": OURS, "bare": BARE, "hf": peer})
+    over = {name: 1e3 * (spent[name].cpu_median() - spent["bare"].cpu_median()) for name in ("ours", "hf")}
+    print(f"  over a bare loop: ours {over['ours']:+.2f} ms a step, HF Trainer {over['hf']:+.2f} ms")
+    return {"overhead-hf-trainer": _milliseconds(spent, "hf", 1.0, 1.0)}
+
+
+def overhead_of_long_steps(toy: bool, folder: Path) -> dict[str, Entry]:
+    """Steps long enough that a trainer's own work must vanish in them."""
+    request = _request(folder / "long", TOY if toy else LONG, 2_000, threads=1)
+    spent = in_turn(
+        {"ours": OURS, "bare": BARE}, request, 1 if toy else 10, 1 if toy else 10, 1 if toy else 2
+    )
+    bound = 1 / _LONG_STEPS_SHARE
+    return {"overhead-100ms": _milliseconds(spent, "bare", bound, bound)}
+
+
+def compiled(toy: bool, folder: Path) -> dict[str, Entry]:
+    """Tokens a second in bfloat16, compiled: beside a bare loop in float32, and one that is compiled in bfloat16 too.
+
+    Products alone, in both formats, tell how much there is to gain on this machine now.
+    """
+    shape = TOY if toy else WIDE
+    how = "off" if toy else "on"
+    request = _request(folder / "compile", shape, 1_000, threads=torch.get_num_threads())
+    spent = in_turn(
+        {"ours": OURS, "bare": BARE, "bare-compiled": _COMPILED},
+        request,
+        warm_up=1 if toy else 10,
+        rounds=1 if toy else 15,
+        options={"ours": {"kind": "bf16", "compile": how}, "bare-compiled": {"compile": how}},
+    )
+    rates = {name: shape.tokens_per_step / one.wall_median() for name, one in spent.items()}
+    cpu = {name: one.cpu_median() for name, one in spent.items()}
+    ours, bare, also = (rates[name] for name in ("ours", "bare", "bare-compiled"))
+    products = _gemm_rates(256 if toy else 2_048)
+    return {
+        "compile": at_least(ours, bare, "tokens/s", 2.5, 4.5).beside(cpu["bare"] / cpu["ours"]),
+        "compile-bare": at_least(ours, also, "tokens/s", 1.0, 1.0).beside(cpu["bare-compiled"] / cpu["ours"]),
+        "compile-ceiling": at_least(*products, "GFLOP/s of products, bf16 and fp32", 2.5, 4.5),
+    }
+
+
+def _gemm_rates(size: int) -> tuple[float, float]:
+    """GFLOP/s of square products in bfloat16 and in float32, in turn."""
+    seconds: dict[torch.dtype, list[float]] = {torch.bfloat16: [], torch.float32: []}
+    factors = {dtype: torch.randn(2, size, size, dtype=dtype) for dtype in seconds}
+    for number in range(10):
+        for dtype in (torch.bfloat16, torch.float32, torch.float32, torch.bfloat16):
+            left, right = factors[dtype]
+            began = time.perf_counter()
+            left @ right
+            if number:
+                seconds[dtype].append(time.perf_counter() - began)
+    fast, slow = (2 * size**3 / median(spent) / 1e9 for spent in seconds.values())
+    return fast, slow
+
+
+def _tiny_steps(toy: bool, folder: Path, contenders: dict[str, Contender]) -> dict[str, Spent]:
+    warm_up, rounds, steps = (1, 1, 2) if toy else (20, 40, 5)
+    return in_turn(contenders, _request(folder, TOY, 2_000, threads=1), warm_up, rounds, steps)
+
+
+def _request(folder: Path, shape: Shape, steps: int, threads: int) -> Request:
+    return Request(
+        folder=folder,
+        model=shape.model,
+        vocabulary=shape.vocabulary,
+        batch=shape.batch,
+        steps=steps,
+        threads=threads,
+    )
+
+
+def _milliseconds(spent: dict[str, Spent], peer: str, passes: float, goal: float) -> Entry:
+    """CPU time of a step; the ratio of wall time beside it."""
+    cpu = [1e3 * spent[name].cpu_median() for name in ("ours", peer)]
+    wall = spent["ours"].wall_median() / spent[peer].wall_median()
+    return at_most(*cpu, "ms of CPU a step", passes, goal).beside(wall)
