@@ -21,7 +21,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from functools import cache
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ import fastokens
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 
-from trainwright.prepare.tokenizer import load_tokenizer
+from trainwright.prepare.tokenizer import byte_letters, for_preparing, load_tokenizer
 
 PIECE_CHARACTERS = 2**16
 """Longer documents are encoded in pieces of at most this many characters."""
@@ -54,6 +57,7 @@ _FAST_MODEL = {
 }
 _CONTROL_SNIPPETS = (
     "The quick brown fox isn't here; they'LL've said we'd I'm 'S 'ſ don’t  \t\r\n\r\n   x  <|endoftext|> </s> ",
+    "'Sam 'The 'Llama 'Very 'Real 'Mine 'Do 'sa 'te 'lle 'vea 'ree ’s ''s's s'S7 'd'd\n's1 ",
     "def f(x):\n\treturn x**2 + 1_000.5e-3  # ok\n\n\n    if a!=b: pass\u00a0\u00a0z \x0b\x0c\x85\x1c\x1d\x1e\x1f\x00 ",
     "grüße e\u0301\u0323 \u0301alone ﬁ İı ǅ ʰ ªº \u200b\u200d\u2060\ufeff \u1680\u180e\u2000\u2028\u2029\u202f\u205f\u3000 ",
     "中文，没有空格。日本語のテキスト ㍿ 한국어\u1160\uffa0 हिन्दी ไทยกำ עברית العربية ٣٤٥ ߁ ፩ Ⅷ ² ½ ① 𝟘 𑁦 〇 々 ",
@@ -105,13 +109,24 @@ def load_encoder(path: Path) -> Encoder:
 
 def make_encoder(tokenizer: Tokenizer) -> Encoder:
     """The fastest encoder that gives exactly the ids of ``tokenizer``, which writes out special tokens as text."""
-    exact = _exact(tokenizer)
+    exact = exact_encode(tokenizer)
     content = tokenizer.to_str()
     if _is_fast_kind(json.loads(content)):
         fast = fast_encode(content)
-        if encode_alike(fast, exact):
+        if encode_alike(fast, exact) and _patterns_are_alike():
             return Encoder(fast, "fastokens", cuts=True)
     return Encoder(exact, "tokenizers", cuts=_may_be_cut(exact))
+
+
+def exact_encode(tokenizer: Tokenizer) -> Encode:
+    """How `tokenizers` encodes: the reference."""
+    assert tokenizer.encode_special_tokens, "a tokenizer for preparing data finds no special token in a text"
+
+    def encode(texts: list[str]) -> list[Ids]:
+        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, np.uint32) for encoding in encodings]
+
+    return encode
 
 
 def fast_encode(content: str) -> Encode:
@@ -132,6 +147,28 @@ def encode_alike(one: Encode, other: Encode) -> bool:
     """Whether both give the same ids for the control text, in one piece and cut up."""
     texts = list(control_texts())
     return all(np.array_equal(a, b) for a, b in zip(one(texts), other(texts), strict=True))
+
+
+@cache
+def _patterns_are_alike() -> bool:
+    return encode_alike(fast_encode(telltale()), exact_encode(for_preparing(Tokenizer.from_str(telltale()))))
+
+
+def telltale() -> str:
+    """A ``tokenizer.json`` that joins neighbouring characters wherever the pre-tokenizer does not cut between them.
+
+    So a cut too many or too few shows in the ids, as it need not with a vocabulary that joins few characters: its
+    merges are the last byte of a character with the first of another, over all of UTF-8 and some of ASCII.
+    """
+    letters = byte_letters()
+    ascii_bytes = b" \n\t'aSsTLldve17.-"
+    last = [letters[byte] for byte in (*ascii_bytes, *range(0x80, 0xC0))]
+    first = [letters[byte] for byte in (*ascii_bytes, *range(0xC2, 0xF5))]
+    merges = list(product(last, first))
+    vocabulary = {token: number for number, token in enumerate([*letters, *map("".join, merges)])}
+    tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=merges))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    return tokenizer.to_str()
 
 
 def control_texts() -> Iterator[str]:
@@ -159,16 +196,6 @@ def _cut(text: str, start: int, end: int) -> int:
         if found := place.match(text, start, end):
             return found.end()
     return end
-
-
-def _exact(tokenizer: Tokenizer) -> Encode:
-    assert tokenizer.encode_special_tokens, "a tokenizer for preparing data finds no special token in a text"
-
-    def encode(texts: list[str]) -> list[Ids]:
-        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(encoding.ids, np.uint32) for encoding in encodings]
-
-    return encode
 
 
 def _is_fast_kind(content: dict[str, Any]) -> bool:

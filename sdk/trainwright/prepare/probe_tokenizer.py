@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from trainwright.contracts.run_spec import BYTES_VOCABULARY
 from trainwright.prepare.tokenizer import end_of_text_id, for_preparing
 
-MEMORY_BYTES = 4 * 2**30
+MEMORY_BYTES = 2 * 2**30
 READ_SECONDS = 60
 """CPU time for reading the file: the largest accepted take about a tenth."""
 ENCODE_SECONDS = 5

@@ -84,7 +84,7 @@ def train_bpe(texts: Iterator[str], vocabulary: int) -> Tokenizer:
 
 def byte_tokenizer() -> Tokenizer:
     """257 tokens: the byte values and the end of a text."""
-    tokenizer = Tokenizer(BPE(vocab={letter: byte for byte, letter in enumerate(_letters())}, merges=[]))
+    tokenizer = Tokenizer(BPE(vocab={letter: byte for byte, letter in enumerate(byte_letters())}, merges=[]))
     return _finished(tokenizer)
 
 
@@ -194,7 +194,7 @@ def _why_it_failed(probe: subprocess.CompletedProcess[bytes]) -> str:
     if probe.returncode == -signal.SIGXCPU or "Regex search error" in last:
         return _TOO_SLOW
     if probe.returncode < 0 or last.startswith("MemoryError"):
-        return "reading it takes more than 4 GiB of memory: upload a tokenizer with fewer or shorter tokens"
+        return "reading it takes more than 2 GiB of memory: upload a tokenizer with fewer or shorter tokens"
     return f"the library `tokenizers` does not read it ({last}): upload a tokenizer.json that it has written"
 
 
@@ -206,7 +206,7 @@ def _finished(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def _letters() -> list[str]:
+def byte_letters() -> list[str]:
     """The visible letter by which byte-level tokenizers write each byte value (GPT-2's table)."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
