@@ -165,11 +165,14 @@ def drop_upload(session: Write, team_id: UUID, upload_id: UUID) -> None:
 
 
 def complete_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> list[UploadedFile]:
-    """The complete uploads of these public ids, in order; their rows are locked.
+    """The complete uploads of these public ids, in order; their rows and the team's storage are locked.
 
     Raises:
         Invalid: at `uploads`, naming those that are unknown, named twice or not complete.
     """
+    lock_storage(
+        session, team_id
+    )  # or a file's last user, who goes now, waits for us while we wait for the file
     wanted = {text: _id_or_none(text) for text in ids}
     rows = {
         row.id: row
@@ -196,7 +199,11 @@ def use_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> None:
 
 
 def drop_unused(session: Write, team_id: UUID, stored_file_ids: Sequence[UUID]) -> None:
-    """Delete those of the files that nothing names any more; their bytes go, and no longer count."""
+    """Delete those of the files that nothing names any more; their bytes go, and no longer count.
+
+    Whoever drops a file's users in the same transaction calls `teams.storage.lock_storage` before that: two who each
+    drop one of its last two users would wait for each other.
+    """
     lock_storage(session, team_id)
     for stored_file_id in sorted(set(stored_file_ids)):
         file = session.get(StoredFile, stored_file_id)

@@ -1,0 +1,244 @@
+"""Stored files: once a team, there while something names them, and counted exactly."""
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from tests.backend.conftest import Site
+from tests.backend.uploads.conftest import TUS, Tus, storage_is_exact
+from trainwright_backend.auth.tables import Team
+from trainwright_backend.control import ControlLoop, sweep_bytes
+from trainwright_backend.core.db import now
+from trainwright_backend.core.errors import AppError, Invalid
+from trainwright_backend.core.ids import new_id, public_id
+from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.datasets.tables import UploadedTokenizer
+from trainwright_backend.teams.storage import lock_storage
+from trainwright_backend.uploads.service import complete_uploads, drop_unused, use_uploads
+from trainwright_backend.uploads.tables import StoredFile, Upload
+
+CONTENT = b"the same bytes " * 100
+Exact = Callable[[], bool]
+
+
+@pytest.fixture
+def team_id(site: Site) -> UUID:
+    with site.app.state.database.read() as session:
+        return session.scalars(select(Team.id)).one()
+
+
+def used_bytes(site: Site) -> int:
+    count: int = site.admin.get(site.path).json()["storage"]["used_bytes"]
+    return count
+
+
+def files_in_store(site: Site) -> int:
+    store: LocalStore = site.app.state.store
+    return sum(path.is_file() for path in store.root.rglob("*"))
+
+
+def count_of_stored(site: Site) -> int:
+    with site.app.state.database.read() as session:
+        return session.scalar(select(func.count()).select_from(StoredFile)) or 0
+
+
+def take(site: Site, team_id: UUID, *uploads: str) -> UUID:
+    """What a feature does that uses uploads: a tokenizer that names the (one) file."""
+    with site.app.state.database.write() as session:
+        files = complete_uploads(session, team_id, uploads)
+        user = UploadedTokenizer(
+            team_id=team_id,
+            name="t",
+            stored_file_id=files[0].stored_file_id,
+            vocabulary=1,
+            end_of_text="",
+            created_by_name="",
+        )
+        session.add(user)
+        session.flush()
+        use_uploads(session, team_id, uploads)
+        return user.id
+
+
+def leave(site: Site, team_id: UUID, user_id: UUID) -> None:
+    with site.app.state.database.write() as session:
+        lock_storage(session, team_id)
+        file_id = session.get_one(UploadedTokenizer, user_id).stored_file_id
+        session.execute(delete(UploadedTokenizer).where(UploadedTokenizer.id == user_id))
+        drop_unused(session, team_id, [file_id])
+
+
+def control_loop(site: Site) -> ControlLoop:
+    return ControlLoop(site.app.state.database, site.app.state.settings, site.app.state.store)
+
+
+def test_an_announcement_that_does_not_fit_is_refused_and_one_that_is_dropped_gives_back(
+    site: Site, tus: Tus, exact: Exact
+) -> None:
+    site.admin.put(f"{site.path}/storage", json={"limit_bytes": 1_000})
+    url = tus.begin(700)
+    refused = tus.announce(301)
+    assert (refused.status_code, refused.json()["code"]) == (403, "storage_exceeded")
+    assert (refused.json()["limit"], refused.json()["used"], refused.json()["asked"]) == (1_000, 700, 301)
+    assert exact() and tus.announce(300).status_code == 201
+    tus.drop(url)
+    assert used_bytes(site) == 300 and tus.announce(700).status_code == 201 and exact()
+
+
+def test_the_same_bytes_count_once_and_lie_there_once(site: Site, tus: Tus, exact: Exact) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        tus.send(CONTENT, name)
+        assert used_bytes(site) == len(CONTENT) and exact()
+    assert count_of_stored(site) == files_in_store(site) == 1
+    shown = tus.client.get(tus.path).json()
+    assert {one["digest"] for one in shown} == {hashlib.sha256(CONTENT).hexdigest()}
+    assert [one["file_name"] for one in shown] == ["c.txt", "b.txt", "a.txt"]
+
+
+def test_another_team_stores_the_same_bytes_for_itself(site: Site, tus: Tus) -> None:
+    tus.send(CONTENT)
+    theirs = Tus(site.other_team("globex"), "/api/v1/teams/globex/uploads")
+    theirs.send(CONTENT)
+    assert count_of_stored(site) == 2
+    assert theirs.client.get("/api/v1/teams/globex").json()["storage"]["used_bytes"] == len(CONTENT)
+
+
+def test_a_file_goes_with_its_last_user_and_its_bytes_follow(
+    site: Site, tus: Tus, team_id: UUID, exact: Exact
+) -> None:
+    one = take(site, team_id, tus.send(CONTENT))
+    assert tus.client.get(tus.path).json() == [], "a used upload is no upload any more"
+    two = take(site, team_id, tus.send(CONTENT))
+    leave(site, team_id, one)
+    assert used_bytes(site) == len(CONTENT) and exact()
+    leave(site, team_id, two)
+    assert used_bytes(site) == 0 and count_of_stored(site) == 0 and exact()
+    sweep_bytes(site.app.state.database, site.app.state.store)
+    assert files_in_store(site) == 0
+
+
+def test_a_file_that_an_upload_names_is_used(site: Site, tus: Tus, team_id: UUID, exact: Exact) -> None:
+    user = take(site, team_id, tus.send(CONTENT))
+    waiting = tus.send(CONTENT)
+    leave(site, team_id, user)
+    assert count_of_stored(site) == 1 and exact()
+    take(site, team_id, waiting)
+
+
+def test_what_cannot_be_used_is_named_with_the_reason(site: Site, tus: Tus, team_id: UUID) -> None:
+    complete = tus.send(CONTENT)
+    url = tus.begin(100, "half.txt")
+    tus.add(url, 0, b"x" * 40)
+    half, unknown = url.rsplit("/", 1)[-1], public_id("up", new_id())
+    theirs = Tus(site.other_team("globex"), "/api/v1/teams/globex/uploads").send(CONTENT)
+    with pytest.raises(Invalid) as refused, site.app.state.database.write() as session:
+        complete_uploads(session, team_id, [complete, half, unknown, theirs, "nonsense", complete])
+    messages = {problem.value: problem.message for problem in refused.value.errors}
+    assert set(messages) == {complete, half, unknown, theirs, "nonsense"}
+    assert "40 of 100 bytes" in messages[half] and "'half.txt'" in messages[half]
+    assert "There is no upload" in messages[theirs] and "twice" in messages[complete]
+    assert {problem.field for problem in refused.value.errors} == {"uploads"}
+    with site.app.state.database.write() as session:
+        (file,) = complete_uploads(session, team_id, [complete])
+    assert (file.name, file.bytes, file.digest) == (
+        "a.txt",
+        len(CONTENT),
+        hashlib.sha256(CONTENT).hexdigest(),
+    )
+    assert site.app.state.store.read(file.object_key) == CONTENT
+
+
+def test_uploads_expire_and_give_back_what_they_held(
+    site: Site, tus: Tus, team_id: UUID, exact: Exact
+) -> None:
+    kept = tus.begin(50)
+    half = tus.begin(100)
+    tus.add(half, 0, b"x" * 40)
+    unused = f"{tus.path}/{tus.send(CONTENT)}"
+    tus.send(b"used by somebody")
+    used = take(site, team_id, tus.send(b"used by somebody"))
+    with site.app.state.database.write() as session:
+        over = now() - timedelta(seconds=1)
+        session.execute(update(Upload).where(Upload.bytes != 50).values(expires=over))
+    for url in (half, unused):
+        assert tus.client.head(url, headers=TUS).status_code == 410
+        assert tus.add(url, 40, b"y").status_code == 410
+    assert [one["bytes"] for one in tus.client.get(tus.path).json()] == [50]
+    control_loop(site).round(sweep=True)
+    assert tus.client.head(half, headers=TUS).status_code == 404
+    assert used_bytes(site) == 50 + len(b"used by somebody") and exact()
+    assert site.app.state.store.list_partials() == [] and tus.offset(kept) == 0
+    leave(site, team_id, used)
+    control_loop(site).round(sweep=True)
+    assert files_in_store(site) == 0
+
+
+def test_new_bytes_give_an_upload_another_day(site: Site, tus: Tus) -> None:
+    url = tus.begin(100)
+    with site.app.state.database.write() as session:
+        session.execute(update(Upload).values(expires=now() + timedelta(minutes=1)))
+    tus.add(url, 0, b"x")
+    with site.app.state.database.read() as session:
+        assert session.scalars(select(Upload.expires)).one() > now() + timedelta(hours=23)
+
+
+def test_the_sweep_leaves_uploads_under_way_alone(site: Site, tus: Tus) -> None:
+    url = tus.begin(3)
+    tus.add(url, 0, b"12")
+    stray = site.app.state.store.partial_path(new_id())
+    stray.write_bytes(b"left by a crash")
+    control_loop(site).round(sweep=True)
+    assert not stray.exists()
+    assert tus.add(url, 2, b"3").status_code == 204
+
+
+def test_bytes_that_the_disk_lost_end_the_upload_in_words(site: Site, tus: Tus, exact: Exact) -> None:
+    url = tus.begin(10)
+    tus.add(url, 0, b"12345")
+    (upload_id,) = site.app.state.store.list_partials()
+    site.app.state.store.partial_path(upload_id).write_bytes(b"123")
+    answer = tus.add(url, 5, b"67890")
+    assert (answer.status_code, answer.json()["code"]) == (410, "upload_lost")
+    assert tus.client.head(url, headers=TUS).status_code == 404 and exact()
+
+
+def test_one_that_is_completed_and_dropped_at_once_many_times_stays_counted(
+    site: Site, tus: Tus, team_id: UUID, exact: Exact
+) -> None:
+    """The same bytes arrive while their last user goes."""
+
+    def come_and_go(number: int) -> None:
+        for _ in range(8):
+            leave(site, team_id, take(site, team_id, tus.send(CONTENT, f"{number}.txt")))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(come_and_go, range(4)))
+    assert used_bytes(site) == 0 and count_of_stored(site) == 0 and exact()
+    sweep_bytes(site.app.state.database, site.app.state.store)
+    assert files_in_store(site) == 0
+
+
+def test_many_announcements_at_once_stay_within_the_limit(site: Site, tus: Tus, exact: Exact) -> None:
+    site.admin.put(f"{site.path}/storage", json={"limit_bytes": 1_000})
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: tus.announce(150).status_code, range(16)))
+    assert sorted(answers) == [201] * 6 + [403] * 10 and used_bytes(site) == 900 and exact()
+
+
+def test_the_check_notices_a_byte_too_many(site: Site, tus: Tus) -> None:
+    tus.begin(10)
+    with site.app.state.database.write() as session:
+        session.execute(update(Upload).values(bytes=11))
+    assert not storage_is_exact(site)
+
+
+def test_an_unknown_file_is_nothing_to_drop(site: Site, team_id: UUID) -> None:
+    with site.app.state.database.write() as session:
+        drop_unused(session, team_id, [new_id()])
+    with pytest.raises(AppError), site.app.state.database.write() as session:
+        complete_uploads(session, team_id, [""])
