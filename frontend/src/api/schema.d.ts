@@ -505,7 +505,7 @@ export interface paths {
         };
         /**
          * Get Team
-         * @description A team with its quota.
+         * @description A team with its quota and storage.
          */
         get: operations["get_team"];
         put?: never;
@@ -531,9 +531,29 @@ export interface paths {
         put?: never;
         /**
          * Create Dataset
-         * @description Upload `.jsonl` or `.txt` files as a new dataset. Its tokens are prepared at once, in the background.
+         * @description Make a dataset of complete uploads, or a mixture. It is read and prepared at once, in the background.
          */
         post: operations["create_dataset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets/count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Count Recipe
+         * @description What a recipe would keep, without applying it.
+         */
+        post: operations["count_recipe"];
         delete?: never;
         options?: never;
         head?: never;
@@ -556,9 +576,49 @@ export interface paths {
         post?: never;
         /**
          * Delete Dataset
-         * @description Delete a dataset with everything made of it; refused while runs use it.
+         * @description Delete a dataset with everything made of it; refused while runs or mixtures use it.
          */
         delete: operations["delete_dataset"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets/{dataset}/preparations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Preparation
+         * @description Have a version's tokens made for a tokenizer and split; found when they were made before.
+         */
+        post: operations["create_preparation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets/{dataset}/preparations/{preparation}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Preparation
+         * @description Stop making tokens; a later request goes on from what is done. Refused while runs wait for them.
+         */
+        post: operations["cancel_preparation"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -575,9 +635,49 @@ export interface paths {
         put?: never;
         /**
          * Create Dataset Version
-         * @description Upload files as the dataset's next version. Versions never change.
+         * @description Make the dataset's next version: other files, another recipe, or both. Versions never change.
          */
         post: operations["create_dataset_version"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets/{dataset}/versions/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Dataset Version
+         * @description Delete a version with everything made of it; refused while runs or mixtures use it, and for the only one.
+         */
+        delete: operations["delete_dataset_version"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/datasets/{dataset}/versions/{number}/documents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Documents
+         * @description A version's documents as they were read, those too that its recipe leaves out.
+         */
+        get: operations["list_documents"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -593,7 +693,7 @@ export interface paths {
         };
         /**
          * List Rejected
-         * @description Lines of a version that gave no document, with the reason; up to 1,000 of them.
+         * @description Rows of a version's files that gave no document, with the reason; up to 1,000 of them.
          */
         get: operations["list_rejected"];
         put?: never;
@@ -901,7 +1001,8 @@ export interface paths {
         };
         /**
          * Show Metrics
-         * @description The run's curves. `points` thins each out to the extremes of equal stretches, so that every spike stays.
+         * @description The run's curves within after_step < step ≤ to_step. `points` thins each out to the extremes of equal
+         *     stretches, so that every spike stays.
          */
         get: operations["show_metrics"];
         put?: never;
@@ -950,6 +1051,150 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/storage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set Storage
+         * @description Change how many bytes of files the team may store. For site admins.
+         */
+        put: operations["set_storage"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/tokenizers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Tokenizers
+         * @description The team's uploaded tokenizers, newest first.
+         */
+        get: operations["list_tokenizers"];
+        put?: never;
+        /**
+         * Create Tokenizer
+         * @description Keep a complete upload of a `tokenizer.json`, once it is found fit.
+         */
+        post: operations["create_tokenizer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/tokenizers/{tokenizer}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Tokenizer
+         * @description Delete a tokenizer; refused while a preparation has yet to copy it.
+         */
+        delete: operations["delete_tokenizer"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Uploads
+         * @description Uploads under way, and complete ones that no dataset has taken, newest first.
+         */
+        get: operations["list_uploads"];
+        put?: never;
+        /**
+         * Create Upload
+         * @description Announce a file by `Upload-Length` and `Upload-Metadata`; its first bytes may come along.
+         */
+        post: operations["create_upload"];
+        delete?: never;
+        /**
+         * Describe Uploads
+         * @description What this server can do of tus.
+         */
+        options: operations["describe_uploads"];
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/uploads/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview Uploads
+         * @description What complete uploads hold: format, columns, the first documents as a recipe would read them.
+         */
+        post: operations["preview_uploads"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/uploads/{upload}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Override Method
+         * @description For clients that can send no other method: the one that `X-HTTP-Method-Override` names.
+         */
+        post: operations["override_method"];
+        /**
+         * Delete Upload
+         * @description End an upload; its bytes no longer count.
+         */
+        delete: operations["delete_upload"];
+        options?: never;
+        /**
+         * Show Upload
+         * @description How many bytes of an upload are safely here.
+         */
+        head: operations["show_upload"];
+        /**
+         * Add Bytes
+         * @description More bytes of an upload, from `Upload-Offset` on.
+         */
+        patch: operations["add_bytes"];
         trace?: never;
     };
 }
@@ -1160,6 +1405,21 @@ export interface components {
              */
             claim_id: string;
         };
+        /**
+         * Column
+         * @description A key of `.jsonl` objects, or a column of a table.
+         */
+        Column: {
+            /** Name */
+            name: string;
+            /**
+             * Type
+             * @description `text`, `messages` (a chat), or the format's own word for what cannot be a document.
+             */
+            type: string;
+            /** Usable */
+            usable: boolean;
+        };
         /** Committed */
         Committed: {
             /** Checkpoint Id */
@@ -1170,6 +1430,22 @@ export interface components {
          * @enum {string}
          */
         CompileKind: "auto" | "on" | "off";
+        /**
+         * Compression
+         * @enum {string}
+         */
+        Compression: "none" | "gzip" | "zstandard";
+        /** CountRequest */
+        CountRequest: {
+            /**
+             * Dataset
+             * @description The dataset whose files the recipe is for; empty for a mixture.
+             */
+            dataset?: string | null;
+            recipe: components["schemas"]["Recipe"];
+            /** Version */
+            version?: number | null;
+        };
         /**
          * CpuPeak
          * @description FLOP/s of one CPU slot, measured with all slots busy.
@@ -1258,32 +1534,105 @@ export interface components {
         DatasetFile: {
             /** Bytes */
             bytes: number;
+            /** @default none */
+            compression: components["schemas"]["Compression"];
             /** Digest */
             digest: string;
+            /** Documents */
+            documents?: number | null;
+            /** @description Known once the file was looked at. */
+            format?: components["schemas"]["FileFormat"] | null;
             /** Name */
             name: string;
+            /** Rejected */
+            rejected?: number | null;
         };
         /** DatasetVersion */
         DatasetVersion: {
             /** Bytes */
             bytes: number;
             /**
+             * Changes
+             * @description What differs from the version before, a sentence each.
+             * @default []
+             */
+            changes: string[];
+            /**
              * Created
              * Format: date-time
              */
             created: string;
+            /**
+             * Error
+             * @description Why it failed, and what to do.
+             */
+            error?: string | null;
             /** Files */
             files: components["schemas"]["DatasetFile"][];
             /** Number */
             number: number;
             /** Preparations */
             preparations: components["schemas"]["Preparation"][];
+            /**
+             * Read Bytes
+             * @description Of the files' bytes, how many have been read into documents: its progress.
+             * @default 0
+             */
+            read_bytes: number;
+            /**
+             * @default {
+             *       "drop_duplicates": false,
+             *       "mix": [],
+             *       "read": {
+             *         "text_documents": "file"
+             *       },
+             *       "rejected_limit": 0.01,
+             *       "rules": {}
+             *     }
+             */
+            recipe: components["schemas"]["Recipe"];
+            /** @default ready */
+            state: components["schemas"]["VersionState"];
+            /** @description When it is ready. */
+            statistics?: components["schemas"]["Statistics"] | null;
         };
         /**
          * Device
          * @enum {string}
          */
         Device: "auto" | "cuda" | "cpu";
+        /**
+         * DocumentSample
+         * @description A document as it was read.
+         */
+        DocumentSample: {
+            /** Characters */
+            characters: number;
+            /**
+             * Dropped By
+             * @description The part of the recipe that leaves it out.
+             */
+            dropped_by?: string | null;
+            /** File */
+            file: string;
+            /** Kept */
+            kept: boolean;
+            /**
+             * Line
+             * @description Line or row at which it begins, from 1.
+             */
+            line: number;
+            /**
+             * Number
+             * @description Position in the version, from 0.
+             */
+            number: number;
+            /**
+             * Text
+             * @description Its first 2,000 characters.
+             */
+            text: string;
+        };
         /**
          * Download
          * @description A file the supervisor fetches into the attempt's folder before it starts anything.
@@ -1459,6 +1808,12 @@ export interface components {
             name: string;
         };
         /**
+         * FileFormat
+         * @description What a file holds, as its bytes say and not its name.
+         * @enum {string}
+         */
+        FileFormat: "text" | "jsonl" | "parquet" | "csv";
+        /**
          * Gpu
          * @description One GPU of a node.
          */
@@ -1503,6 +1858,16 @@ export interface components {
             /** Placements */
             placements: components["schemas"]["PlacedRun"][];
             timers: components["schemas"]["Timers"];
+        };
+        /**
+         * HistogramBin
+         * @description Documents of up to ``upto`` characters or tokens, and more than the bin before has.
+         */
+        HistogramBin: {
+            /** Documents */
+            documents: number;
+            /** Upto */
+            upto: number;
         };
         /**
          * Inventory
@@ -1768,6 +2133,46 @@ export interface components {
             series: components["schemas"]["Series"][];
         };
         /**
+         * MixShare
+         * @description What one source gives to a mixture.
+         */
+        MixShare: {
+            /** Characters */
+            characters: number;
+            /** Dataset */
+            dataset: string;
+            /** Documents */
+            documents: number;
+            /**
+             * Share
+             * @description Of the mixture's characters, 0..1.
+             */
+            share: number;
+            /** Version */
+            version: number;
+        };
+        /**
+         * MixSource
+         * @description A version of a dataset that goes into a mixture.
+         */
+        MixSource: {
+            /**
+             * Dataset
+             * @description Id of the dataset, `ds_…`, of the same team.
+             */
+            dataset: string;
+            /**
+             * Version
+             * @description Its version; the newest ready one when left empty.
+             */
+            version?: number | null;
+            /**
+             * Weight
+             * @description Its share of the mixture's characters, relative to the other weights.
+             */
+            weight: number;
+        };
+        /**
          * ModelSpec
          * @description A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
          */
@@ -1835,6 +2240,29 @@ export interface components {
          * @enum {string}
          */
         MomentsKind: "paper" | "block";
+        /** NewDataset */
+        NewDataset: {
+            /** Name */
+            name: string;
+            /**
+             * @default {
+             *       "drop_duplicates": false,
+             *       "mix": [],
+             *       "read": {
+             *         "text_documents": "file"
+             *       },
+             *       "rejected_limit": 0.01,
+             *       "rules": {}
+             *     }
+             */
+            recipe: components["schemas"]["Recipe"];
+            /**
+             * Uploads
+             * @description Ids of complete uploads, in the order of their files. None for a mixture.
+             * @default []
+             */
+            uploads: string[];
+        };
         /** NewInvitation */
         NewInvitation: {
             /** Email */
@@ -1854,12 +2282,59 @@ export interface components {
             /** Name */
             name: string;
         };
+        /** NewPreparation */
+        NewPreparation: {
+            /**
+             * @default {
+             *       "kind": "bpe"
+             *     }
+             */
+            tokenizer: components["schemas"]["TokenizerSpec"];
+            /**
+             * Validation Fraction
+             * @default 0.01
+             */
+            validation_fraction: number;
+            /** Version */
+            version?: number | null;
+        };
         /** NewTeam */
         NewTeam: {
             /** Name */
             name: string;
             /** Slug */
             slug: string;
+        };
+        /** NewTokenizer */
+        NewTokenizer: {
+            /** Name */
+            name: string;
+            /**
+             * Upload
+             * @description Id of a complete upload of a `tokenizer.json`.
+             */
+            upload: string;
+        };
+        /** NewVersion */
+        NewVersion: {
+            /**
+             * Base
+             * @description The version whose files are kept; the newest when left empty.
+             */
+            base?: number | null;
+            /**
+             * Keep Files
+             * @description The uploads are added to the files of `base`; otherwise they replace them.
+             * @default false
+             */
+            keep_files: boolean;
+            /** @description Left empty: the recipe of version `base`. */
+            recipe?: components["schemas"]["Recipe"] | null;
+            /**
+             * Uploads
+             * @description The version's files. Left empty: those of version `base`, so that only the recipe changes.
+             */
+            uploads?: string[] | null;
         };
         /** Node */
         Node: {
@@ -1999,6 +2474,16 @@ export interface components {
              */
             next_cursor?: string | null;
         };
+        /** Page[DocumentSample] */
+        Page_DocumentSample_: {
+            /** Items */
+            items: components["schemas"]["DocumentSample"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` for the next page. Empty: this was the last.
+             */
+            next_cursor?: string | null;
+        };
         /** Page[Run] */
         Page_Run_: {
             /** Items */
@@ -2116,6 +2601,12 @@ export interface components {
             error?: string | null;
             /** Id */
             id: string;
+            /**
+             * Lengths
+             * @description Documents by their length in tokens.
+             * @default []
+             */
+            lengths: components["schemas"]["HistogramBin"][];
             /** Rejected */
             rejected?: number | null;
             /** Shards Done */
@@ -2124,10 +2615,21 @@ export interface components {
             shards_total: number | null;
             state: components["schemas"]["PreparationState"];
             tokenizer: components["schemas"]["TokenizerSpec"];
+            /**
+             * Tokens Done
+             * @default 0
+             */
+            tokens_done: number;
             /** Train Tokens */
             train_tokens?: number | null;
             /** Validation Fraction */
             validation_fraction: number;
+            /**
+             * Validation From Tail
+             * @description No document fell into the validation split, so the last 1 % of tokens is it.
+             * @default false
+             */
+            validation_from_tail: boolean;
             /** Validation Tokens */
             validation_tokens?: number | null;
         };
@@ -2135,7 +2637,75 @@ export interface components {
          * PreparationState
          * @enum {string}
          */
-        PreparationState: "waiting" | "working" | "ready" | "failed";
+        PreparationState: "waiting" | "working" | "ready" | "failed" | "cancelled";
+        /**
+         * Preview
+         * @description What files hold, by their first rows.
+         */
+        Preview: {
+            /** Files */
+            files: components["schemas"]["PreviewFile"][];
+            /** @description As asked, with what can be chosen for all files filled in. */
+            recipe: components["schemas"]["Recipe"];
+        };
+        /** PreviewFile */
+        PreviewFile: {
+            /**
+             * Columns
+             * @default []
+             */
+            columns: components["schemas"]["Column"][];
+            /** @default none */
+            compression: components["schemas"]["Compression"];
+            /**
+             * Documents
+             * @description The first documents, each cut after 2,000 characters.
+             * @default []
+             */
+            documents: string[];
+            /**
+             * Field
+             * @description The key or column that will be read, when there are any.
+             */
+            field?: string | null;
+            format: components["schemas"]["FileFormat"] | null;
+            /** Name */
+            name: string;
+            /**
+             * Problem
+             * @description Why the file cannot be read at all, and what to do.
+             */
+            problem?: string | null;
+            /**
+             * Rejected
+             * @description Of the first rows.
+             * @default []
+             */
+            rejected: components["schemas"]["RejectedDocument"][];
+            /** Upload */
+            upload: string;
+        };
+        /** PreviewRequest */
+        PreviewRequest: {
+            /**
+             * @description How the first rows are shown as documents.
+             * @default {
+             *       "drop_duplicates": false,
+             *       "mix": [],
+             *       "read": {
+             *         "text_documents": "file"
+             *       },
+             *       "rejected_limit": 0.01,
+             *       "rules": {}
+             *     }
+             */
+            recipe: components["schemas"]["Recipe"];
+            /**
+             * Uploads
+             * @description Ids of complete uploads.
+             */
+            uploads: string[];
+        };
         /**
          * Problem
          * @description One thing that is wrong with an input, at the field where it is wrong.
@@ -2173,6 +2743,108 @@ export interface components {
         QuotaLimit: {
             /** Limit */
             limit: number;
+        };
+        /**
+         * ReadSpec
+         * @description How files are read into documents.
+         */
+        ReadSpec: {
+            /**
+             * Field
+             * @description Key or column that holds a document, as text or as chat messages; `text`, else `messages`, when left empty.
+             */
+            field?: string | null;
+            /**
+             * @description A text file is one document (`file`), or one for each stretch between blank lines (`blank_line`).
+             * @default file
+             */
+            text_documents: components["schemas"]["TextDocuments"];
+        };
+        /**
+         * Recipe
+         * @description How a version's documents come about.
+         */
+        Recipe: {
+            /**
+             * Drop Duplicates
+             * @description Keep only the first of several documents with exactly the same text.
+             * @default false
+             */
+            drop_duplicates: boolean;
+            /**
+             * Mix
+             * @description Datasets that are mixed instead of files. No document is repeated: the scarcest sets the size of the mixture.
+             * @default []
+             */
+            mix: components["schemas"]["MixSource"][];
+            /**
+             * @description How the files are read.
+             * @default {
+             *       "text_documents": "file"
+             *     }
+             */
+            read: components["schemas"]["ReadSpec"];
+            /**
+             * Rejected Limit
+             * @description Share of documents that may be unreadable; a version with more of them fails.
+             * @default 0.01
+             */
+            rejected_limit: number;
+            /**
+             * @description Which documents are kept.
+             * @default {}
+             */
+            rules: components["schemas"]["Rules"];
+        };
+        /**
+         * RecipeCounts
+         * @description What a recipe would do, before it is applied.
+         */
+        RecipeCounts: {
+            /**
+             * Characters
+             * @description Of the documents that are kept.
+             */
+            characters: number;
+            /**
+             * Counted Fraction
+             * @description Share of the documents that was counted; below 1 the figures are scaled up from it.
+             * @default 1
+             */
+            counted_fraction: number;
+            /**
+             * Documents
+             * @description Read from the files or the mixed versions.
+             */
+            documents: number;
+            /**
+             * Dropped
+             * @description Documents that each part of the recipe leaves out, by its name: the first one that applies counts.
+             * @default {}
+             */
+            dropped: {
+                [key: string]: number;
+            };
+            /**
+             * Duplicates
+             * @description Documents whose exact text stood before; left out only where the recipe says so.
+             */
+            duplicates: number;
+            /** Kept */
+            kept: number;
+            /**
+             * Lengths
+             * @description Kept documents by their length in characters.
+             * @default []
+             */
+            lengths: components["schemas"]["HistogramBin"][];
+            /**
+             * Mix
+             * @default []
+             */
+            mix: components["schemas"]["MixShare"][];
+            /** Rejected */
+            rejected: number;
         };
         /**
          * RecomputeKind
@@ -2261,6 +2933,42 @@ export interface components {
          * @enum {string}
          */
         Role: "owner" | "editor" | "viewer";
+        /**
+         * Rules
+         * @description Which documents are kept, by what can be counted in them. A rule that is left empty keeps all.
+         */
+        Rules: {
+            /**
+             * Max Characters
+             * @description Longer documents are left out, in characters.
+             */
+            max_characters?: number | null;
+            /**
+             * Max Mean Word Characters
+             * @description Documents whose words are longer on average are left out, in characters (Gopher: 10).
+             */
+            max_mean_word_characters?: number | null;
+            /**
+             * Max Repeated Line Fraction
+             * @description Documents with a larger share of lines that stood in them before are left out (Gopher, appendix A: 0.3).
+             */
+            max_repeated_line_fraction?: number | null;
+            /**
+             * Min Characters
+             * @description Shorter documents are left out, in characters.
+             */
+            min_characters?: number | null;
+            /**
+             * Min Letter Fraction
+             * @description Documents with a smaller share of letters among their characters, white space apart, are left out.
+             */
+            min_letter_fraction?: number | null;
+            /**
+             * Min Mean Word Characters
+             * @description Documents whose words are shorter on average are left out, in characters (Gopher: 3).
+             */
+            min_mean_word_characters?: number | null;
+        };
         /** Run */
         Run: {
             /** Attempt */
@@ -2575,6 +3283,65 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /**
+         * Statistics
+         * @description What a recipe makes of a version's documents.
+         */
+        Statistics: {
+            /**
+             * Characters
+             * @description Of the documents that are kept.
+             */
+            characters: number;
+            /**
+             * Documents
+             * @description Read from the files or the mixed versions.
+             */
+            documents: number;
+            /**
+             * Dropped
+             * @description Documents that each part of the recipe leaves out, by its name: the first one that applies counts.
+             * @default {}
+             */
+            dropped: {
+                [key: string]: number;
+            };
+            /**
+             * Duplicates
+             * @description Documents whose exact text stood before; left out only where the recipe says so.
+             */
+            duplicates: number;
+            /** Kept */
+            kept: number;
+            /**
+             * Lengths
+             * @description Kept documents by their length in characters.
+             * @default []
+             */
+            lengths: components["schemas"]["HistogramBin"][];
+            /**
+             * Mix
+             * @default []
+             */
+            mix: components["schemas"]["MixShare"][];
+            /** Rejected */
+            rejected: number;
+        };
+        /** StorageLimit */
+        StorageLimit: {
+            /** Limit Bytes */
+            limit_bytes: number;
+        };
+        /**
+         * StorageUse
+         * @description What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once.
+         */
+        StorageUse: {
+            /** Limit Bytes */
+            limit_bytes: number;
+            /** Used Bytes */
+            used_bytes: number;
+        };
         /** Stored */
         Stored: {
             /**
@@ -2594,7 +3361,13 @@ export interface components {
             quota: components["schemas"]["Quota"][];
             /** Slug */
             slug: string;
+            storage: components["schemas"]["StorageUse"];
         };
+        /**
+         * TextDocuments
+         * @enum {string}
+         */
+        TextDocuments: "file" | "blank_line";
         /**
          * Timers
          * @description The protocol's clocks. The API owns them; claims and renewals carry what was granted.
@@ -2658,25 +3431,97 @@ export interface components {
             sweep_seconds: number;
         };
         /**
+         * Tokenizer
+         * @description An uploaded `tokenizer.json`.
+         */
+        Tokenizer: {
+            /**
+             * Created
+             * Format: date-time
+             */
+            created: string;
+            /** Created By */
+            created_by: string | null;
+            /** Digest */
+            digest: string;
+            /** End Of Text */
+            end_of_text: string;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /**
+             * Vocabulary
+             * @description Token ids, added tokens included.
+             */
+            vocabulary: number;
+        };
+        /**
          * TokenizerKind
          * @enum {string}
          */
-        TokenizerKind: "bpe" | "bytes";
+        TokenizerKind: "bpe" | "bytes" | "uploaded" | "dataset";
         /**
          * TokenizerSpec
          * @description How text becomes tokens.
          */
         TokenizerSpec: {
             /**
-             * @description `bpe` trains a byte-level BPE on the data; `bytes` uses the 256 byte values.
+             * @description `bpe` trains one on the data; `bytes` uses byte values; `uploaded` and `dataset` take the one of `source`.
              * @default bpe
              */
             kind: components["schemas"]["TokenizerKind"];
             /**
+             * Source
+             * @description Id of the uploaded tokenizer, `tok_…`, or of the dataset whose BPE is taken, `ds_…`.
+             */
+            source?: string | null;
+            /**
              * Vocabulary
-             * @description Number of token ids, the end-of-text token included: 4,096 for `bpe` and 257 for `bytes` when left empty.
+             * @description Number of token ids. Left empty: 4,096 for `bpe`, 257 for `bytes`, else what the tokenizer of `source` has.
              */
             vocabulary?: number | null;
+        };
+        /**
+         * Upload
+         * @description A file on its way in, or complete and not used yet.
+         */
+        Upload: {
+            /**
+             * Bytes
+             * @description Announced size.
+             */
+            bytes: number;
+            /** Complete */
+            complete: boolean;
+            /**
+             * Created
+             * Format: date-time
+             */
+            created: string;
+            /**
+             * Digest
+             * @description SHA-256 of a complete file, in hex.
+             */
+            digest?: string | null;
+            /**
+             * Expires
+             * Format: date-time
+             * @description When it is dropped unless bytes arrive or a dataset takes it.
+             */
+            expires: string;
+            /**
+             * File Name
+             * @description Name within the upload, folders included: `train/a.jsonl`.
+             */
+            file_name: string;
+            /** Id */
+            id: string;
+            /**
+             * Offset
+             * @description Bytes that are safely stored.
+             */
+            offset: number;
         };
         /** UploadLink */
         UploadLink: {
@@ -2758,6 +3603,11 @@ export interface components {
             /** Valid */
             valid: boolean;
         };
+        /**
+         * VersionState
+         * @enum {string}
+         */
+        VersionState: "waiting" | "reading" | "ready" | "failed";
     };
     responses: never;
     parameters: never;
@@ -3705,11 +4555,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "multipart/form-data": {
-                    files: string[];
-                    /** @description What people call the dataset. */
-                    name: string;
-                };
+                "application/json": components["schemas"]["NewDataset"];
             };
         };
         responses: {
@@ -3720,6 +4566,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Dataset"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    count_recipe: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CountRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecipeCounts"];
                 };
             };
             /** @description Refused. */
@@ -3795,6 +4676,75 @@ export interface operations {
             };
         };
     };
+    create_preparation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewPreparation"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preparation"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    cancel_preparation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset: string;
+                preparation: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preparation"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     create_dataset_version: {
         parameters: {
             query?: never;
@@ -3807,9 +4757,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "multipart/form-data": {
-                    files: string[];
-                };
+                "application/json": components["schemas"]["NewVersion"];
             };
         };
         responses: {
@@ -3820,6 +4768,73 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Dataset"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_dataset_version: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset: string;
+                number: number;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_documents: {
+        parameters: {
+            query?: {
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                dataset: string;
+                number: number;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_DocumentSample_"];
                 };
             };
             /** @description Refused. */
@@ -4408,7 +5423,8 @@ export interface operations {
                 /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
                 names?: string[] | null;
                 after_step?: number;
-                points?: number | null;
+                to_step?: number;
+                points?: number;
             };
             header?: never;
             path: {
@@ -4499,6 +5515,381 @@ export interface operations {
                 content: {
                     "text/event-stream": string;
                 };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    set_storage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StorageLimit"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StorageUse"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_tokenizers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tokenizer"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_tokenizer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTokenizer"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tokenizer"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_tokenizer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tokenizer: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_uploads: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upload"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_upload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    describe_uploads: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    preview_uploads: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    override_method: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                upload: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_upload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                upload: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    show_upload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                upload: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    add_bytes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                upload: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused. */
             default: {
