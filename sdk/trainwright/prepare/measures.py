@@ -46,11 +46,11 @@ class Measures:
         return len(self.characters)
 
 
-def measure(texts: Sequence[str]) -> Measures:
-    """The measures of ``texts``, in order."""
+def measure(texts: Sequence[str], contents: Sequence[bytes]) -> Measures:
+    """The measures of ``texts``, whose UTF-8 is ``contents``, in order."""
     counts = [_counts(batch) for batch in _batches(texts)]
     letters, visible, words = np.concatenate([*counts, np.zeros((3, 0), np.int64)], axis=1)
-    hashes = b"".join(hash_of(text.encode()) for text in texts)
+    hashes = b"".join(map(hash_of, contents))
     return Measures(
         hash=np.frombuffer(hashes, np.uint8).reshape(-1, HASH_BYTES),
         characters=np.array([len(text) for text in texts], np.int32),

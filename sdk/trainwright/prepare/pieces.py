@@ -37,7 +37,7 @@ REJECTED_LISTED = 1_000
 READ_AT_ONCE = 256
 WRITER = {
     "compression": "zstd",
-    "compression_level": 3,
+    "compression_level": 1,
     "use_dictionary": False,
     "write_statistics": False,
     "version": "2.6",
@@ -103,13 +103,13 @@ def write_pieces(
     """
     draft, number = _Draft(first_offset=start.offset if start else 0), first_number
     for row in positioned_rows(source, sniffed, read, start):
-        size = len(row.found.text.encode()) if isinstance(row.found, Document) else 0
-        if draft.ends_before(size, row):
+        content = row.found.text.encode() if isinstance(row.found, Document) else b""
+        if draft.ends_before(len(content), row):
             info = _write(draft, folder, number, draft.position)
             yield info
             number += info.documents > 0
             draft = _Draft(first_offset=info.next_position.offset if info.next_position else 0)
-        draft.add(row, size)
+        draft.add(row, content)
     yield _write(draft, folder, number, None, source.path.stat().st_size)
 
 
@@ -163,6 +163,9 @@ class _Draft:
 
     first_offset: int = 0
     documents: list[Document] = field(default_factory=list)
+    contents: list[bytes] = field(default_factory=list)
+    """Their UTF-8."""
+
     bytes: int = 0
     rejected: list[Rejected] = field(default_factory=list)
     rejected_count: int = 0
@@ -184,11 +187,12 @@ class _Draft:
             or row.offset - self.first_offset > PIECE_READ_BYTES
         )
 
-    def add(self, row: Row, size: int) -> None:
+    def add(self, row: Row, content: bytes) -> None:
         self.last = row
         if isinstance(row.found, Document):
             self.documents.append(row.found)
-            self.bytes += size
+            self.contents.append(content)
+            self.bytes += len(content)
             return
         self.rejected_count += 1
         if len(self.rejected) < REJECTED_LISTED:
@@ -200,7 +204,7 @@ def _write(
 ) -> PieceInfo:
     content, characters = b"", 0
     if draft.documents:
-        table = _table(draft.documents)
+        table = _table(draft.documents, draft.contents)
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, row_group_size=PIECE_DOCUMENTS, **WRITER)
         content = sink.getvalue().to_pybytes()
@@ -219,15 +223,16 @@ def _write(
     )
 
 
-def _table(documents: Sequence[Document]) -> pa.Table:
-    texts = [document.text for document in documents]
-    measures = measure(texts)
+def _table(documents: Sequence[Document], contents: Sequence[bytes]) -> pa.Table:
+    measures = measure([document.text for document in documents], contents)
+    ends = np.cumsum([0, *map(len, contents)], dtype=np.int32)
+    texts = pa.StringArray.from_buffers(len(contents), pa.py_buffer(ends), pa.py_buffer(b"".join(contents)))
     hashes = pa.FixedSizeBinaryArray.from_buffers(
-        SCHEMA.field("hash").type, len(texts), [None, pa.py_buffer(measures.hash.tobytes())]
+        SCHEMA.field("hash").type, len(contents), [None, pa.py_buffer(measures.hash)]
     )
     columns = [
         pa.array([document.line for document in documents], pa.int64()),
-        pa.array(texts, pa.string()),
+        texts,
         hashes,
         *(pa.array(getattr(measures, name)) for name in SCHEMA.names[3:]),
     ]
