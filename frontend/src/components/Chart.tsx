@@ -1,8 +1,9 @@
-import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { chartOptions, type ChartLine, type ChartMark, type ChartScale, type LineStyle } from "@/components/chartOptions";
+import { chartOptions, type ChartLine, type ChartMark, type ChartScale, type ChartZoom, type LineStyle } from "@/components/chartOptions";
 import { ChartTable } from "@/components/ChartTable";
+import type { WindowMove } from "@/lib/stepWindow";
 import { useColorScheme } from "@/lib/useColorScheme";
 
 interface Props {
@@ -17,6 +18,10 @@ interface Props {
   axisText?: (value: number) => string;
   scale: ChartScale;
   marks: readonly ChartMark[];
+  /** Without it the chart shows all it has. */
+  zoom?: ChartZoom | undefined;
+  /** Dimmed while better points are on their way. */
+  coarse?: boolean;
   height?: number;
   /** Choices beside the title. */
   controls?: ReactNode;
@@ -26,8 +31,34 @@ interface Props {
 
 const NO_TEXT = "–";
 
+const KEYS: Record<string, WindowMove> = {
+  "+": "in",
+  "=": "in",
+  "-": "out",
+  ArrowLeft: "earlier",
+  ArrowRight: "later",
+  "0": "whole",
+  Escape: "whole",
+};
+
 /** A chart over a run's course, with a caption that says its last values and a table of the same numbers. */
-export function Chart({ title, group, x, xName, xText, lines, yText, axisText = yText, scale, marks, height = 196, controls, children }: Props) {
+export function Chart({
+  title,
+  group,
+  x,
+  xName,
+  xText,
+  lines,
+  yText,
+  axisText = yText,
+  scale,
+  marks,
+  zoom,
+  coarse = false,
+  height = 196,
+  controls,
+  children,
+}: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [under, setUnder] = useState<number | null>(null);
@@ -37,16 +68,16 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
     () => [x as number[], ...lines.flatMap(({ raw, values }) => (raw === undefined ? [values] : [raw, values]))],
     [x, lines],
   );
-  const latest = useRef({ data, marks });
+  const latest = useRef({ data, marks, zoom });
   // New values arrive by setData; only other lines need another drawing.
   const scaleKey = JSON.stringify(scale);
   const stylesKey = JSON.stringify(lines.map(({ label, color, raw }) => ({ label, color, faint: raw !== undefined })));
   const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
 
   useEffect(() => {
-    latest.current = { data, marks };
+    latest.current = { data, marks, zoom };
     plot.current?.setData(data);
-  }, [data, marks]);
+  }, [data, marks, zoom]);
 
   useEffect(() => {
     const element = box.current;
@@ -61,6 +92,7 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
       xText,
       axisText,
       marks: () => latest.current.marks,
+      zoom: () => latest.current.zoom,
       onCursor: setUnder,
     });
     const made = new uPlot(options, latest.current.data, element);
@@ -107,7 +139,20 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
       {asTable ? (
         <ChartTable title={title} x={x} xName={xName} xText={xText} lines={shown} yText={yText} height={height} />
       ) : (
-        <div ref={box} className="min-w-0" style={{ height }} />
+        <div className={`min-w-0 transition-opacity duration-100 ${coarse ? "opacity-60" : ""}`} style={{ height }}>
+          <div
+            ref={box}
+            className="size-full min-w-0 [&_.u-select]:bg-accent/20"
+            {...(zoom && {
+              role: "slider",
+              tabIndex: 0,
+              "aria-label": `${title}: plus and minus zoom, arrow keys move, 0 shows the whole run`,
+              "aria-valuenow": x.length,
+              "aria-valuetext": zoom.words,
+              onKeyDown,
+            })}
+          />
+        </div>
       )}
       <figcaption className="mt-1 truncate text-small text-soft">
         {at === null ? caption(shown, named, yText) : reading(at)}
@@ -115,6 +160,13 @@ export function Chart({ title, group, x, xName, xText, lines, yText, axisText = 
       {children}
     </figure>
   );
+
+  function onKeyDown(event: KeyboardEvent): void {
+    const move = KEYS[event.key];
+    if (move === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    zoom?.onMove(move);
+  }
 
   function reading(index: number): string {
     const values = shown.map(({ label, values: row }) => {

@@ -1,4 +1,5 @@
 import uPlot from "uplot";
+import type { WindowMove } from "@/lib/stepWindow";
 
 export interface ChartLine {
   label: string;
@@ -26,6 +27,16 @@ export interface ChartMark {
 /** How the y axis runs: through the data, from zero, by powers of ten, or always over the same range and ticks. */
 export type ChartScale = "fit" | "zero" | "log" | { low: number; high: number; ticks: number[] };
 
+/** How the charts of one page are zoomed: all show the same stretch of the x axis. */
+export interface ChartZoom {
+  /** What is shown of the x axis; null: all that there is. */
+  range: readonly [number, number] | null;
+  /** The same in words: `steps 100 to 200`. */
+  words: string;
+  onSelect: (from: number, to: number) => void;
+  onMove: (move: WindowMove) => void;
+}
+
 interface Wish {
   element: HTMLElement;
   group: string;
@@ -37,13 +48,18 @@ interface Wish {
   xText: (value: number) => string;
   axisText: (value: number) => string;
   marks: () => readonly ChartMark[];
+  /** Undefined where the chart does not zoom. */
+  zoom: () => ChartZoom | undefined;
   onCursor: (index: number | null) => void;
 }
 
 const FONT = "11px 'Inter Variable', sans-serif";
 
+/** A shorter drag is a click. */
+const LEAST_DRAG_PX = 6;
+
 /** The look of every chart: hairlines across, few ticks, one cross-hair for the group, marks on the x axis. */
-export function chartOptions({ element, group, lines, scale, height, xText, axisText, marks, onCursor }: Wish): uPlot.Options {
+export function chartOptions({ element, group, lines, scale, height, xText, axisText, marks, zoom, onCursor }: Wish): uPlot.Options {
   const color = (name: string) => resolve(element, `var(--color-${name})`);
   const [soft, line, warn, bad] = [color("soft"), color("line"), color("warn"), color("bad")];
   return {
@@ -51,9 +67,21 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
     height,
     padding: [8, 20, 0, 0],
     legend: { show: false },
-    cursor: { y: false, sync: { key: group, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
+    cursor: {
+      y: false,
+      // The cross-hair is shared; a selection is drawn in one chart and then holds for all.
+      sync: { key: group, setSeries: false, filters: { pub: (type) => type !== "mousedown" && type !== "mouseup" } },
+      drag: { x: zoom() !== undefined, y: false, setScale: false, dist: LEAST_DRAG_PX },
+      bind: {
+        dblclick: () => () => {
+          zoom()?.onMove("whole");
+          return null;
+        },
+      },
+      points: { size: 6 },
+    },
     scales: {
-      x: { time: false },
+      x: { time: false, range: (_plot, low, high) => [...(zoom()?.range ?? [low, high])] as uPlot.Range.MinMax },
       y: scale === "log" ? { distr: 3 } : { range: (_plot, low, high) => yRange(scale, low, high) },
     },
     axes: [
@@ -93,6 +121,14 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
           drawMarks(plot, marks(), { attempt: warn, failure: bad, checkpoint: soft });
         },
       ],
+      setSelect: [
+        (plot) => {
+          const { left, width } = plot.select;
+          if (width < LEAST_DRAG_PX) return;
+          zoom()?.onSelect(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
       setCursor: [
         (plot) => {
           onCursor(plot.cursor.idx ?? null);
@@ -106,7 +142,12 @@ const FEW_POINTS = 8;
 
 /** A line through few points hides them, and a single one has no line at all. */
 function hasFew(plot: uPlot, series: number): boolean {
-  return Array.from(plot.data[series] ?? []).filter((value) => value !== null).length < FEW_POINTS;
+  let points = 0;
+  for (const value of plot.data[series] ?? []) {
+    if (value !== null) points += 1;
+    if (points === FEW_POINTS) return false;
+  }
+  return true;
 }
 
 /** A custom property may hold `light-dark(…)`, which only a real element resolves. */

@@ -1,4 +1,7 @@
-/** Metrics of one run as columns: merging what arrives, and turning them into what a chart draws. */
+/**
+ * Metrics of one run as columns: merging what arrives, keeping it small, and turning it into what a chart draws.
+ * A column may hold fewer points than were measured: the API and `thin` leave out what lies between extremes.
+ */
 
 export interface Column {
   steps: number[];
@@ -32,6 +35,46 @@ export function rewind(columns: Columns, step: number): Columns {
   return Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, cut(column, step)]));
 }
 
+/** Only what lies in `from` ≤ step ≤ `to`, in every series. */
+export function within(columns: Columns, from: number, to: number): Columns {
+  return Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, after(cut(column, to), from - 1)]));
+}
+
+/** Every series of at most `most` points; those with more keep about half as many, so that this is rare. */
+export function bounded(columns: Columns, most: number): Columns {
+  const long = Object.values(columns).some(({ steps }) => steps.length > most);
+  if (!long) return columns;
+  return Object.fromEntries(
+    Object.entries(columns).map(([name, column]) => [name, column.steps.length > most ? thin(column, most / 2) : column]),
+  );
+}
+
+/**
+ * About `points` of a column: the first, the last, and the least and the greatest of equal stretches of steps, so that
+ * every spike stays. Thinning what was thinned before keeps the extremes of both.
+ */
+export function thin(column: Column, points: number): Column {
+  const { steps, values } = column;
+  const length = steps.length;
+  if (length <= points) return column;
+  const [first, end] = [steps[0] ?? 0, steps[length - 1] ?? 0];
+  const width = (end - first + 1) / Math.max(1, Math.floor(points / 2));
+  const kept: number[] = [0];
+  for (let begin = 0, stretch = 1; begin < length; stretch += 1) {
+    let [low, high, next] = [begin, begin, begin];
+    for (; next < length && (steps[next] ?? 0) < first + stretch * width; next += 1) {
+      const value = values[next] ?? 0;
+      if (value < (values[low] ?? 0)) low = next;
+      if (value > (values[high] ?? 0)) high = next;
+    }
+    if (next === begin) continue;
+    for (const index of low < high ? [low, high] : [high, low]) if (index > (kept[kept.length - 1] ?? 0)) kept.push(index);
+    begin = next;
+  }
+  if (kept[kept.length - 1] !== length - 1) kept.push(length - 1);
+  return { steps: kept.map((index) => steps[index] ?? 0), values: kept.map((index) => values[index] ?? 0) };
+}
+
 function cut(column: Column, lastStep: number): Column {
   const end = upperBound(column.steps, lastStep);
   if (end === column.steps.length) return column;
@@ -40,6 +83,7 @@ function cut(column: Column, lastStep: number): Column {
 
 function after(column: Column, step: number): Column {
   const start = upperBound(column.steps, step);
+  if (start === 0) return column;
   return { steps: column.steps.slice(start), values: column.values.slice(start) };
 }
 
@@ -63,6 +107,11 @@ export function lastStep(columns: Columns): number {
   return Math.max(0, ...Object.values(columns).map((column) => column.steps[column.steps.length - 1] ?? 0));
 }
 
+/** Whether a column has every step from its first to its last. */
+export function isComplete({ steps }: Column): boolean {
+  return steps.length > 0 && (steps[steps.length - 1] ?? 0) - (steps[0] ?? 0) === steps.length - 1;
+}
+
 /**
  * Exponential moving average, corrected for its start so that the first values are not pulled towards zero.
  * `weight` 0 changes nothing, 0.99 leaves little. Gaps stay gaps.
@@ -81,22 +130,37 @@ export function smooth(values: readonly (number | null)[], weight: number): (num
 
 export type Axis = "step" | "tokens" | "time";
 
-/** What stands on the x axis for each step, by linear interpolation between the steps that are known. */
-export function axisOf(columns: Columns, axis: Axis): (step: number) => number {
-  if (axis === "step") return (step) => step;
-  const known = axis === "tokens" ? columns["tokens"] : elapsed(columns["seconds"]);
-  if (known === undefined || known.steps.length === 0) return (step) => step;
-  return (step) => interpolate(known, step);
+/** What stands on the x axis for each step, and the other way round. */
+export interface Position {
+  at: (step: number) => number;
+  /** The step, a fraction where it lies between two. */
+  stepAt: (x: number) => number;
 }
 
-/** Training time up to each step. Between two stored steps the later one's duration stands for all. */
+/** By linear interpolation between the steps that are known. */
+export function axisOf(columns: Columns, axis: Axis): Position {
+  const known = axis === "tokens" ? columns["tokens"] : axis === "time" ? elapsed(columns["seconds"]) : undefined;
+  if (known === undefined || known.steps.length === 0) return { at: same, stepAt: same };
+  const turned = { steps: known.values, values: known.steps };
+  return { at: (step) => interpolate(known, step), stepAt: (x) => interpolate(turned, x) };
+}
+
+function same(value: number): number {
+  return value;
+}
+
+/**
+ * Training time up to each step. A thinned series keeps its slowest steps, so each step that was left out counts as
+ * much as the faster of those around it.
+ */
 function elapsed(seconds: Column | undefined): Column | undefined {
   if (seconds === undefined) return undefined;
   let total = 0;
-  let previous = 0;
+  let [previousStep, previous] = [0, Infinity];
   const values = seconds.steps.map((step, index) => {
-    total += (seconds.values[index] ?? 0) * Math.max(1, step - previous);
-    previous = step;
+    const own = seconds.values[index] ?? 0;
+    total += own + Math.max(0, step - previousStep - 1) * Math.min(own, previous);
+    [previousStep, previous] = [step, own];
     return total;
   });
   return { steps: seconds.steps, values };
@@ -117,16 +181,19 @@ export interface Joined {
 
 /** Several columns over the union of their steps; null where one has no value. */
 export function join(columns: readonly (Column | undefined)[]): Joined {
-  const steps = [...new Set(columns.flatMap((column) => column?.steps ?? []))].sort((a, b) => a - b);
-  const position = new Map(steps.map((step, index) => [step, index]));
-  const values = columns.map((column) => {
-    const row: (number | null)[] = Array.from({ length: steps.length }, () => null);
-    column?.steps.forEach((step, index) => {
-      const at = position.get(step);
-      const value = column.values[index];
-      if (at !== undefined && value !== undefined && Number.isFinite(value)) row[at] = value;
+  const steps: number[] = [];
+  const values: (number | null)[][] = columns.map(() => []);
+  const heads = columns.map(() => 0);
+  for (;;) {
+    const next = columns.reduce((least, column, index) => Math.min(least, column?.steps[heads[index] ?? 0] ?? Infinity), Infinity);
+    if (next === Infinity) return { steps, values };
+    steps.push(next);
+    columns.forEach((column, index) => {
+      const head = heads[index] ?? 0;
+      const here = column?.steps[head] === next;
+      const value = here ? column.values[head] : undefined;
+      values[index]?.push(value !== undefined && Number.isFinite(value) ? value : null);
+      if (here) heads[index] = head + 1;
     });
-    return row;
-  });
-  return { steps, values };
+  }
 }

@@ -6,6 +6,7 @@ import { Fp8Panel } from "@/features/fp8/Fp8Panel";
 import type { TensorSearch } from "@/features/fp8/view";
 import { Tiles } from "@/features/metrics/Tiles";
 import type { Columns } from "@/lib/series";
+import type { StepWindow } from "@/lib/stepWindow";
 import type { TensorChoice } from "@/lib/tensors";
 import { renderRoute } from "../renderRoute";
 import { aRun } from "../runs";
@@ -24,6 +25,7 @@ const MEASURED: Columns = {
 };
 
 let asked: string[] = [];
+let bounds: (string | null)[] = [];
 
 beforeEach(() => {
   asked = [];
@@ -32,6 +34,7 @@ beforeEach(() => {
     http.get("*/metrics", ({ request }) => {
       const names = new URL(request.url).searchParams.getAll("names");
       asked.push(...names);
+      bounds = ["after_step", "to_step"].map((name) => new URL(request.url).searchParams.get(name));
       const [before = "", behind = ""] = (names[0] ?? "").split("*");
       const found = NAMES.flatMap((name) => [name, name.replace("fp8_amax", "fp8_scale")]).filter(
         (name) => name === names[0] || (name.startsWith(before) && behind !== "" && name.endsWith(behind)),
@@ -65,8 +68,21 @@ function fp8Run(change: Partial<Run> = {}, recipe: Partial<Fp8Recipe> = {}): Run
   return { ...run, spec: { ...run.spec, precision: { kind: "fp8", fp8, compile: "auto" } } };
 }
 
-function show(run: Run, columns: Columns, onChoose: (choice: TensorChoice) => void = () => undefined, wish: TensorSearch = {}) {
-  renderRoute(<Fp8Panel team="lab" run={run} columns={columns} marks={[]} wish={wish} onChoose={onChoose} />);
+function show(run: Run, columns: Columns, onChoose: (choice: TensorChoice) => void = () => undefined, wish: TensorSearch = {}, window: StepWindow | null = null) {
+  renderRoute(
+    <Fp8Panel
+      team="lab"
+      run={run}
+      columns={columns}
+      shown={{ columns, coarse: false }}
+      marks={[]}
+      zoom={{ range: null, words: "the whole run", onSelect: () => undefined, onMove: () => undefined }}
+      zoomBar={null}
+      window={window}
+      wish={wish}
+      onChoose={onChoose}
+    />,
+  );
 }
 
 it("says when the first numbers come, and that a run ended before them", async () => {
@@ -98,6 +114,12 @@ it("asks for the tensors in sight only: one part of all layers, and one scale", 
     "fp8_amax/layers.*.feed_forward.down.weight:gradient",
     "fp8_scale/layers.1.feed_forward.down.weight:gradient",
   ]);
+});
+
+it("asks for the steps that the charts show", async () => {
+  show(fp8Run({ state: "succeeded" }), MEASURED, undefined, {}, { from: 5, to: 10 });
+  expect(await screen.findByText("step 10: largest 6.000 in layer 1")).toBeDefined();
+  expect(bounds).toEqual(["4", "10"]);
 });
 
 it("says what holds for the run's recipe: float32 weights at O1, a scale of the whole tensor beside those of rows", async () => {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { merge, needsReload } from "@/features/metrics/merge";
+import { merge, MOST_POINTS, needsReload } from "@/features/metrics/merge";
+import type { LiveMetrics } from "@/features/metrics/queries";
 
-const stored = { columns: { loss: { steps: [1, 2, 3], values: [9, 8, 7] } }, attempts: [], cursor: "1:100", loaded: 1 };
+const stored: LiveMetrics = { columns: { loss: { steps: [1, 2, 3], values: [9, 8, 7] } }, attempts: [], window: null, cursor: "1:100", loaded: 1 };
 const points = { id: "2:40", name: "points", data: '{"attempt":2,"steps":[3,4],"series":{"loss":[7.5,6]}}' };
 const back = { id: "2:0", name: "rewind", data: '{"step":2}' };
 
@@ -20,9 +21,36 @@ describe("merge", () => {
   it("passes over events it does not know", () => {
     expect(merge(stored, [{ id: "", name: "other", data: "{}" }])).toEqual(stored);
   });
+
+  it("holds no more points than a screen can show, however many come", () => {
+    let metrics = stored;
+    for (let begin = 4; begin < 50_000; begin += 1_000) {
+      const steps = Array.from({ length: 1_000 }, (_, index) => begin + index);
+      const data = JSON.stringify({ attempt: 1, steps, series: { loss: steps.map((step) => 1 / step) } });
+      metrics = merge(metrics, [{ id: `1:${begin}`, name: "points", data }]);
+      expect(metrics.columns["loss"]?.steps.length).toBeLessThanOrEqual(MOST_POINTS);
+      expect(metrics.columns["loss"]?.steps.at(-1)).toBe(begin + 999);
+    }
+    expect(metrics.columns["loss"]?.steps[0]).toBe(1);
+  });
 });
 
-it("loads all anew after a rewind, not after points", () => {
-  expect(needsReload(stored, [points])).toBe(false);
-  expect(needsReload(stored, [back])).toBe(true);
+describe("a window", () => {
+  it("that follows the end lets go of what leaves it", () => {
+    expect(merge({ ...stored, window: { last: 2 } }, [points]).columns["loss"]).toEqual({ steps: [3, 4], values: [7.5, 6] });
+  });
+
+  it("in the past stays as it is", () => {
+    const past = { ...stored, window: { from: 1, to: 2 } };
+    expect(merge(past, [points]).columns).toBe(past.columns);
+  });
+
+  it("that the run has not filled yet takes what belongs into it", () => {
+    expect(merge({ ...stored, window: { from: 2, to: 3 } }, [points]).columns["loss"]).toEqual({ steps: [2, 3], values: [8, 7.5] });
+  });
+});
+
+it("is loaded anew after a rewind, not after points", () => {
+  expect(needsReload([points])).toBe(false);
+  expect(needsReload([back])).toBe(true);
 });

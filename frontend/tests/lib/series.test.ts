@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { append, axisOf, join, last, lastStep, rewind, smooth, type Columns } from "@/lib/series";
+import { append, axisOf, bounded, isComplete, join, last, lastStep, rewind, smooth, thin, within, type Column, type Columns } from "@/lib/series";
 
 const LOSS: Columns = { loss: { steps: [1, 2, 3], values: [9, 8, 7] } };
 
@@ -55,18 +55,26 @@ describe("axisOf", () => {
   };
 
   it("is the step itself by default, and where nothing is known", () => {
-    expect(axisOf(columns, "step")(7)).toBe(7);
-    expect(axisOf({}, "tokens")(7)).toBe(7);
+    expect(axisOf(columns, "step").at(7)).toBe(7);
+    expect(axisOf({}, "tokens").at(7)).toBe(7);
+    expect(axisOf({}, "tokens").stepAt(7)).toBe(7);
   });
 
   it("interpolates tokens between the steps that are stored", () => {
-    const tokens = axisOf(columns, "tokens");
-    expect([tokens(5), tokens(15), tokens(20), tokens(25)]).toEqual([500, 1_500, 2_000, 2_000]);
+    const { at, stepAt } = axisOf(columns, "tokens");
+    expect([at(5), at(15), at(20), at(25)]).toEqual([500, 1_500, 2_000, 2_000]);
+    expect([stepAt(500), stepAt(1_500), stepAt(9_000)]).toEqual([5, 15, 20]);
   });
 
-  it("adds up the time of steps, those between two stored ones included", () => {
-    const time = axisOf(columns, "time");
-    expect([time(1), time(2), time(3), time(4)]).toEqual([0.5, 1, 2, 3]);
+  it("adds up the time of steps; one that was left out took as long as the faster of those around it", () => {
+    const { at, stepAt } = axisOf(columns, "time");
+    expect([at(1), at(2), at(3), at(4)]).toEqual([0.5, 1, 1.75, 2.5]);
+    expect(stepAt(1.75)).toBe(3);
+  });
+
+  it("does not take a slow step of a thinned series for all those left out around it", () => {
+    const seconds = { steps: [100, 150, 200], values: [0.1, 60, 0.1] };
+    expect(axisOf({ seconds }, "time").at(200)).toBeCloseTo(197 * 0.1 + 60 + 0.3 - 0.1, 1);
   });
 });
 
@@ -78,4 +86,46 @@ it("join puts series over the union of their steps", () => {
     [null, 8.1, null, null],
     [null, null, null, null],
   ]);
+});
+
+describe("thin", () => {
+  const steps = Array.from({ length: 10_000 }, (_, index) => index + 1);
+  const wave: Column = { steps, values: steps.map((step) => (step === 4_321 ? 50 : step === 8_765 ? -50 : Math.sin(step))) };
+
+  it("keeps about as many points as it may, the first, the last and every spike", () => {
+    const few = thin(wave, 400);
+    expect(few.steps.length).toBeLessThanOrEqual(402);
+    expect(few.steps.length).toBeGreaterThan(300);
+    expect([few.steps[0], few.steps.at(-1)]).toEqual([1, 10_000]);
+    expect([Math.max(...few.values), Math.min(...few.values)]).toEqual([50, -50]);
+    expect(few.steps).toEqual([...new Set(few.steps)].sort((a, b) => a - b));
+    expect(few.values.every((value, index) => value === wave.values[(few.steps[index] ?? 0) - 1])).toBe(true);
+  });
+
+  it("keeps the spikes when it is done again and again while points come", () => {
+    let kept: Columns = {};
+    for (let begin = 0; begin < 10_000; begin += 50) {
+      kept = bounded(append(kept, steps.slice(begin, begin + 50), { wave: wave.values.slice(begin, begin + 50) }), 600);
+    }
+    const column = kept["wave"];
+    expect(column?.steps.length).toBeLessThanOrEqual(600);
+    expect(column?.steps.at(-1)).toBe(10_000);
+    expect([Math.max(...(column?.values ?? [])), Math.min(...(column?.values ?? []))]).toEqual([50, -50]);
+  });
+
+  it("leaves what is short as it is", () => {
+    expect(bounded(LOSS, 3)).toBe(LOSS);
+    expect(thin(wave, 10_000)).toBe(wave);
+  });
+});
+
+it("within cuts every series to some steps", () => {
+  expect(within(LOSS, 2, 2)["loss"]).toEqual({ steps: [2], values: [8] });
+  expect(within(LOSS, 4, 9)["loss"]).toEqual({ steps: [], values: [] });
+});
+
+it("isComplete tells a series with all its steps from a thinned one", () => {
+  expect(isComplete({ steps: [3, 4, 5], values: [1, 1, 1] })).toBe(true);
+  expect(isComplete({ steps: [3, 5], values: [1, 1] })).toBe(false);
+  expect(isComplete({ steps: [], values: [] })).toBe(false);
 });

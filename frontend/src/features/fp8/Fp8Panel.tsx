@@ -1,5 +1,6 @@
+import type { ReactNode } from "react";
 import type { Run } from "@/api/types";
-import type { ChartMark } from "@/components/chartOptions";
+import type { ChartMark, ChartZoom } from "@/components/chartOptions";
 import { EmptyState } from "@/components/EmptyState";
 import { RoundingCharts } from "@/features/fp8/RoundingCharts";
 import { TensorPanels } from "@/features/fp8/TensorPanels";
@@ -7,19 +8,26 @@ import type { TensorSearch } from "@/features/fp8/view";
 import { count } from "@/lib/format";
 import { isFinal } from "@/lib/runProgress";
 import type { Columns } from "@/lib/series";
+import type { StepWindow } from "@/lib/stepWindow";
 import type { TensorChoice } from "@/lib/tensors";
 
 interface Props {
   team: string;
   run: Run;
+  /** Of the whole run, for what is said of it now. */
   columns: Columns;
+  /** Of the steps that the charts show. */
+  shown: { columns: Columns; coarse: boolean };
   marks: readonly ChartMark[];
+  zoom: ChartZoom;
+  zoomBar: ReactNode;
+  window: StepWindow | null;
   wish: TensorSearch;
   onChoose: (choice: TensorChoice) => void;
 }
 
 /** What training in 8 bits does to a run's numbers: in all, and tensor by tensor. */
-export function Fp8Panel({ team, run, columns, marks, wish, onChoose }: Props) {
+export function Fp8Panel({ team, run, columns, shown, marks, zoom, zoomBar, window, wish, onChoose }: Props) {
   const recipe = run.spec.precision.fp8;
   if (!recipe) {
     return (
@@ -45,8 +53,16 @@ export function Fp8Panel({ team, run, columns, marks, wish, onChoose }: Props) {
         Level {recipe.level}, {recipe.scaling} scaling, {recipe.amax} amax. Measured every{" "}
         {every === 1 ? "step" : `${count(every)} steps`}, last at step {count(measured)}.
       </p>
-      <RoundingCharts columns={columns} marks={marks} recipe={recipe} />
-      <TensorPanels scaling={recipe.scaling} team={team} run={run.id} live={live} marks={marks} wish={wish} onChoose={onChoose} />
+      {zoomBar}
+      <RoundingCharts columns={columns} shown={shown} marks={marks} zoom={zoom} recipe={recipe} />
+      <TensorPanels
+        scaling={recipe.scaling}
+        tensors={{ team, run: run.id, live, window, newest: measured }}
+        marks={marks}
+        zoom={zoom}
+        wish={wish}
+        onChoose={onChoose}
+      />
     </div>
   );
 }

@@ -1,15 +1,19 @@
 import { useMemo } from "react";
 import type { Fp8Recipe } from "@/api/types";
 import { Chart } from "@/components/Chart";
-import type { ChartMark, ChartScale } from "@/components/chartOptions";
+import type { ChartMark, ChartScale, ChartZoom } from "@/components/chartOptions";
 import { HealthNote } from "@/features/fp8/HealthNote";
 import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/lib/fp8Health";
 import { count, decimal, share } from "@/lib/format";
 import { join, last, type Column, type Columns } from "@/lib/series";
 
 interface Props {
+  /** Of the whole run, for what is said of it now. */
   columns: Columns;
+  /** Of the steps that the charts show. */
+  shown: { columns: Columns; coarse: boolean };
   marks: readonly ChartMark[];
+  zoom: ChartZoom;
   recipe: Fp8Recipe;
 }
 
@@ -20,15 +24,15 @@ const SHARES: ChartScale = { low: -8, high: 0.2, ticks: [-8, -6, -4, -2, 0] };
 const HEADROOMS: ChartScale = { low: -10.4, high: 0.4, ticks: [-10, -8, -6, -4, -2, 0] };
 
 /** What rounding to 8 bits costs in all: clamped tensors, flushed and lost values, headroom, skipped steps. */
-export function RoundingCharts({ columns, marks, recipe }: Props) {
-  const shares = useLines(columns, ["fp8_saturated", "fp8_flushed"], ["clamped", "flushed"], toShare);
-  const lost = useLines(columns, ["fp8_lost_updates"], ["lost"], same);
-  const headroom = useLines(columns, ["fp8_smallest_headroom"], ["μ"], Math.log2);
-  const skipped = useLines(columns, ["skipped_steps"], ["skipped"], same);
+export function RoundingCharts({ columns, shown, marks, zoom, recipe }: Props) {
+  const shares = useLines(shown.columns, ["fp8_saturated", "fp8_flushed"], ["clamped", "flushed"], toShare);
+  const lost = useLines(shown.columns, ["fp8_lost_updates"], ["lost"], same);
+  const headroom = useLines(shown.columns, ["fp8_smallest_headroom"], ["μ"], Math.log2);
+  const skipped = useLines(shown.columns, ["skipped_steps"], ["skipped"], same);
   const now = (name: string) => recent(columns[name]);
   const [clampedNow, flushedNow, lostNow] = [now("fp8_saturated"), now("fp8_flushed"), now("fp8_lost_updates")];
   const [headroomNow, skippedNow] = [now("fp8_smallest_headroom"), last(columns["skipped_steps"])];
-  const shared = { group: "fp8", xName: "step", xText: count, marks, height: 148 };
+  const shared = { group: "fp8", xName: "step", xText: count, marks, zoom, coarse: shown.coarse, height: 148 };
   return (
     <div className="grid grid-cols-2 gap-3 max-desk:grid-cols-1">
       <Chart {...shared} {...shares} title="tensors clamped, values flushed, %" yText={shareText} axisText={shareTick} scale={SHARES}>

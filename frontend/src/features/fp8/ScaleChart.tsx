@@ -2,21 +2,20 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Fp8Recipe } from "@/api/types";
 import { Chart } from "@/components/Chart";
-import type { ChartMark } from "@/components/chartOptions";
+import type { ChartMark, ChartZoom } from "@/components/chartOptions";
 import { ErrorState } from "@/components/ErrorState";
 import { Select } from "@/components/Select";
 import { Skeleton } from "@/components/Skeleton";
-import { tensorsQuery } from "@/features/fp8/queries";
+import { tensorsQuery, type TensorPlace } from "@/features/fp8/queries";
 import { count, decimal, powerOfTwo } from "@/lib/format";
 import { heatHeight } from "@/lib/heatMap";
 import { kindWords, partWords, type TensorChoice, type TensorKind } from "@/lib/tensors";
 
 interface Props {
   scaling: Fp8Recipe["scaling"];
-  team: string;
-  run: string;
-  live: boolean;
+  tensors: TensorPlace;
   marks: readonly ChartMark[];
+  zoom: ChartZoom;
   choice: TensorChoice;
   pattern: string;
   layers: readonly (number | null)[];
@@ -27,8 +26,8 @@ interface Props {
 const AXIS = 20;
 
 /** How the scale of one tensor went, in powers of two. */
-export function ScaleChart({ scaling, team, run, live, marks, choice, pattern, layers, onLayer }: Props) {
-  const scales = useQuery(tensorsQuery(team, run, pattern, live));
+export function ScaleChart({ scaling, tensors, marks, zoom, choice, pattern, layers, onLayer }: Props) {
+  const scales = useQuery(tensorsQuery(tensors, pattern));
   const column = Object.values(scales.data ?? {})[0];
   const lines = useMemo(() => [{ label: "scale", color: 1, values: (column?.values ?? []).map(exponentOf) }], [column]);
   if (scales.isError) return <ErrorState error={scales.error} onRetry={() => void scales.refetch()} />;
@@ -46,6 +45,7 @@ export function ScaleChart({ scaling, team, run, live, marks, choice, pattern, l
         axisText={scaleTick}
         scale="fit"
         marks={marks}
+        zoom={zoom}
         height={heatHeight(layers.length) + AXIS}
         controls={
           choice.layer !== null && (

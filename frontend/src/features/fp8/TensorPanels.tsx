@@ -1,12 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Fp8Recipe } from "@/api/types";
-import type { ChartMark } from "@/components/chartOptions";
+import type { ChartMark, ChartZoom } from "@/components/chartOptions";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorState } from "@/components/ErrorState";
 import { HeatMap } from "@/components/HeatMap";
 import { Skeleton } from "@/components/Skeleton";
-import { tensorSeriesQuery, tensorsQuery } from "@/features/fp8/queries";
+import { tensorSeriesQuery, tensorsQuery, type TensorPlace } from "@/features/fp8/queries";
 import { ScaleChart } from "@/features/fp8/ScaleChart";
 import { TensorControls } from "@/features/fp8/TensorControls";
 import type { TensorSearch } from "@/features/fp8/view";
@@ -16,10 +16,9 @@ import { chooseTensor, layersOf, partsOf, seriesPattern, tensorOf, type TensorCh
 
 interface Props {
   scaling: Fp8Recipe["scaling"];
-  team: string;
-  run: string;
-  live: boolean;
+  tensors: TensorPlace;
   marks: readonly ChartMark[];
+  zoom: ChartZoom;
   wish: TensorSearch;
   onChoose: (choice: TensorChoice) => void;
 }
@@ -27,13 +26,13 @@ interface Props {
 const COLUMNS = 96;
 
 /** The tensors one by one: amax of a part in every layer, and the scale of one of them. */
-export function TensorPanels({ scaling, team, run, live, marks, wish, onChoose }: Props) {
-  const names = useQuery(tensorSeriesQuery(team, run, live));
+export function TensorPanels({ scaling, tensors: place, marks, zoom, wish, onChoose }: Props) {
+  const names = useQuery(tensorSeriesQuery(place));
   const known = names.data;
   const tensors = useMemo(() => (known ?? []).map(tensorOf).filter((tensor) => tensor !== null), [known]);
   const choice = chooseTensor(tensors, wish);
   const amaxPattern = choice === null ? "" : seriesPattern("amax", known ?? [], choice, true);
-  const amaxes = useQuery({ ...tensorsQuery(team, run, amaxPattern, live), enabled: choice !== null });
+  const amaxes = useQuery({ ...tensorsQuery(place, amaxPattern), enabled: choice !== null });
   const map = useMemo(() => {
     const rows = Object.entries(amaxes.data ?? {}).map(([name, column]) => ({ layer: tensorOf(name)?.layer ?? null, column }));
     const sorted = rows.sort((a, b) => (a.layer ?? -1) - (b.layer ?? -1));
@@ -42,7 +41,7 @@ export function TensorPanels({ scaling, team, run, live, marks, wish, onChoose }
 
   const failed = [names, amaxes].find(({ isError }) => isError);
   if (failed !== undefined) return <ErrorState error={failed.error} onRetry={() => void failed.refetch()} />;
-  if (choice === null && names.isSuccess && !live) return <EmptyState title="No tensor was measured by itself." />;
+  if (choice === null && names.isSuccess && !place.live) return <EmptyState title="No tensor was measured by itself." />;
   if (choice === null) return <Skeleton rows={1} height={280} />;
   const { kind, part } = choice;
   const layers = layersOf(tensors, kind, part);
@@ -83,10 +82,9 @@ export function TensorPanels({ scaling, team, run, live, marks, wish, onChoose }
       )}
       <ScaleChart
         scaling={scaling}
-        team={team}
-        run={run}
-        live={live}
+        tensors={place}
         marks={marks}
+        zoom={zoom}
         choice={choice}
         pattern={seriesPattern("scale", known ?? [], choice, false)}
         layers={layers}

@@ -1,15 +1,21 @@
 import { useMemo } from "react";
 import { EmptyState } from "@/components/EmptyState";
+import { ZoomBar } from "@/components/ZoomBar";
 import { ChartControls } from "@/features/metrics/ChartControls";
 import { marksOf } from "@/features/metrics/marks";
 import type { LiveMetrics } from "@/features/metrics/queries";
+import type { Shown } from "@/features/metrics/useLiveMetrics";
+import { useZoom } from "@/features/metrics/useZoom";
 import { SeriesChart } from "@/features/metrics/SeriesChart";
 import type { ChartView } from "@/features/metrics/view";
-import { axisOf } from "@/lib/series";
+import { axisOf, lastStep } from "@/lib/series";
 import { count, decimal, percent, rate, short } from "@/lib/format";
 
 interface Props {
   metrics: LiveMetrics;
+  shown: Shown;
+  /** More steps are to come. */
+  live: boolean;
   checkpointSteps: readonly number[];
   view: ChartView;
   onView: (view: ChartView) => void;
@@ -28,26 +34,37 @@ const SPEED = [{ label: "tokens/s", name: "tokens_per_second" }] as const;
 const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 
 /** The charts of a run: loss first and largest, then whether the machine is well used. */
-export function MetricsPanel({ metrics, checkpointSteps, view, onView }: Props) {
-  const { columns, attempts } = metrics;
-  const position = useMemo(() => axisOf(columns, view.x), [columns, view.x]);
-  const marks = useMemo(() => marksOf(attempts, checkpointSteps, position), [attempts, checkpointSteps, position]);
-  if (columns["loss"] === undefined) {
+export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onView }: Props) {
+  const { columns: whole, attempts } = metrics;
+  const axis = useMemo(() => axisOf(whole, view.x), [whole, view.x]);
+  const marks = useMemo(() => marksOf(attempts, checkpointSteps, axis.at), [attempts, checkpointSteps, axis]);
+  const zoom = useZoom({
+    axis,
+    newest: lastStep(whole),
+    window: view.window,
+    grows: live,
+    onWindow: (window) => {
+      onView({ ...view, window });
+    },
+  });
+  if (whole["loss"] === undefined) {
     return <EmptyState title="No numbers yet.">The curves begin with the first step.</EmptyState>;
   }
-  const shared = { columns, position, marks, view };
+  const { columns, coarse } = shown;
+  const shared = { columns, coarse, zoom, position: axis.at, marks, view };
   return (
     <>
       <ChartControls view={view} onChange={onView} />
+      <ZoomBar zoom={zoom} error={shown.error} />
       <div className="mb-3 grid grid-cols-[2fr_1fr_1fr] gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
         <div className="grid min-w-0 max-desk:col-span-full">
           <SeriesChart {...shared} title="loss" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />
         </div>
-        {columns["mfu"] !== undefined && (
-          <SeriesChart {...shared} title="MFU, %" series={columns["bf16_mfu"] === undefined ? MFU : BOTH_MFU} scale="zero" text={percentText} axisText={wholePercent} />
+        {whole["mfu"] !== undefined && (
+          <SeriesChart {...shared} title="MFU, %" series={whole["bf16_mfu"] === undefined ? MFU : BOTH_MFU} scale="zero" text={percentText} axisText={wholePercent} />
         )}
         <SeriesChart {...shared} title="tokens/s" series={SPEED} scale="zero" text={rate} axisText={shortTick} />
-        {columns["mfu"] === undefined && (
+        {whole["mfu"] === undefined && (
           <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
         )}
       </div>

@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { Chart } from "@/components/Chart";
-import type { ChartMark, ChartScale } from "@/components/chartOptions";
+import type { ChartMark, ChartScale, ChartZoom } from "@/components/chartOptions";
 import type { ChartView } from "@/features/metrics/view";
 import { count, duration, short } from "@/lib/format";
 import { join, smooth, type Axis, type Columns } from "@/lib/series";
@@ -11,6 +11,8 @@ interface Props {
   columns: Columns;
   position: (step: number) => number;
   marks: readonly ChartMark[];
+  zoom: ChartZoom;
+  coarse: boolean;
   view: ChartView;
   scale: ChartScale;
   text: (value: number) => string;
@@ -21,7 +23,7 @@ const X_NAMES: Record<Axis, string> = { step: "step", tokens: "tokens", time: "t
 const X_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: short, time: duration };
 
 /** One chart of a run's series, over the axis and with the smoothing that the person chose. */
-export function SeriesChart({ title, series, columns, position, marks, view, scale, text, axisText }: Props) {
+export function SeriesChart({ title, series, columns, position, marks, zoom, coarse, view, scale, text, axisText }: Props) {
   const { x, lines } = useMemo(() => {
     const joined = join(series.map(({ name }) => columns[name]));
     return {
@@ -45,6 +47,8 @@ export function SeriesChart({ title, series, columns, position, marks, view, sca
       axisText={axisText}
       scale={scale}
       marks={marks}
+      zoom={zoom}
+      coarse={coarse}
     />
   );
 }

@@ -2,7 +2,7 @@ import type { Run } from "@/api/types";
 import { Tile } from "@/features/metrics/Tile";
 import { bytesParts, decimal, percent, plural, rate, shortTime } from "@/lib/format";
 import { isFinal } from "@/lib/runProgress";
-import { last, type Columns } from "@/lib/series";
+import { isComplete, last, type Columns } from "@/lib/series";
 
 /** The five numbers by which one sees whether a run is well. */
 export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
@@ -75,9 +75,11 @@ function validationNote(run: Run, columns: Columns): string {
 
 function clipNote(run: Run, columns: Columns): string {
   const limit = run.spec.optimizer.clip_norm;
-  const values = columns["grad_norm"]?.values ?? [];
+  const norms = columns["grad_norm"];
   if (limit === null) return "not clipped";
-  if (values.length === 0) return `clipped at ${limit}`;
+  // A thinned series has the extremes only: the share of clipped steps is not in it.
+  if (norms === undefined || !isComplete(norms)) return `clipped at ${limit}`;
+  const { values } = norms;
   const clipped = values.filter((value) => value > limit).length / values.length;
   return `clipped ${(clipped * 100).toFixed(0)} % of steps`;
 }

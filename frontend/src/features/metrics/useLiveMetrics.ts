@@ -1,8 +1,10 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { followEvents, type StreamEvent } from "@/api/events";
 import { merge, needsReload } from "@/features/metrics/merge";
-import { metricsQuery, streamUrl, type LiveMetrics } from "@/features/metrics/queries";
+import { metricsKey, metricsQuery, streamUrl, windowsKey, type LiveMetrics } from "@/features/metrics/queries";
+import { lastStep, within, type Columns } from "@/lib/series";
+import { boundsOf, type StepWindow } from "@/lib/stepWindow";
 import { usePageVisible } from "@/lib/usePageVisible";
 
 /** The eye needs no more than five pictures a second. */
@@ -14,16 +16,26 @@ export interface Freshness {
   heard: number;
 }
 
+/** What the charts show of a run's metrics. */
+export interface Shown {
+  columns: Columns;
+  /** The window's own points are on their way: these are what was known of it before. */
+  coarse: boolean;
+  /** Why they do not come. */
+  error: Error | null;
+}
+
 /** A run's metrics: what is stored, then, while `live`, what comes. The stream sleeps while the page is hidden. */
-export function useLiveMetrics(team: string, run: string, live: boolean) {
+export function useLiveMetrics(team: string, run: string, live: boolean, window: StepWindow | null) {
   const client = useQueryClient();
   const { data, error, refetch } = useQuery(metricsQuery(team, run));
+  const windowed = useQuery({ ...metricsQuery(team, run, window), enabled: window !== null && data !== undefined });
   const [freshness, setFreshness] = useState<Freshness>({ open: false, heard: 0 });
   const visible = usePageVisible();
   const loaded = data?.loaded;
 
   useEffect(() => {
-    const { queryKey } = metricsQuery(team, run);
+    const queryKey = metricsKey(team, run);
     const start = client.getQueryData<LiveMetrics>(queryKey);
     if (!live || !visible || loaded === undefined || start === undefined) return;
     const stop = new AbortController();
@@ -34,9 +46,11 @@ export function useLiveMetrics(team: string, run: string, live: boolean) {
       const events = waiting;
       waiting = [];
       timer = undefined;
-      const merged = client.setQueryData<LiveMetrics>(queryKey, (old) => (old === undefined ? old : merge(old, events)));
+      const grown = (old: LiveMetrics | undefined) => (old === undefined ? old : merge(old, events));
+      client.setQueryData<LiveMetrics>(queryKey, grown);
+      client.setQueriesData<LiveMetrics>({ queryKey: windowsKey(team, run) }, grown);
       setFreshness({ open: true, heard: Date.now() });
-      if (merged !== undefined && needsReload(merged, events)) void client.invalidateQueries({ queryKey });
+      if (needsReload(events)) void client.invalidateQueries({ queryKey });
     }
 
     void followEvents({
@@ -59,12 +73,21 @@ export function useLiveMetrics(team: string, run: string, live: boolean) {
   }, [client, team, run, live, visible, loaded]);
 
   useEffect(() => {
-    const { queryKey } = metricsQuery(team, run);
+    const queryKey = metricsKey(team, run);
     // When the run ends, what the stream did not bring any more is loaded.
     return () => {
       if (live) void client.invalidateQueries({ queryKey });
     };
   }, [client, team, run, live]);
 
-  return { metrics: data, error, refetch, freshness };
+  const own = window === null ? data : windowed.data;
+  const windowError = window === null ? null : windowed.error;
+  const shown = useMemo<Shown | undefined>(() => {
+    if (own !== undefined) return { columns: own.columns, coarse: false, error: null };
+    if (data === undefined) return undefined;
+    const { from, to } = boundsOf(window, lastStep(data.columns));
+    return { columns: within(data.columns, from, to), coarse: true, error: windowError };
+  }, [data, own, window, windowError]);
+
+  return { metrics: data, shown, error, refetch, freshness };
 }
