@@ -30,6 +30,7 @@ export type Metrics = Schemas["Metrics"];
 export type AttemptMark = Schemas["AttemptMark"];
 export type MetricPoints = Schemas["MetricPoints"];
 export type ErrorBody = Schemas["ErrorBody"];
+export type LogLine = Schemas["LogLine"];
 export type LogFile = Schemas["LogFile"];
 export type Checkpoint = Schemas["Checkpoint"];
 export type SpecInfo = Schemas["SpecInfo"];

@@ -2,17 +2,20 @@ import { ChevronRight } from "lucide-react";
 import { useState } from "react";
 import { Bytes } from "@/components/Bytes";
 import { LogText } from "@/features/runs/LogText";
-import type { LogPlace } from "@/features/runs/queries";
+import type { LogPlace } from "@/features/runs/logQueries";
+import type { LogSearch } from "@/features/runs/logSearch";
 
 interface Props {
   place: LogPlace;
   bytes: number;
   live: boolean;
-  initiallyOpen: boolean;
+  /** What the address says of this log; null where it means another one. */
+  view: LogSearch | null;
+  onView: (view: LogSearch) => void;
 }
 
-export function LogFold({ place, bytes, live, initiallyOpen }: Props) {
-  const [open, setOpen] = useState(initiallyOpen);
+export function LogFold({ place, bytes, live, view, onView }: Props) {
+  const [open, setOpen] = useState(view !== null);
   return (
     <section className="panel overflow-hidden">
       <h2>
@@ -32,7 +35,7 @@ export function LogFold({ place, bytes, live, initiallyOpen }: Props) {
           </span>
         </button>
       </h2>
-      {open && <LogText place={place} bytes={bytes} live={live} />}
+      {open && <LogText place={place} bytes={bytes} live={live} line={view?.line} find={view?.find ?? ""} onView={onView} />}
     </section>
   );
 }

@@ -3,12 +3,20 @@ import { EmptyState } from "@/components/EmptyState";
 import { Skeleton } from "@/components/Skeleton";
 import { ErrorState } from "@/components/ErrorState";
 import { LogFold } from "@/features/runs/LogFold";
-import { logFilesQuery } from "@/features/runs/queries";
+import { logFilesQuery } from "@/features/runs/logQueries";
+import { isMeant, type LogSearch } from "@/features/runs/logSearch";
 import { isFinal } from "@/lib/runProgress";
 import type { LogFile, Run } from "@/api/types";
 
+interface Props {
+  team: string;
+  run: Run;
+  view: LogSearch;
+  onView: (view: LogSearch) => void;
+}
+
 /** The logs of a run, newest attempt first, one fold a rank. */
-export function LogTab({ team, run }: { team: string; run: Run }) {
+export function LogTab({ team, run, view, onView }: Props) {
   const live = !isFinal(run.state);
   const { data: files, error, refetch } = useQuery(logFilesQuery(team, run.id, live));
   if (files === undefined) {
@@ -26,7 +34,10 @@ export function LogTab({ team, run }: { team: string; run: Run }) {
           place={{ team, run: run.id, attempt: file.attempt, file: file.file }}
           bytes={file.bytes}
           live={live && file.attempt === sorted[0]?.attempt}
-          initiallyOpen={index === 0}
+          view={isMeant(file, view, index === 0) ? view : null}
+          onView={({ line, find }) => {
+            onView({ attempt: file.attempt, file: file.file, line, find });
+          }}
         />
       ))}
     </div>

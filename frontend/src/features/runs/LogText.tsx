@@ -1,79 +1,64 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
 import { ErrorState } from "@/components/ErrorState";
-import { earlierLog, logQuery, type LogPlace } from "@/features/runs/queries";
-import { bytes as bytesText } from "@/lib/format";
-
-const LINE_PX = 18;
-const NEAR_END_PX = 24;
+import { LogFind } from "@/features/runs/LogFind";
+import { LogRow } from "@/features/runs/LogRow";
+import { logTotalQuery, type LogPlace } from "@/features/runs/logQueries";
+import type { LogSearch } from "@/features/runs/logSearch";
+import { useLogLines } from "@/features/runs/useLogLines";
+import { LINE_PX, useLogScroll } from "@/features/runs/useLogScroll";
 
 interface Props {
   place: LogPlace;
   bytes: number;
   live: boolean;
+  /** The line that the address names. */
+  line: number | undefined;
+  find: string;
+  onView: (view: Pick<LogSearch, "line" | "find">) => void;
 }
 
-/** The text of one log. It follows the end until the reader scrolls up. Only the lines in sight are in the page. */
-export function LogText({ place, bytes, live }: Props) {
-  const options = logQuery(place, bytes, live);
-  const { data: tail, error, refetch } = useQuery(options);
-  const client = useQueryClient();
-  const box = useRef<HTMLDivElement>(null);
-  const [following, setFollowing] = useState(true);
-  const lines = useMemo(() => linesOf(tail?.text ?? ""), [tail?.text]);
-  const rows = useVirtualizer({
-    count: lines.length,
-    getScrollElement: () => box.current,
-    estimateSize: () => LINE_PX,
-    overscan: 20,
-  });
-  useEffect(() => {
-    if (following && box.current !== null) box.current.scrollTop = box.current.scrollHeight;
-  }, [following, lines]);
+/** A log by its lines, however many: only those in sight are asked for and are in the page. */
+export function LogText({ place, bytes, live, line, find, onView }: Props) {
+  const { data: total, error, refetch } = useQuery(logTotalQuery(place, bytes));
+  const { box, list, scrolled, begin, end, following, stay, onScroll } = useLogScroll(total ?? 0, line);
+  const textOf = useLogLines(place, total ?? 0, bytes, begin, end);
 
-  if (tail === undefined) {
-    return error === null ? (
-      <div className="h-24 border-t" />
-    ) : (
+  if (total === undefined) {
+    if (error === null) return <div className="h-24 border-t" />;
+    return (
       <div className="border-t p-4">
         <ErrorState error={error} onRetry={() => void refetch()} />
       </div>
     );
   }
-  if (lines.length === 0) return <p className="border-t px-4 py-3 text-soft">Nothing is written yet.</p>;
+  if (total === 0) return <p className="border-t px-4 py-3 text-soft">Nothing is written yet.</p>;
+  const digits = String(total).length;
   return (
     <div className="border-t">
-      {tail.from > 0 && (
-        <button
-          type="button"
-          className="w-full border-b px-4 py-1.5 text-left text-small text-accent hover:bg-raised"
-          onClick={() => {
-            setFollowing(false);
-            void earlierLog(place, tail).then((whole) => client.setQueryData(options.queryKey, whole));
-          }}
-        >
-          Show earlier lines ({bytesText(tail.from)} more)
-        </button>
-      )}
+      <LogFind place={place} total={total} line={line} find={find} onView={look} />
       <div
         ref={box}
         role="region"
         aria-label={`Log of attempt ${place.attempt}, ${place.file}`}
         tabIndex={0}
-        className="max-h-[60vh] overflow-auto py-2 font-mono text-mono focus-visible:-outline-offset-2"
-        onScroll={({ currentTarget: at }) => {
-          setFollowing(at.scrollHeight - at.scrollTop - at.clientHeight < NEAR_END_PX);
-        }}
+        className="h-[60vh] overflow-auto border-t font-mono text-mono focus-visible:-outline-offset-2"
+        style={{ maxHeight: list.height + LINE_PX }}
+        onScroll={onScroll}
       >
-        <div className="relative w-max min-w-full" style={{ height: rows.getTotalSize() }}>
-          {rows.getVirtualItems().map(({ index, start }) => (
-            <div key={index} className="absolute left-0 flex min-w-full px-4 hover:bg-raised" style={{ top: start, height: LINE_PX }}>
-              <span aria-hidden className="w-12 shrink-0 pr-4 text-right text-soft select-none">
-                {tail.from === 0 ? index + 1 : ""}
-              </span>
-              <span className="whitespace-pre">{lines[index]}</span>
-            </div>
+        <div className="relative w-max min-w-full overflow-hidden" style={{ height: list.height }}>
+          {rowsOf(begin, Math.min(end + MARGIN_ROWS, total)).map((row) => (
+            <LogRow
+              key={row}
+              number={row + 1}
+              text={textOf(row + 1)}
+              find={find}
+              chosen={row + 1 === line}
+              top={list.topOf(row, scrolled)}
+              digits={digits}
+              onChoose={() => {
+                look({ line: row + 1, find });
+              }}
+            />
           ))}
         </div>
       </div>
@@ -84,14 +69,18 @@ export function LogText({ place, bytes, live }: Props) {
       )}
     </div>
   );
+
+  /** Who looks at a line does not want it to move away. */
+  function look(view: Pick<LogSearch, "line" | "find">): void {
+    if (view.line !== undefined) stay();
+    onView({ line: view.line, find: view.find === "" ? undefined : view.find });
+  }
 }
 
-// Colours of terminals mean nothing here.
-const ESCAPES = new RegExp(String.raw`\u001b\[[0-9;]*[A-Za-z]`, "g");
+/** Drawn above and below what is in sight, so that a scroll finds lines there. */
+const MARGIN_ROWS = 20;
 
-function linesOf(text: string): string[] {
-  if (text === "") return [];
-  const lines = text.replace(ESCAPES, "").split(/\r?\n/);
-  if (lines[lines.length - 1] === "") lines.pop();
-  return lines;
+function rowsOf(begin: number, end: number): number[] {
+  const first = Math.max(0, begin - MARGIN_ROWS);
+  return Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index);
 }

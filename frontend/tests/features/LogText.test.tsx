@@ -1,0 +1,108 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { useState } from "react";
+import { beforeEach, expect, it } from "vitest";
+import { LogText } from "@/features/runs/LogText";
+import type { LogSearch } from "@/features/runs/logSearch";
+import { renderRoute } from "../renderRoute";
+import { server } from "../server";
+
+const TOTAL = 3_000;
+const STRETCH = 1_000;
+const log = Array.from({ length: TOTAL }, (_, index) => `line ${index + 1}${(index + 1) % 700 === 0 ? " Loss is \u001b[31mhigh" : ""}`);
+let asked: string[] = [];
+let views: LogSearch[] = [];
+
+beforeEach(() => {
+  [asked, views] = [[], []];
+  const number = (url: URL, name: string) => Number(url.searchParams.get(name));
+  const some = (from: number, to: number) => log.slice(from, to).map((text, index) => ({ number: from + index + 1, text }));
+  server.use(
+    http.get("*/logs/2/rank-0.log/lines", ({ request }) => {
+      const url = new URL(request.url);
+      const first = number(url, "first");
+      asked.push(`lines ${first}`);
+      return HttpResponse.json({ lines: some(first - 1, first - 1 + number(url, "limit")), total: TOTAL });
+    }),
+    http.get("*/logs/2/rank-0.log/search", ({ request }) => {
+      const url = new URL(request.url);
+      const after = number(url, "after_line");
+      asked.push(`search ${after}`);
+      const part = (url.searchParams.get("q") ?? "").toLowerCase();
+      const lines = some(after, after + STRETCH).filter(({ text }) => text.toLowerCase().includes(part));
+      return HttpResponse.json({ lines, searched_to: Math.min(TOTAL, after + STRETCH), end: after + STRETCH >= TOTAL });
+    }),
+  );
+});
+
+function Log({ first }: { first: LogSearch }) {
+  const [view, setView] = useState(first);
+  const onView = (next: LogSearch) => {
+    views.push(next);
+    setView(next);
+  };
+  const place = { team: "lab", run: "run_1", attempt: 2, file: "rank-0.log" };
+  return <LogText place={place} bytes={1_000} live={false} line={view.line} find={view.find ?? ""} onView={onView} />;
+}
+
+function show(first: LogSearch = {}) {
+  renderRoute(<Log first={first} />);
+}
+
+it("asks for the lines in sight only, and numbers them", async () => {
+  show();
+  const region = await screen.findByRole("region", { name: "Log of attempt 2, rank-0.log" });
+  expect(await within(region).findByText("line 1")).toBeDefined();
+  expect(within(region).getByRole("button", { name: "Link to line 1" })).toBeDefined();
+  expect(within(region).queryByText("line 600")).toBeNull();
+  expect(new Set(asked)).toEqual(new Set(["lines 1"]));
+});
+
+it("links to a line, by its number and by the field", async () => {
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "Link to line 7" }));
+  expect(views).toEqual([{ line: 7, find: undefined }]);
+  expect(screen.getByRole("button", { name: "Link to line 7" }).parentElement?.getAttribute("aria-current")).toBe("true");
+  const field = screen.getByRole<HTMLInputElement>("spinbutton", { name: "line" });
+  expect(field.value).toBe("7");
+  await userEvent.clear(field);
+  await userEvent.type(field, "2500{Enter}");
+  expect(views[1]).toEqual({ line: 2_500, find: undefined });
+});
+
+it("searches on the server, counts what is found so far, and goes on from match to match", async () => {
+  show();
+  await userEvent.type(await screen.findByRole("searchbox", { name: "Search in rank-0.log" }), "LOSS is{Enter}");
+  expect(await screen.findByText("1 of 1 line found so far; searched to line 1,000 of 3,000")).toBeDefined();
+  expect(views).toEqual([{ line: 700, find: "LOSS is" }]);
+  await userEvent.click(screen.getByRole("button", { name: "Next" }));
+  expect(await screen.findByText("2 of 2 lines found so far; searched to line 2,000 of 3,000")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: "Go on" }));
+  expect(await screen.findByText("2 of 4 lines found")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: "Previous" }));
+  await userEvent.click(screen.getByRole("button", { name: "Previous" }));
+  expect(views.slice(1).map(({ line }) => line)).toEqual([1_400, 700, 2_800]);
+  expect(asked.filter((one) => one.startsWith("search"))).toEqual(["search 0", "search 1000", "search 2000"]);
+});
+
+it("says when nothing is found, and forgets the search with its words", async () => {
+  show({ find: "absent" });
+  expect(await screen.findByText("0 lines found so far; searched to line 1,000 of 3,000")).toBeDefined();
+  await userEvent.clear(screen.getByRole("searchbox"));
+  await userEvent.keyboard("{Enter}");
+  await waitFor(() => {
+    expect(views).toEqual([{ line: undefined, find: undefined }]);
+  });
+  expect(screen.queryByText(/found/)).toBeNull();
+});
+
+it("says what went wrong with a search", async () => {
+  server.use(
+    http.get("*/logs/2/rank-0.log/search", () =>
+      HttpResponse.json({ title: "Busy", status: 503, code: "busy", detail: "The database is busy. Wait a second." }, { status: 503 }),
+    ),
+  );
+  show({ find: "x" });
+  expect(await screen.findByText("The database is busy. Wait a second.")).toBeDefined();
+});
