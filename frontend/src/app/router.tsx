@@ -18,6 +18,8 @@ import { ApiError } from "@/api/errors";
 import { meQuery } from "@/features/auth/queries";
 import { parseTensorSearch } from "@/features/fp8/view";
 import { parseView } from "@/features/metrics/view";
+import { parseLogSearch } from "@/features/runs/logSearch";
+import { parseRunFilter } from "@/features/runs/runFilter";
 import { isRunTab } from "@/lib/runTabs";
 
 const root = createRootRoute({ component: Root, notFoundComponent: NotFoundPage });
@@ -60,7 +62,7 @@ const teamHome = createRoute({
   },
 });
 
-const runs = createRoute({ getParentRoute: () => team, path: "/runs", component: RunsPage });
+const runs = createRoute({ getParentRoute: () => team, path: "/runs", validateSearch: parseRunFilter, component: RunsPage });
 
 const newRun = createRoute({
   getParentRoute: () => team,
@@ -85,7 +87,11 @@ const run = createRoute({
 const runTab = createRoute({
   getParentRoute: () => team,
   path: "/runs/$runId/$tab",
-  validateSearch: (search: Record<string, unknown>) => ({ ...parseView(search), ...parseTensorSearch(search) }),
+  validateSearch: (search: Record<string, unknown>) => ({
+    ...parseView(search),
+    ...parseTensorSearch(search),
+    ...parseLogSearch(search),
+  }),
   beforeLoad: ({ params }) => {
     if (!isRunTab(params.tab)) {
       throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });

@@ -21,3 +21,6 @@ export const stateLook: Record<RunState, Look> = {
   failed: { shape: "cross", word: "Failed", color: "text-bad" },
   cancelled: { shape: "square", word: "Cancelled", color: "text-idle" },
 };
+
+/** All states, in the order of a run's life. */
+export const RUN_STATES = Object.keys(stateLook) as RunState[];

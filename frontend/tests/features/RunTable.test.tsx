@@ -1,8 +1,11 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
+import { useState } from "react";
 import { describe, expect, it } from "vitest";
 import { Boundary } from "@/components/Boundary";
+import { RunFilterBar } from "@/features/runs/RunFilterBar";
+import type { RunFilter } from "@/features/runs/runFilter";
 import { RunTable } from "@/features/runs/RunTable";
 import { renderRoute } from "../renderRoute";
 import { aRun } from "../runs";
@@ -10,12 +13,28 @@ import { server } from "../server";
 
 const RUNS = "*/api/v1/teams/lab/runs";
 
-function show() {
-  renderRoute(
-    <Boundary>
-      <RunTable team="lab" empty={<p>Nothing here</p>} />
-    </Boundary>,
+/** The page's parts, with the filter in a state where the page has it in the address. */
+function Runs({ first }: { first: RunFilter }) {
+  const [filter, setFilter] = useState(first);
+  const parts = {
+    filter,
+    onFilter: setFilter,
+    onClear: () => {
+      setFilter({});
+    },
+  };
+  return (
+    <>
+      <RunFilterBar {...parts} />
+      <Boundary>
+        <RunTable team="lab" {...parts} empty={<p>Nothing here</p>} />
+      </Boundary>
+    </>
   );
+}
+
+function show(first: RunFilter = {}) {
+  renderRoute(<Runs first={first} />);
 }
 
 describe("the runs table", () => {
@@ -45,7 +64,7 @@ describe("the runs table", () => {
     expect(document.activeElement?.textContent).toBe("pilot-7");
   });
 
-  it("loads older runs on demand", async () => {
+  it("loads more runs on demand", async () => {
     server.use(
       http.get(RUNS, ({ request }) => {
         const older = new URL(request.url).searchParams.get("cursor") === "c1";
@@ -57,9 +76,9 @@ describe("the runs table", () => {
       }),
     );
     show();
-    await userEvent.click(await screen.findByRole("button", { name: "Show older runs" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Show more runs" }));
     expect(await screen.findByText("older")).toBeDefined();
-    expect(screen.queryByRole("button", { name: "Show older runs" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Show more runs" })).toBeNull();
   });
 
   it("says when there is nothing", async () => {
@@ -80,5 +99,70 @@ describe("the runs table", () => {
     expect(await screen.findByText("The database is busy. Wait a second.")).toBeDefined();
     await userEvent.click(screen.getByRole("button", { name: "Try again" }));
     expect(await screen.findByText("pilot-7")).toBeDefined();
+  });
+});
+
+describe("the filter", () => {
+  const queries: string[] = [];
+
+  function answer(items: (query: URLSearchParams) => ReturnType<typeof aRun>[]) {
+    queries.length = 0;
+    server.use(
+      http.get(RUNS, ({ request }) => {
+        const { searchParams } = new URL(request.url);
+        searchParams.delete("limit");
+        queries.push(searchParams.toString());
+        return HttpResponse.json({ items: items(searchParams), next_cursor: null });
+      }),
+    );
+  }
+
+  it("is reached by /, and asks the server once typing rests", async () => {
+    answer((query) => [aRun({ name: query.get("q") === null ? "pilot-7" : "night-2" })]);
+    show();
+    await screen.findByText("pilot-7");
+    await userEvent.keyboard("/night 2");
+    expect(await screen.findByText("night-2")).toBeDefined();
+    expect(queries[queries.length - 1]).toBe("q=night+2");
+    expect(queries.length).toBeLessThan(4);
+  });
+
+  it("takes several states and one's own runs", async () => {
+    answer(() => [aRun()]);
+    show();
+    await screen.findByText("pilot-7");
+    await userEvent.click(screen.getByRole("checkbox", { name: "Mine" }));
+    await userEvent.click(screen.getByRole("button", { name: "Any state" }));
+    await userEvent.click(screen.getByRole("menuitemcheckbox", { name: "Failed" }));
+    await userEvent.click(screen.getByRole("menuitemcheckbox", { name: "Starting" }));
+    await waitFor(() => {
+      expect(queries[queries.length - 1]).toBe("state=leased&state=starting&state=failed&by=me");
+    });
+    expect(screen.getByRole("button", { name: "Starting, Failed", hidden: true })).toBeDefined();
+  });
+
+  it("says that no run matches, and leads back to all", async () => {
+    answer((query) => (query.has("q") ? [] : [aRun()]));
+    show({ q: "nothing like it" });
+    expect(await screen.findByText("No run matches.")).toBeDefined();
+    await userEvent.click(screen.getByRole("button", { name: "Show all runs" }));
+    expect(await screen.findByText("pilot-7")).toBeDefined();
+    expect(screen.getByRole<HTMLInputElement>("searchbox").value).toBe("");
+  });
+
+  it("sorts by a column, the other way round, and not any more", async () => {
+    answer(() => [aRun()]);
+    show();
+    await screen.findByText("pilot-7");
+    const press = async (query: string, sorted: string | null) => {
+      await userEvent.click(screen.getByRole("button", { name: "loss" }));
+      await waitFor(() => {
+        expect(queries[queries.length - 1]).toBe(query);
+      });
+      expect(screen.getByRole("columnheader", { name: "loss" }).getAttribute("aria-sort")).toBe(sorted);
+    };
+    await press("sort=loss&order=asc", "ascending");
+    await press("sort=loss&order=desc", "descending");
+    await press("", null);
   });
 });

@@ -1,4 +1,5 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { DatasetLink } from "@/app/DatasetLink";
 import { Fp8Tab } from "@/app/Fp8Tab";
@@ -9,15 +10,16 @@ import { Boundary } from "@/components/Boundary";
 import { buttonClass } from "@/components/Button";
 import { CheckpointTable } from "@/features/checkpoints/CheckpointTable";
 import { checkpointsQuery } from "@/features/checkpoints/queries";
-import { parseTensorSearch, searchOfTensor } from "@/features/fp8/view";
+import { searchOfTensor } from "@/features/fp8/view";
 import { LivePill } from "@/features/metrics/LivePill";
 import { Tiles } from "@/features/metrics/Tiles";
 import { useLiveMetrics } from "@/features/metrics/useLiveMetrics";
-import { searchOf, STANDARD_VIEW } from "@/features/metrics/view";
+import { clearedView, searchOf, viewOf, type ChartView, type ViewSearch } from "@/features/metrics/view";
 import { ConfigurationTab } from "@/features/runs/ConfigurationTab";
 import { EventList } from "@/features/runs/EventList";
 import { LogTab } from "@/features/runs/LogTab";
 import { RunActions } from "@/features/runs/RunActions";
+import { searchOfLog } from "@/features/runs/logSearch";
 import { RunHeader } from "@/features/runs/RunHeader";
 import { runQuery } from "@/features/runs/queries";
 import { isFinal } from "@/lib/runProgress";
@@ -39,8 +41,13 @@ function LiveRun() {
   const navigate = useNavigate();
   const { data: stored } = useSuspenseQuery(runQuery(team, runId));
   const live = !isFinal(stored.state);
-  const { metrics, error, refetch, freshness } = useLiveMetrics(team, runId, live);
-  const { data: checkpoints = [] } = useQuery(checkpointsQuery(team, runId, live));
+  const view = useView(search);
+  const { metrics, shown, error, refetch, freshness } = useLiveMetrics(team, runId, live, view.window);
+  const { data: checkpoints } = useQuery(checkpointsQuery(team, runId, live));
+  const checkpointSteps = useMemo(
+    () => (checkpoints ?? []).filter(({ kind }) => kind === "state").map(({ step }) => step),
+    [checkpoints],
+  );
   const run = withNewestStep(stored, metrics === undefined ? 0 : lastStep(metrics.columns));
   return (
     <>
@@ -67,6 +74,15 @@ function LiveRun() {
     </>
   );
 
+  /** Changes what the address says of this page, and leaves the rest of it and the place on the page. */
+  function change(next: Partial<typeof search>): void {
+    void navigate({ to: ".", search: (old) => ({ ...old, ...next }), replace: true, resetScroll: false });
+  }
+
+  function show(next: ChartView): void {
+    change({ ...clearedView, ...searchOf(next) });
+  }
+
   function content() {
     switch (tab) {
       case "fp8":
@@ -75,14 +91,30 @@ function LiveRun() {
             team={team}
             run={run}
             metrics={metrics}
+            shown={shown}
             error={error}
             onRetry={() => void refetch()}
+            window={view.window}
+            onWindow={(window) => {
+              show({ ...view, window });
+            }}
             wish={search}
-            onChoose={(next) => void navigate({ to: ".", search: (old) => ({ ...old, ...searchOfTensor(next) }), replace: true })}
+            onChoose={(next) => {
+              change(searchOfTensor(next));
+            }}
           />
         );
       case "logs":
-        return <LogTab team={team} run={run} />;
+        return (
+          <LogTab
+            team={team}
+            run={run}
+            view={search}
+            onView={(next) => {
+              change(searchOfLog(next));
+            }}
+          />
+        );
       case "events":
         return (
           <div className="panel p-4">
@@ -97,16 +129,24 @@ function LiveRun() {
         return (
           <Overview
             metrics={metrics}
+            shown={shown}
+            live={live}
             error={error}
             onRetry={() => void refetch()}
-            checkpointSteps={checkpoints.filter(({ kind }) => kind === "state").map(({ step }) => step)}
-            view={{ ...STANDARD_VIEW, ...search }}
-            onView={(next) => void navigate({ to: ".", search: { ...parseTensorSearch(search), ...searchOf(next) }, replace: true })}
+            checkpointSteps={checkpointSteps}
+            view={view}
+            onView={show}
             events={<EventList team={team} run={runId} live={live} limit={6} />}
           />
         );
     }
   }
+}
+
+/** The same view while the address says the same, so that nothing is drawn anew. */
+function useView(search: ViewSearch): ChartView {
+  const key = JSON.stringify(searchOf(viewOf(search)));
+  return useMemo(() => viewOf(JSON.parse(key) as ViewSearch), [key]);
 }
 
 /** The stream runs ahead of the polled summary. */

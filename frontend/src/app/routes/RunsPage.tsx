@@ -1,15 +1,22 @@
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { Boundary } from "@/components/Boundary";
 import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
+import { RunFilterBar } from "@/features/runs/RunFilterBar";
+import type { RunFilter } from "@/features/runs/runFilter";
 import { RunTable } from "@/features/runs/RunTable";
 import { useHotkeys } from "@/lib/useHotkeys";
 
 export function RunsPage() {
   const { team } = useParams({ from: "/$team" });
+  const filter = useSearch({ from: "/$team/runs" });
   const navigate = useNavigate();
+  const choose = (next: RunFilter) => void navigate({ to: ".", search: next, replace: true, resetScroll: false });
+  const clear = () => {
+    choose({});
+  };
   const keys = useMemo(() => ({ n: () => void navigate({ to: "/$team/runs/new", params: { team } }) }), [navigate, team]);
   useHotkeys(keys);
   return (
@@ -22,11 +29,13 @@ export function RunsPage() {
           </Link>
         }
       />
+      <RunFilterBar filter={filter} onFilter={choose} onClear={clear} />
       <Boundary>
-        <RunTable team={team} empty={<NoRuns team={team} />} />
+        <RunTable team={team} filter={filter} onFilter={choose} onClear={clear} empty={<NoRuns team={team} />} />
       </Boundary>
       <p className="mt-4 text-small text-soft max-tablet:hidden">
-        <Key name="j" /> <Key name="k" /> walk down and up, <Key name="↵" /> opens, <Key name="n" /> starts a new run
+        <Key name="j" /> <Key name="k" /> walk down and up, <Key name="↵" /> opens, <Key name="/" /> filters,{" "}
+        <Key name="n" /> starts a new run
       </p>
     </>
   );

@@ -1,22 +1,30 @@
 import { useSuspenseInfiniteQuery } from "@tanstack/react-query";
-import { useMemo, useRef, type ReactNode } from "react";
+import { useDeferredValue, useMemo, useRef, type ReactNode } from "react";
 import { Button } from "@/components/Button";
+import { EmptyState } from "@/components/EmptyState";
+import { SortTh } from "@/components/SortTh";
 import { Table } from "@/components/Table";
 import { Th } from "@/components/Th";
 import { runsQuery } from "@/features/runs/queries";
+import { leavesOut, orderBy, sortedBy, type RunFilter, type RunSort } from "@/features/runs/runFilter";
 import { RunRow } from "@/features/runs/RunRow";
 import { useHotkeys } from "@/lib/useHotkeys";
 import { useNow } from "@/lib/useNow";
 
 interface Props {
   team: string;
+  filter: RunFilter;
+  onFilter: (filter: RunFilter) => void;
+  onClear: () => void;
   /** In place of the table when there is nothing to list. */
   empty: ReactNode;
 }
 
-/** A team's runs, newest first, with their live states. `j` and `k` walk down and up, `↵` opens. */
-export function RunTable({ team, empty }: Props) {
-  const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(runsQuery(team));
+/** A team's runs, newest first unless sorted, with their live states. `j` and `k` walk down and up, `↵` opens. */
+export function RunTable({ team, filter, onFilter, onClear, empty }: Props) {
+  // The list before stays, dimmed, while that of a new filter comes.
+  const listed = useDeferredValue(filter);
+  const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(runsQuery(team, listed));
   const now = useNow();
   const box = useRef<HTMLDivElement>(null);
   const keys = useMemo(
@@ -32,22 +40,44 @@ export function RunTable({ team, empty }: Props) {
   );
   useHotkeys(keys);
   const runs = data.pages.flatMap((page) => page.items);
+  if (runs.length === 0 && leavesOut(listed)) {
+    return (
+      <EmptyState title="No run matches.">
+        <p>Use fewer words or more states, or look at all runs of the team.</p>
+        <Button onClick={onClear}>Show all runs</Button>
+      </EmptyState>
+    );
+  }
   if (runs.length === 0) return empty;
+  const sort = (by: RunSort) => ({
+    order: orderBy(filter, by),
+    onSort: () => {
+      onFilter(sortedBy(filter, by));
+    },
+  });
   return (
-    <div ref={box} className="flex flex-col items-start gap-4">
+    <div ref={box} className={`flex flex-col items-start gap-4 transition-opacity duration-100 ${listed === filter ? "" : "opacity-60"}`}>
       <div className="w-full">
         <Table
           label="Runs"
           head={
             <>
               <Th className="w-32">state</Th>
-              <Th className="w-72 max-tablet:w-28">name</Th>
-              <Th className="w-24 text-right max-tablet:hidden">MFU</Th>
-              <Th className="w-24 text-right max-tablet:w-16">loss</Th>
+              <SortTh {...sort("name")} className="w-72 max-tablet:w-28">
+                name
+              </SortTh>
+              <SortTh {...sort("mfu")} className="w-24 text-right max-tablet:hidden">
+                MFU
+              </SortTh>
+              <SortTh {...sort("loss")} className="w-24 text-right max-tablet:w-16">
+                loss
+              </SortTh>
               <Th className="w-28 max-tablet:hidden">
                 <span className="sr-only">loss so far</span>
               </Th>
-              <Th className="text-right max-tablet:hidden">tokens/s</Th>
+              <SortTh {...sort("tokens_per_second")} className="text-right max-tablet:hidden">
+                tokens/s
+              </SortTh>
               <Th className="w-36 text-right max-tablet:w-20">time</Th>
               <Th className="w-28 max-tablet:hidden">by</Th>
             </>
@@ -60,7 +90,7 @@ export function RunTable({ team, empty }: Props) {
       </div>
       {hasNextPage && (
         <Button disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-          Show older runs
+          Show more runs
         </Button>
       )}
     </div>

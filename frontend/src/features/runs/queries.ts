@@ -1,21 +1,23 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
 import type { Run, RunEvent } from "@/api/types";
+import type { RunFilter } from "@/features/runs/runFilter";
 import { isFinal } from "@/lib/runProgress";
 
 const LIVE_MS = 2_000;
-const PAGE = 50;
+const PAGE = 100;
 
 /** A configuration on its way: any JSON object until the API has validated it. */
 export type SpecJson = Record<string, unknown>;
 
-export function runsQuery(team: string) {
+export function runsQuery(team: string, { q, state, mine, sort, order }: RunFilter) {
+  const by = mine === true ? "me" : undefined;
   return infiniteQueryOptions({
-    queryKey: ["runs", team],
+    queryKey: ["runs", team, { q, state, by, sort, order }],
     queryFn: async ({ pageParam, signal }) =>
       body(
         await api.GET("/api/v1/teams/{team}/runs", {
-          params: { path: { team }, query: { limit: PAGE, ...(pageParam === null ? {} : { cursor: pageParam }) } },
+          params: { path: { team }, query: { q, state, by, sort, order, limit: PAGE, cursor: pageParam ?? undefined } },
           signal,
         }),
       ),
@@ -51,65 +53,6 @@ export function eventsQuery(team: string, run: string, live: boolean) {
     },
     refetchInterval: live ? LIVE_MS : false,
   });
-}
-
-export function logFilesQuery(team: string, run: string, live: boolean) {
-  return queryOptions({
-    queryKey: ["run", team, run, "logs"],
-    queryFn: async ({ signal }) =>
-      body(await api.GET("/api/v1/teams/{team}/runs/{run}/logs", { params: { path: { team, run } }, signal })),
-    refetchInterval: live ? LIVE_MS : false,
-  });
-}
-
-export interface LogPlace {
-  team: string;
-  run: string;
-  attempt: number;
-  file: string;
-}
-
-export interface LogTail {
-  text: string;
-  /** First byte of the file that `text` holds. */
-  from: number;
-  next: number;
-}
-
-const FIRST_LOOK_BYTES = 131_072;
-const PIECE_BYTES = 262_144;
-
-/** The end of a log. Each look adds what was written since. */
-export function logQuery(place: LogPlace, size: number, live: boolean) {
-  return queryOptions({
-    queryKey: ["run", place.team, place.run, "log", place.attempt, place.file],
-    queryFn: async ({ signal, client, queryKey }) => {
-      const start = Math.max(0, size - FIRST_LOOK_BYTES);
-      let tail = client.getQueryData<LogTail>(queryKey) ?? { text: "", from: start, next: start };
-      for (;;) {
-        const piece = await readLog(place, tail.next, PIECE_BYTES, signal);
-        tail = { text: tail.text + piece.text, from: tail.from, next: piece.next_offset };
-        if (piece.end || piece.next_offset <= piece.offset) return tail;
-      }
-    },
-    refetchInterval: live ? LIVE_MS : false,
-  });
-}
-
-/** The stretch before what is shown. */
-export async function earlierLog(place: LogPlace, tail: LogTail): Promise<LogTail> {
-  const from = Math.max(0, tail.from - PIECE_BYTES);
-  const piece = await readLog(place, from, tail.from - from);
-  return { text: piece.text + tail.text, from, next: tail.next };
-}
-
-async function readLog(place: LogPlace, offset: number, limit: number, signal?: AbortSignal) {
-  return body(
-    await api.GET("/api/v1/teams/{team}/runs/{run}/logs/{attempt}/{file}", {
-      params: { path: place, query: { offset, limit } },
-      ...(signal === undefined ? {} : { signal }),
-    }),
-  );
 }
 
 export const specQuery = queryOptions({
