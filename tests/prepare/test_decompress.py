@@ -1,0 +1,126 @@
+"""Compressed streams give their plain bytes or an error: cut short, broken, or swelling beyond any text."""
+
+import gzip
+import random
+import zlib
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.prepare.conftest import Store
+from trainwright.contracts.recipe import Compression
+from trainwright.prepare.decompress import PlainStream
+from trainwright.prepare.documents import UnusableDataError
+
+PACKERS = {
+    Compression.NONE: bytes,
+    Compression.GZIP: gzip.compress,
+    Compression.ZSTANDARD: zstandard.compress,
+}
+BOTH = [Compression.GZIP, Compression.ZSTANDARD]
+
+
+def _whole(store: Store, content: bytes, compression: Compression, size: int = 2**20) -> bytes:
+    with PlainStream(store("file", content), compression) as stream:
+        return b"".join(iter(lambda: stream.read(size), b""))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    parts=st.lists(st.binary(max_size=3_000), min_size=1, max_size=5),
+    skip=st.integers(0, 9_000),
+    size=st.integers(1, 5_000),
+)
+@pytest.mark.parametrize("compression", PACKERS)
+def test_members_join_to_the_plain_bytes_from_any_place_on(
+    store: Store, compression: Compression, parts: list[bytes], skip: int, size: int
+) -> None:
+    packed = b"".join(PACKERS[compression](part) for part in parts)
+    plain = b"".join(parts)
+    with PlainStream(store("file", packed), compression) as stream:
+        stream.skip(skip)
+        assert b"".join(iter(lambda: stream.read(size), b"")) == plain[skip:]
+        assert stream.stored_bytes >= len(packed)
+
+
+def test_padding_and_skippable_frames_do_no_harm(store: Store) -> None:
+    skippable = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes"
+    framed = skippable + zstandard.compress(b"one ") + skippable + zstandard.compress(b"two")
+    assert _whole(store, framed, Compression.ZSTANDARD) == b"one two"
+    assert (
+        _whole(store, gzip.compress(b"one ") + gzip.compress(b"two") + bytes(512), Compression.GZIP)
+        == b"one two"
+    )
+
+
+@pytest.mark.parametrize("compression", BOTH)
+@pytest.mark.parametrize("part", [0.001, 0.3, 0.99])
+def test_a_stream_that_was_cut_short_says_so(store: Store, compression: Compression, part: float) -> None:
+    packed = PACKERS[compression](random.Random(1).randbytes(200_000))
+    with pytest.raises(
+        UnusableDataError, match=r"file ends in the middle of its \w+ data.*Upload the whole file"
+    ):
+        _whole(store, packed[: int(len(packed) * part)], compression)
+
+
+@pytest.mark.parametrize("compression", BOTH)
+def test_bytes_behind_the_end_and_bad_checksums_are_errors(store: Store, compression: Compression) -> None:
+    packed = PACKERS[compression](b"hello" * 1_000)
+    with pytest.raises(UnusableDataError, match="holds broken"):
+        _whole(store, packed + b"garbage!", compression)
+    if compression is Compression.GZIP:
+        with pytest.raises(UnusableDataError, match="holds broken gzip data .*incorrect data check"):
+            _whole(store, packed[:-8] + bytes(4) + packed[-4:], compression)
+
+
+def test_a_gzip_bomb_ends_at_the_ratio(store: Store) -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(300)) + packer.flush()
+    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
+        _whole(store, bomb, Compression.GZIP)
+
+
+def test_what_compresses_as_well_as_logs_is_no_bomb(store: Store) -> None:
+    line = random.Random(2).randbytes(400).hex().encode()
+    plain = line * 100_000  # 80 MB
+    packed = gzip.compress(plain, 1)
+    assert 90 < len(plain) / len(packed) < 200
+    assert len(_whole(store, packed, Compression.GZIP)) == len(plain)
+
+
+def rle_frame(blocks: int, window_log: int = 17) -> bytes:
+    """A Zstandard frame of ``blocks`` times 128 KiB of one letter, in 4 bytes each."""
+    descriptor = bytes([0]) + bytes([(window_log - 10) << 3])
+    block = ((2**17 << 3) | (1 << 1)).to_bytes(3, "little") + b"x"
+    last = ((2**17 << 3) | (1 << 1) | 1).to_bytes(3, "little") + b"x"
+    return b"\x28\xb5\x2f\xfd" + descriptor + block * (blocks - 1) + last
+
+
+def test_a_zstandard_bomb_ends_at_the_ratio(store: Store) -> None:
+    assert _whole(store, rle_frame(8), Compression.ZSTANDARD) == b"x" * 2**20
+    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
+        _whole(store, rle_frame(2**20), Compression.ZSTANDARD)
+
+
+def test_a_huge_window_is_refused_before_it_is_allocated(store: Store) -> None:
+    with pytest.raises(UnusableDataError, match="window of more than 128 MiB. Compress it without --long"):
+        _whole(store, rle_frame(1, window_log=31), Compression.ZSTANDARD)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.parametrize("compression", BOTH)
+def test_corrupt_streams_end_in_bytes_or_our_error(
+    store: Store, compression: Compression, data: st.DataObject
+) -> None:
+    packed = bytearray(
+        PACKERS[compression](b"".join(b"line %d of a text\n" % number for number in range(300)))
+    )
+    for _ in range(data.draw(st.integers(1, 6))):
+        packed[data.draw(st.integers(4, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        _whole(store, bytes(packed), compression)
+    except UnusableDataError as error:
+        assert str(error).startswith("file")
