@@ -32,7 +32,7 @@ from trainwright_backend.core.doomed import DoomedBytes
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.storage import LocalStore
-from trainwright_backend.datasets.preparations import resend_stale_preparations
+from trainwright_backend.datasets.messages import resend_stale
 from trainwright_backend.nodes.ends import lapse
 from trainwright_backend.nodes.placement import (
     due_hints,
@@ -126,7 +126,7 @@ class ControlLoop:
                 lambda: self._each(unprepared(), fail_unprepared),
                 *steps,
                 self._in_transaction(due_hints, self._timers),
-                self._in_transaction(resend_stale_preparations),
+                self._in_transaction(resend_stale),
                 self._in_transaction(drop_uncommitted),
                 lambda: self._each(expired_uploads(), drop_expired),
                 lambda: sweep_partials(self._database, self._store),

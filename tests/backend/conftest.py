@@ -3,12 +3,14 @@
 The control loop does not run by itself here; tests that need it call it.
 """
 
+import base64
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,7 +23,8 @@ from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.site import STATIC_FOLDER
-from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.datasets.messages import Work
+from trainwright_backend.datasets.tables import DatasetVersion, Preparation, Reading
 from trainwright_backend.datasets.tasks import make_step
 from trainwright_backend.main import create_app
 from trainwright_backend.migrations.run import migrate
@@ -169,7 +172,7 @@ class Site:
         return program
 
     def prepare(self) -> None:
-        """Work on all preparations until none has anything left to do."""
+        """Read, survey and prepare until nothing is left to do."""
         prepare_everything(self.app)
 
 
@@ -195,27 +198,52 @@ def first_owner(app: FastAPI) -> dict[str, str]:
 
 
 def prepare_everything(app: FastAPI) -> None:
-    """What a worker would do with the messages that were sent."""
+    """What workers would do with the messages that were sent."""
+    while any(make_step(app.state.database, app.state.store, *wanted) for wanted in _rows(app)):
+        pass
+
+
+def _rows(app: FastAPI) -> list[tuple[Work, uuid.UUID]]:
     with app.state.database.read() as session:
-        ids = session.scalars(select(Preparation.id)).all()
-    for preparation_id in ids:
-        while make_step(app.state.database, app.state.store, preparation_id):
-            pass
+        return [
+            (work, row_id)
+            for work, table in (
+                (Work.READ, Reading),
+                (Work.SURVEY, DatasetVersion),
+                (Work.PREPARE, Preparation),
+            )
+            for row_id in session.scalars(select(table.id).order_by(table.id))
+        ]
+
+
+def send_file(client: TestClient, team_path: str, name: str, content: bytes) -> str:
+    """Upload a file by tus in one request; returns the upload's id."""
+    headers = {
+        "Tus-Resumable": "1.0.0",
+        "Upload-Length": str(len(content)),
+        "Upload-Metadata": f"filename {base64.b64encode(name.encode()).decode()}",
+        "Content-Type": "application/offset+octet-stream",
+    }
+    answer = client.post(f"{team_path}/uploads", content=content, headers=headers)
+    assert answer.status_code == 201, answer.text
+    return answer.headers["location"].rsplit("/", 1)[-1]
 
 
 @pytest.fixture
-def upload(site: Site) -> Callable[..., dict[str, object]]:
+def upload(site: Site) -> Callable[..., dict[str, Any]]:
     """Uploads a small dataset of the site's team and returns it; ``ready=True`` also prepares it."""
 
-    def send(name: str = "letters", ready: bool = True, **files: bytes) -> dict[str, object]:
+    def send(
+        name: str = "letters", ready: bool = True, recipe: dict[str, Any] | None = None, **files: bytes
+    ) -> dict[str, Any]:
         parts = files or {"letters.jsonl": b"".join(_line(n) for n in range(200))}
-        answer = site.admin.post(
-            f"{site.path}/datasets", data={"name": name}, files=[("files", item) for item in parts.items()]
-        )
+        uploads = [send_file(site.admin, site.path, *part) for part in parts.items()]
+        new = {"name": name, "uploads": uploads, "recipe": recipe or {}}
+        answer = site.admin.post(f"{site.path}/datasets", json=new)
         assert answer.status_code == 201, answer.text
         if ready:
             site.prepare()
-        shown: dict[str, object] = site.admin.get(f"{site.path}/datasets/{answer.json()['id']}").json()
+        shown: dict[str, Any] = site.admin.get(f"{site.path}/datasets/{answer.json()['id']}").json()
         return shown
 
     return send

@@ -21,7 +21,6 @@ from trainwright_backend.control import ControlLoop
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.datasets.tasks import make_step
 from trainwright_backend.runs.moves import Folded, fold
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunEvent
 from trainwright_backend.teams.tables import Quota
@@ -398,12 +397,7 @@ def scene(site: Site, upload: Callable[..., dict[str, Any]]) -> Iterator[Scene]:
     dataset = upload(ready=False)
     found = Scene(site, Control(site.app), Agent.join(site), str(dataset["id"]))
     first = found.submit()  # so that the preparation of these settings exists
-    with found.database.read() as session:
-        preparation_id = session.scalars(
-            select(Run.preparation_id).where(Run.id == parse_id("run", first))
-        ).one()
-    while make_step(found.database, site.app.state.store, preparation_id):
-        pass
+    site.prepare()
     assert found.cancel(first).status_code == 202
     assert site.admin.delete(f"{found.runs}/{first}").status_code == 204
     yield found

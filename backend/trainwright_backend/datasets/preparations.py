@@ -1,40 +1,35 @@
-"""Preparations as others see them: found or made, shown, and read file by file.
+"""Preparations as others see them: found or made, begun anew, cancelled, shown, and read file by file.
 
 A preparation is a pure function of its input, which its digest names; two submissions that ask for the same get the
-same one. The digest includes the version's id, so deleting a dataset never touches the bytes of another.
+same one. The digest includes the version's id, so deleting a dataset never touches the bytes of another. What a
+submission asks for is worked out by `resolution`, the work is done by `work_preparations`.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
+from trainwright.contracts.api import HistogramBin, PreparationState, VersionState
 from trainwright.contracts.api import Preparation as PreparationOut
-from trainwright.contracts.api import PreparationState
-from trainwright.contracts.run_spec import DataSpec, TokenizerSpec
+from trainwright.contracts.run_spec import TokenizerSpec
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.enqueue import enqueue_task
-from trainwright_backend.core.errors import Invalid, NotFound
-from trainwright_backend.core.ids import new_id, parse_id, public_id
+from trainwright_backend.core.errors import Conflict, NotFound
+from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.datasets.messages import MESSAGES, UNPREPARED, Work, send_step
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation, PreparationSlice
 
-PREPARE_TASK = "datasets.prepare"
-"""Celery task that does the next step of the preparation whose id it gets."""
-
-FORMAT = 2
+FORMAT = 3
 """Raised when the same input would give other bytes, so that old output is not taken for new."""
 
-MESSAGES = 16
-"""Messages out for one preparation at most: workers that may join in at once. Each step sends for the next one."""
-
-SILENCE = timedelta(seconds=20)
-"""Without progress for so long, messages are sent again."""
+WAITING_RUNS: list[Callable[[Read, UUID, Sequence[UUID]], list[str]]] = []
+"""Who may wait for preparations. A higher feature adds a function of (session, team id, preparation ids) that names what
+waits for them, so that a refused cancel can say what stands in its way."""
 
 
 @dataclass(frozen=True)
@@ -49,61 +44,103 @@ class PreparedFile:
     object_key: str
 
 
-def resolve_data(session: Write, team_id: UUID, data: DataSpec) -> tuple[DataSpec, Preparation]:
-    """The preparation that a submission asks for, made and set to work where there is none yet.
-
-    Returns:
-        ``data`` with its version filled in, and the preparation in whatever state it is.
-
-    Raises:
-        Invalid: the team has no such dataset or version, at `data.dataset` or `data.version`.
-    """
-    _hold_dataset(session, team_id, data)
-    version = _version_of(session, team_id, data)
-    resolved = data.model_copy(update={"version": version.number})
-    preparation = find_or_make(session, team_id, version, data.tokenizer, data.validation_fraction)
-    return resolved, preparation
-
-
-def check_data(session: Read, team_id: UUID, data: DataSpec) -> DataSpec:
-    """As `resolve_data`, for a spec that is only looked at: nothing is made.
-
-    Raises:
-        Invalid: as `resolve_data`.
-    """
-    return data.model_copy(update={"version": _version_of(session, team_id, data).number})
-
-
 def find_or_make(
     session: Write,
     team_id: UUID,
     version: DatasetVersion,
     tokenizer: TokenizerSpec,
     validation_fraction: float,
+    tokenizer_digest: str | None = None,
 ) -> Preparation:
-    """The preparation of ``version`` for these settings; a new one is put to work after the commit."""
-    digest = _digest(version, tokenizer, validation_fraction)
-    wanted = select(Preparation).where(Preparation.version_id == version.id, Preparation.digest == digest)
-    found = session.scalar(wanted)
+    """The preparation of ``version`` for these settings; one that is new, or was cancelled, is put to work.
+
+    Args:
+        tokenizer_digest: of the file, for a tokenizer that is not made from the data.
+    """
+    found = find_preparation(session, version, tokenizer, validation_fraction, tokenizer_digest)
     if found is None:
         made = Preparation(
             id=new_id(),
             team_id=team_id,
             version_id=version.id,
-            digest=digest,
+            digest=preparation_digest(version, tokenizer, validation_fraction, tokenizer_digest),
             tokenizer=tokenizer.model_dump(mode="json"),
             validation_fraction=validation_fraction,
             state=PreparationState.WAITING,
+            lengths=[],
         )
         try:
             with session.begin_nested():
                 session.add(made)
         except IntegrityError:  # somebody else was faster
-            return session.scalars(wanted).one()
-        send_messages(session, made.id, 1)
+            found = find_preparation(session, version, tokenizer, validation_fraction, tokenizer_digest)
+            assert found is not None, "what stood in the way is there to be found"
+            return found
+        _send(session, version, made, 1)
         return made
-    if found.state == PreparationState.FAILED and found.may_be_repeated:
-        _begin_anew(session, found)
+    repeatable = found.state == PreparationState.FAILED and found.may_be_repeated
+    if repeatable or found.state == PreparationState.CANCELLED:
+        _begin_anew(session, version, found)
+    return found
+
+
+def find_preparation(
+    session: Read,
+    version: DatasetVersion,
+    tokenizer: TokenizerSpec,
+    validation_fraction: float,
+    tokenizer_digest: str | None = None,
+) -> Preparation | None:
+    """As `find_or_make`, but only found."""
+    digest = preparation_digest(version, tokenizer, validation_fraction, tokenizer_digest)
+    return session.scalar(
+        select(Preparation).where(Preparation.version_id == version.id, Preparation.digest == digest)
+    )
+
+
+def preparation_digest(
+    version: DatasetVersion,
+    tokenizer: TokenizerSpec,
+    validation_fraction: float,
+    tokenizer_digest: str | None,
+) -> str:
+    """What names a preparation: everything that its bytes follow from."""
+    kind = "file" if tokenizer.has_source else tokenizer.kind.value
+    asked = {
+        "format": FORMAT,
+        "version": version.id.hex,
+        "content": version.digest,
+        "tokenizer": {"kind": kind, "size": tokenizer.size, "digest": tokenizer_digest},
+        "validation_fraction": validation_fraction,
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def cancel_preparation(session: Write, team_id: UUID, dataset: Dataset, preparation: str) -> Preparation:
+    """Stop the work on a preparation of ``dataset``, which is locked; what is done of it stays for the next request.
+
+    Raises:
+        NotFound: the dataset has none of this id.
+        Conflict: runs wait for it, or it is ready or failed.
+    """
+    found = session.get(Preparation, parse_id("prep", preparation), with_for_update=True)
+    if found is None or found.version.dataset_id != dataset.id:
+        raise unknown("prep", preparation)
+    if found.state == PreparationState.CANCELLED:
+        return found
+    if found.state not in UNPREPARED:
+        raise Conflict("preparation_ended", f"This preparation is {found.state}: there is nothing to cancel.")
+    waiting = [name for names_of in WAITING_RUNS for name in names_of(session, team_id, [found.id])]
+    if waiting:
+        raise Conflict(
+            "preparation_in_use",
+            f"Runs wait for this preparation: {', '.join(waiting[:10])}{' and more' if len(waiting) > 10 else ''}. "
+            "Cancel them first.",
+            extensions={"runs": waiting},
+        )
+    found.state = PreparationState.CANCELLED
+    found.error = None
+    session.flush()
     return found
 
 
@@ -147,8 +184,25 @@ def preparation_files(preparation: Preparation) -> list[PreparedFile]:
     return [PreparedFile(name, count, digest, object_key(preparation, name)) for name, count, digest in named]
 
 
-def show_preparation(preparation: Preparation) -> PreparationOut:
-    """A preparation as people see it."""
+def why_too_short(preparation: Preparation, sequence_tokens: int) -> str | None:
+    """Why a ready preparation cannot fill one sequence of a run, when it cannot."""
+    if preparation.state != PreparationState.READY:
+        return None
+    tokens = ShardManifest.model_validate(preparation.manifest).train.tokens
+    if tokens > sequence_tokens:
+        return None
+    return (
+        f"The dataset has {tokens:,} training tokens, and one sequence of {sequence_tokens:,} needs "
+        f"{sequence_tokens + 1:,}: its tokens and the one after them. Lower batch.sequence_tokens, or add documents."
+    )
+
+
+def show_preparation(preparation: Preparation, rejected: int | None = None) -> PreparationOut:
+    """A preparation as people see it.
+
+    Args:
+        rejected: documents of its version that could not be read, when known.
+    """
     manifest = ShardManifest.model_validate(preparation.manifest) if preparation.manifest else None
     return PreparationOut(
         id=public_id("prep", preparation.id),
@@ -157,54 +211,19 @@ def show_preparation(preparation: Preparation) -> PreparationOut:
         validation_fraction=preparation.validation_fraction,
         shards_done=preparation.shards_done,
         shards_total=preparation.shards_total,
+        tokens_done=preparation.tokens_done,
         documents=preparation.documents,
-        rejected=preparation.rejected,
+        rejected=rejected,
         train_tokens=None if manifest is None else manifest.train.tokens,
         validation_tokens=None if manifest is None else manifest.validation.tokens,
+        validation_from_tail=manifest is not None and manifest.validation_from_tail,
+        lengths=[HistogramBin(upto=upto, documents=documents) for upto, documents in preparation.lengths],
         error=preparation.error,
     )
 
 
-def send_messages(session: Write, preparation_id: UUID, count: int) -> None:
-    """Tell ``count`` workers, after the commit, that there is something to do."""
-    for _ in range(min(count, MESSAGES)):
-        enqueue_task(session, PREPARE_TASK, str(preparation_id))
-
-
-def resend_stale_preparations(session: Write) -> int:
-    """Send again for preparations that make no progress: a worker or the broker lost their messages.
-
-    Returns:
-        How many preparations were sent for.
-    """
-    stale = session.scalars(
-        select(Preparation.id).where(
-            Preparation.state.in_((PreparationState.WAITING, PreparationState.WORKING)),
-            Preparation.touched < now() - SILENCE,
-        )
-    ).all()
-    return sum(_resend(session, preparation_id) for preparation_id in stale)
-
-
-def _resend(session: Write, preparation_id: UUID) -> bool:
-    still_stale = (Preparation.id == preparation_id, Preparation.touched < now() - SILENCE)
-    if not session.change(update(Preparation).where(*still_stale).values(touched=now())):
-        return False
-    send_messages(session, preparation_id, max(1, len(_open_slices(session, preparation_id))))
-    return True
-
-
-def _open_slices(session: Read, preparation_id: UUID) -> Sequence[int]:
-    lapsed = or_(PreparationSlice.leased_until.is_(None), PreparationSlice.leased_until < now())
-    return session.scalars(
-        select(PreparationSlice.number)
-        .where(PreparationSlice.preparation_id == preparation_id, PreparationSlice.done.is_(False), lapsed)
-        .limit(MESSAGES)
-    ).all()
-
-
-def _begin_anew(session: Write, preparation: Preparation) -> None:
-    """Slices that are done stay done."""
+def _begin_anew(session: Write, version: DatasetVersion, preparation: Preparation) -> None:
+    """Slices that are done stay done, and a worker that has not noticed the end goes on with its slice."""
     planned = preparation.shards_total is not None
     preparation.state = PreparationState.WORKING if planned else PreparationState.WAITING
     preparation.error = None
@@ -214,45 +233,13 @@ def _begin_anew(session: Write, preparation: Preparation) -> None:
     session.change(
         update(PreparationSlice)
         .where(PreparationSlice.preparation_id == preparation.id, PreparationSlice.done.is_(False))
-        .values(lost_leases=0, lease=None, leased_until=None)
+        .values(lost_leases=0)
     )
     session.flush()
-    send_messages(session, preparation.id, MESSAGES if planned else 1)
+    _send(session, version, preparation, MESSAGES if planned else 1)
 
 
-def _hold_dataset(session: Write, team_id: UUID, data: DataSpec) -> None:
-    """Keep the dataset, if there is one, from being deleted until the run that uses it is there to be seen."""
-    held = select(Dataset.id).where(Dataset.id == _dataset_id(data), Dataset.team_id == team_id)
-    session.execute(held.with_for_update(read=True))
-
-
-def _dataset_id(data: DataSpec) -> UUID | None:
-    try:
-        return parse_id("ds", data.dataset)
-    except NotFound:
-        return None
-
-
-def _version_of(session: Read, team_id: UUID, data: DataSpec) -> DatasetVersion:
-    dataset_id = _dataset_id(data)
-    dataset = None if dataset_id is None else session.get(Dataset, dataset_id)
-    if dataset is None or dataset.team_id != team_id:
-        message = "Your team has no dataset of this id. The datasets page shows each id."
-        raise Invalid.at("data.dataset", message, data.dataset)
-    versions = dataset.versions
-    for version in versions:
-        if data.version in (None, version.number):
-            return version
-    newest = versions[0].number
-    raise Invalid.at("data.version", f"This dataset has versions 1 to {newest}.", data.version)
-
-
-def _digest(version: DatasetVersion, tokenizer: TokenizerSpec, validation_fraction: float) -> str:
-    asked = {
-        "format": FORMAT,
-        "version": version.id.hex,
-        "content": version.digest,
-        "tokenizer": {"kind": tokenizer.kind.value, "size": tokenizer.size},
-        "validation_fraction": validation_fraction,
-    }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+def _send(session: Write, version: DatasetVersion, preparation: Preparation, count: int) -> None:
+    """Until the version is ready there is nothing to do; then its survey sends."""
+    if version.state == VersionState.READY:
+        send_step(session, Work.PREPARE, preparation.id, count)

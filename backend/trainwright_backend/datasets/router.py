@@ -1,34 +1,52 @@
-"""Datasets of a team."""
+"""Datasets of a team: previews of uploads, versions, documents, counts, preparations and tokenizers."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Path, Query, Request
 
-from trainwright.contracts.api import Dataset, Page, RejectedDocument
+from trainwright.contracts.api import (
+    CountRequest,
+    Dataset,
+    DocumentSample,
+    NewDataset,
+    NewPreparation,
+    NewTokenizer,
+    NewVersion,
+    Page,
+    Preparation,
+    Preview,
+    PreviewRequest,
+    RecipeCounts,
+    RejectedDocument,
+    Tokenizer,
+)
 from trainwright_backend.auth.policies import Access, Editor, Viewer
-from trainwright_backend.core.db import Database, ReadSession, Write, WriteSession
-from trainwright_backend.core.doomed import doom_unless_spared, is_doomed, spare
-from trainwright_backend.core.errors import AppError, Conflict
-from trainwright_backend.core.ids import new_id, parse_id
-from trainwright_backend.core.storage import STREAMED, LocalStore, Store
-from trainwright_backend.datasets import service, uploads
-from trainwright_backend.datasets.service import Uploader
+from trainwright_backend.core.db import Database, ReadSession, WriteSession
+from trainwright_backend.core.storage import Store
+from trainwright_backend.datasets import (
+    counts,
+    deletion,
+    documents,
+    previews,
+    requests,
+    service,
+    tokenizers,
+)
+from trainwright_backend.datasets.service import Maker
 
-router = APIRouter(prefix="/teams/{team}/datasets", tags=["datasets"])
+router = APIRouter(prefix="/teams/{team}", tags=["datasets"])
+
+LARGEST_VERSION = 2**31 - 1
+VersionNumber = Annotated[int, Path(ge=1, le=LARGEST_VERSION)]
 
 
-def _form(fields: dict[str, dict[str, str]]) -> dict[str, Any]:
-    """What the OpenAPI document says of a form that the route reads as a stream."""
-    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
-    schema = {"type": "object", "properties": {**fields, "files": files}, "required": [*fields, "files"]}
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+@router.post("/uploads/preview")
+def preview_uploads(asked: PreviewRequest, access: Editor, request: Request, store: Store) -> Preview:
+    """What complete uploads hold: format, columns, the first documents as a recipe would read them."""
+    return previews.preview(_database(request), store, access.team_id, asked)
 
 
-@router.get("")
+@router.get("/datasets")
 def list_datasets(
     access: Viewer,
     session: ReadSession,
@@ -39,83 +57,104 @@ def list_datasets(
     return service.list_datasets(session, access.team_id, limit, cursor)
 
 
-@router.post(
-    "",
-    status_code=201,
-    max_body_size=STREAMED,
-    openapi_extra=_form({"name": {"type": "string", "description": "What people call the dataset."}}),
-)
-async def create_dataset(access: Editor, request: Request, store: Store) -> Dataset:
-    """Upload `.jsonl` or `.txt` files as a new dataset. Its tokens are prepared at once, in the background."""
-    dataset_id = new_id()
-    database: Database = request.app.state.database
-    folder = await run_in_threadpool(_upload_folder, database, access, dataset_id)
-    upload = await uploads.receive(request, store, folder, frozenset({"name"}))
-
-    def create(session: Write) -> Dataset:
-        name = uploads.check_dataset_name(upload.fields)
-        by = Uploader(access.user_id, access.user_name)
-        return service.create_dataset(session, access.team_id, dataset_id, name, by, upload.files)
-
-    return await run_in_threadpool(_keep, database, store, folder, create)
+@router.post("/datasets", status_code=201)
+def create_dataset(new: NewDataset, access: Editor, session: WriteSession) -> Dataset:
+    """Make a dataset of complete uploads, or a mixture. It is read and prepared at once, in the background."""
+    return service.create_dataset(session, access.team_id, _maker(access), new)
 
 
-@router.get("/{dataset}")
+@router.post("/datasets/count")
+def count_recipe(asked: CountRequest, access: Viewer, request: Request, store: Store) -> RecipeCounts:
+    """What a recipe would keep, without applying it."""
+    return counts.count_recipe(_database(request), store, access.team_id, asked)
+
+
+@router.get("/datasets/{dataset}")
 def get_dataset(dataset: str, access: Viewer, session: ReadSession) -> Dataset:
     """A dataset with its versions and their preparations."""
     return service.show_dataset(session, access.team_id, dataset)
 
 
-@router.delete("/{dataset}", status_code=204)
+@router.delete("/datasets/{dataset}", status_code=204)
 def delete_dataset(dataset: str, access: Editor, session: WriteSession) -> None:
-    """Delete a dataset with everything made of it; refused while runs use it."""
-    service.delete_dataset(session, access.team_id, dataset)
+    """Delete a dataset with everything made of it; refused while runs or mixtures use it."""
+    deletion.delete_dataset(session, access.team_id, dataset)
 
 
-@router.post("/{dataset}/versions", status_code=201, max_body_size=STREAMED, openapi_extra=_form({}))
-async def create_dataset_version(dataset: str, access: Editor, request: Request, store: Store) -> Dataset:
-    """Upload files as the dataset's next version. Versions never change."""
-    dataset_id = parse_id("ds", dataset)
-    database: Database = request.app.state.database
-    await run_in_threadpool(_require_dataset, database, access.team_id, dataset)
-    folder = await run_in_threadpool(_upload_folder, database, access, dataset_id)
-    upload = await uploads.receive(request, store, folder, frozenset())
-
-    def create(session: Write) -> Dataset:
-        return service.add_version(session, access.team_id, dataset_id, upload.files)
-
-    return await run_in_threadpool(_keep, database, store, folder, create)
+@router.post("/datasets/{dataset}/versions", status_code=201)
+def create_dataset_version(dataset: str, new: NewVersion, access: Editor, session: WriteSession) -> Dataset:
+    """Make the dataset's next version: other files, another recipe, or both. Versions never change."""
+    return service.add_version(session, access.team_id, dataset, new)
 
 
-@router.get("/{dataset}/versions/{number}/rejected")
-def list_rejected(dataset: str, number: int, access: Viewer, session: ReadSession) -> list[RejectedDocument]:
-    """Lines of a version that gave no document, with the reason; up to 1,000 of them."""
-    return service.list_rejected(session, access.team_id, dataset, number)
+@router.delete("/datasets/{dataset}/versions/{number}", status_code=204)
+def delete_dataset_version(
+    dataset: str, number: VersionNumber, access: Editor, session: WriteSession
+) -> None:
+    """Delete a version with everything made of it; refused while runs or mixtures use it, and for the only one."""
+    deletion.delete_version(session, access.team_id, dataset, number)
 
 
-def _upload_folder(database: Database, access: Access, dataset_id: UUID) -> str:
-    """A folder for an upload's bytes, which go again, even after a crash, when no rows ever name them."""
-    folder = f"{service.object_folder_of_dataset(access.team_id, dataset_id)}/{new_id()}"
-    with database.write() as session:
-        doom_unless_spared(session, folder)
-    return folder
+@router.get("/datasets/{dataset}/versions/{number}/documents")
+def list_documents(
+    dataset: str,
+    number: VersionNumber,
+    access: Viewer,
+    request: Request,
+    store: Store,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: str | None = None,
+) -> Page[DocumentSample]:
+    """A version's documents as they were read, those too that its recipe leaves out."""
+    database = _database(request)
+    return documents.list_documents(database, store, access.team_id, dataset, number, limit, cursor)
 
 
-def _require_dataset(database: Database, team_id: UUID, dataset: str) -> None:
-    with database.read() as session:
-        service.get_dataset(session, team_id, dataset)
+@router.get("/datasets/{dataset}/versions/{number}/rejected")
+def list_rejected(
+    dataset: str, number: VersionNumber, access: Viewer, session: ReadSession
+) -> list[RejectedDocument]:
+    """Rows of a version's files that gave no document, with the reason; up to 1,000 of them."""
+    return documents.list_rejected(session, access.team_id, dataset, number)
 
 
-def _keep(database: Database, store: LocalStore, folder: str, create: Callable[[Write], Dataset]) -> Dataset:
-    """Write the rows of an upload whose bytes lie in ``folder``; without rows the bytes go again."""
-    try:
-        with database.write() as session:
-            if not spare(session, folder):
-                raise Conflict("upload_too_slow", "This upload took longer than a day. Send the files again.")
-            return create(session)
-    except BaseException:
-        # When the connection was lost in the commit, the rows may be there: then the bytes must stay.
-        with suppress(AppError), database.read() as session:
-            if is_doomed(session, folder):
-                store.delete_prefix(folder)
-        raise
+@router.post("/datasets/{dataset}/preparations", status_code=202)
+def create_preparation(
+    dataset: str, new: NewPreparation, access: Editor, session: WriteSession
+) -> Preparation:
+    """Have a version's tokens made for a tokenizer and split; found when they were made before."""
+    return requests.request_preparation(session, access.team_id, dataset, new)
+
+
+@router.post("/datasets/{dataset}/preparations/{preparation}/cancel")
+def cancel_preparation(dataset: str, preparation: str, access: Editor, session: WriteSession) -> Preparation:
+    """Stop making tokens; a later request goes on from what is done. Refused while runs wait for them."""
+    return requests.cancel_preparation(session, access.team_id, dataset, preparation)
+
+
+@router.get("/tokenizers")
+def list_tokenizers(access: Viewer, session: ReadSession) -> list[Tokenizer]:
+    """The team's uploaded tokenizers, newest first."""
+    return tokenizers.list_tokenizers(session, access.team_id)
+
+
+@router.post("/tokenizers", status_code=201)
+def create_tokenizer(new: NewTokenizer, access: Editor, request: Request, store: Store) -> Tokenizer:
+    """Keep a complete upload of a `tokenizer.json`, once it is found fit."""
+    return tokenizers.create_tokenizer(_database(request), store, access.team_id, _maker(access), new)
+
+
+@router.delete("/tokenizers/{tokenizer}", status_code=204)
+def delete_tokenizer(tokenizer: str, access: Editor, session: WriteSession) -> None:
+    """Delete a tokenizer; refused while a preparation has yet to copy it."""
+    tokenizers.delete_tokenizer(session, access.team_id, tokenizer)
+
+
+def _maker(access: Access) -> Maker:
+    return Maker(access.user_id, access.user_name)
+
+
+def _database(request: Request) -> Database:
+    found = request.app.state.database
+    assert isinstance(found, Database)
+    return found

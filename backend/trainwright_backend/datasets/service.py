@@ -1,90 +1,77 @@
-"""Datasets: what a team uploaded, and its immutable versions. Preparations of versions: `preparations`."""
+"""Datasets and their immutable versions: made, listed, shown. Deleting: `deletion`. Preparations: `preparations`."""
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import selectinload
+from sqlalchemy.orm.interfaces import ORMOption
 
 from trainwright.contracts.api import Dataset as DatasetOut
 from trainwright.contracts.api import DatasetFile as DatasetFileOut
 from trainwright.contracts.api import DatasetVersion as DatasetVersionOut
-from trainwright.contracts.api import Page, RejectedDocument
+from trainwright.contracts.api import NewDataset, NewVersion, Page, Statistics, VersionState
+from trainwright.contracts.recipe import Compression, FileFormat, Recipe
 from trainwright.contracts.run_spec import DataSpec
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.core.doomed import doom
-from trainwright_backend.core.errors import Conflict, NotFound
+from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.datasets.preparations import (
-    find_or_make,
-    object_folder,
-    show_preparation,
+from trainwright_backend.datasets.messages import Work, send_step
+from trainwright_backend.datasets.preparations import find_or_make, show_preparation
+from trainwright_backend.datasets.readings import read_files
+from trainwright_backend.datasets.recipes import (
+    Contents,
+    changes_between,
+    first_contents,
+    next_contents,
+    which_versions,
 )
-from trainwright_backend.datasets.tables import (
-    Dataset,
-    DatasetFile,
-    DatasetVersion,
-    Preparation,
-    RejectedLine,
-)
+from trainwright_backend.datasets.tables import Dataset, DatasetFile, DatasetVersion, MixedVersion
+from trainwright_backend.uploads.service import use_uploads
 
 DEFAULT_DATA = DataSpec(dataset="default")
-"""Tokenizer and split of the preparation that each upload makes."""
-
-PREPARATION_USERS: list[Callable[[Read, UUID, Sequence[UUID]], list[str]]] = []
-"""Who may use preparations. A higher feature adds a function of (session, team id, preparation ids) that names what
-uses them, so that a refused delete can say what stands in its way."""
+"""Tokenizer and split of the preparation that each new version makes."""
 
 
 @dataclass(frozen=True)
-class UploadedFile:
-    """A file whose bytes are in the object store already."""
-
-    name: str
-    bytes: int
-    digest: str
-    object_key: str
-
-
-@dataclass(frozen=True)
-class Uploader:
-    """Who uploads."""
+class Maker:
+    """Who makes a dataset."""
 
     user_id: UUID
     name: str
 
 
-def object_folder_of_dataset(team_id: UUID, dataset_id: UUID) -> str:
-    """Below it lie the bytes of all uploads to the dataset."""
-    return f"{team_id}/datasets/{dataset_id}"
+def create_dataset(session: Write, team_id: UUID, by: Maker, new: NewDataset) -> DatasetOut:
+    """A dataset with its first version, which begins to be read and prepared.
 
-
-def create_dataset(
-    session: Write, team_id: UUID, dataset_id: UUID, name: str, by: Uploader, files: Sequence[UploadedFile]
-) -> DatasetOut:
-    """A dataset with its first version, which begins to be prepared."""
+    Raises:
+        Invalid: its files or its mixture cannot be used.
+    """
+    contents = first_contents(session, team_id, new.uploads, new.recipe)
     dataset = Dataset(
-        id=dataset_id, team_id=team_id, name=name, created_by=by.user_id, created_by_name=by.name
+        id=new_id(), team_id=team_id, name=new.name, created_by=by.user_id, created_by_name=by.name
     )
     session.add(dataset)
     session.flush()
-    _add_version(session, dataset, 1, files)
-    return show_dataset(session, team_id, public_id("ds", dataset_id))
+    _add_version(session, dataset, 1, contents, [])
+    return show_dataset(session, team_id, public_id("ds", dataset.id))
 
 
-def add_version(session: Write, team_id: UUID, dataset_id: UUID, files: Sequence[UploadedFile]) -> DatasetOut:
-    """A new version of a dataset, which begins to be prepared."""
-    locked = select(Dataset).where(Dataset.id == dataset_id, Dataset.team_id == team_id).with_for_update()
-    dataset = session.scalar(locked)
-    if dataset is None:
-        raise unknown("ds", public_id("ds", dataset_id))
-    newest = session.scalar(
-        select(func.max(DatasetVersion.number)).where(DatasetVersion.dataset_id == dataset_id)
-    )
-    _add_version(session, dataset, (newest or 0) + 1, files)
-    return show_dataset(session, team_id, public_id("ds", dataset_id))
+def add_version(session: Write, team_id: UUID, dataset: str, new: NewVersion) -> DatasetOut:
+    """The next version of a dataset: other files, another recipe, or both.
+
+    Raises:
+        Invalid: as `create_dataset`; or the dataset has no version ``new.base``.
+    """
+    row = lock_dataset(session, team_id, dataset)
+    newest = row.versions[0]
+    base = next((version for version in row.versions if new.base in (None, version.number)), None)
+    if base is None:
+        raise Invalid.at("base", which_versions(row), new.base)
+    contents = next_contents(session, team_id, base, new)
+    _add_version(session, row, newest.number + 1, contents, changes_between(newest, contents))
+    return show_dataset(session, team_id, dataset)
 
 
 def get_dataset(session: Read, team_id: UUID, dataset: str) -> Dataset:
@@ -99,10 +86,31 @@ def get_dataset(session: Read, team_id: UUID, dataset: str) -> Dataset:
     return found
 
 
+def lock_dataset(session: Write, team_id: UUID, dataset: str) -> Dataset:
+    """As `get_dataset`, kept for this transaction: a submission holds it too, so it has its run by now or finds none."""
+    row = get_dataset(session, team_id, dataset)
+    session.refresh(row, with_for_update=True)
+    return row
+
+
+def get_version(session: Read, team_id: UUID, dataset: str, number: int) -> DatasetVersion:
+    """A version of one of the team's datasets.
+
+    Raises:
+        NotFound: there is no such dataset or version.
+    """
+    row = get_dataset(session, team_id, dataset)
+    version = next((version for version in row.versions if version.number == number), None)
+    if version is None:
+        raise NotFound(f"There is no version {number}. {which_versions(row)}")
+    return version
+
+
 def show_dataset(session: Read, team_id: UUID, dataset: str) -> DatasetOut:
     """A dataset with all its versions and their preparations."""
-    row = get_dataset(session, team_id, dataset)
-    session.expire(row)
+    session.expire_all()  # what was read before a change in this transaction is old
+    row = session.get(Dataset, get_dataset(session, team_id, dataset).id, options=_whole())
+    assert row is not None
     return _shown(row, row.versions)
 
 
@@ -111,92 +119,52 @@ def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) 
     wanted = select(Dataset).where(Dataset.team_id == team_id).order_by(Dataset.id.desc()).limit(limit + 1)
     if cursor is not None:
         wanted = wanted.where(Dataset.id < parse_id("ds", cursor))
-    loading = selectinload(Dataset.versions)
-    rows = session.scalars(
-        wanted.options(
-            loading.selectinload(DatasetVersion.files), loading.selectinload(DatasetVersion.preparations)
-        )
-    ).all()
+    rows = session.scalars(wanted.options(*_whole())).all()
     shown = [_shown(row, row.versions[:1]) for row in rows[:limit]]
     return Page(items=shown, next_cursor=shown[-1].id if len(rows) > limit else None)
 
 
-def list_rejected(session: Read, team_id: UUID, dataset: str, number: int) -> list[RejectedDocument]:
-    """The first lines of a version that gave no document. They do not depend on the tokenizer."""
-    row = get_dataset(session, team_id, dataset)
-    version = next((version for version in row.versions if version.number == number), None)
-    if version is None:
-        raise NotFound(f"This dataset has no version {number}: it has 1 to {row.versions[0].number}.")
-    finished = [preparation for preparation in version.preparations if preparation.rejected is not None]
-    if not finished:
-        return []
-    lines = session.scalars(
-        select(RejectedLine)
-        .where(RejectedLine.preparation_id == finished[0].id)
-        .order_by(RejectedLine.position)
-    )
-    return [RejectedDocument(file=line.file, line=line.line, reason=line.reason) for line in lines]
+def _whole() -> list[ORMOption]:
+    """What is shown of a dataset, in one query a table."""
+    versions = selectinload(Dataset.versions)
+    files = versions.selectinload(DatasetVersion.files)
+    return [
+        files.joinedload(DatasetFile.stored_file),
+        files.joinedload(DatasetFile.reading),
+        versions.selectinload(DatasetVersion.preparations),
+    ]
 
 
-def delete_dataset(session: Write, team_id: UUID, dataset: str) -> None:
-    """Delete a dataset with its versions and preparations; their bytes follow.
-
-    Raises:
-        Conflict: runs use it; the error names them.
-    """
-    row = get_dataset(session, team_id, dataset)
-    session.refresh(
-        row, with_for_update=True
-    )  # a submission holds it too, so it has its run by now or finds no dataset
-    preparations = session.execute(
-        select(Preparation.id, Preparation.digest)
-        .join(DatasetVersion)
-        .where(DatasetVersion.dataset_id == row.id)
-    ).all()
-    ids = [preparation_id for preparation_id, _ in preparations]
-    users = [name for names_of in PREPARATION_USERS for name in names_of(session, team_id, ids)]
-    if users:
-        raise Conflict(
-            "dataset_in_use",
-            f"Runs use this dataset: {', '.join(users[:10])}{' and more' if len(users) > 10 else ''}. "
-            "Delete them first.",
-            extensions={"runs": users},
-        )
-    folders = [object_folder_of_dataset(team_id, row.id)]
-    folders += [object_folder(team_id, digest) for _, digest in preparations]
-    session.delete(row)
-    session.flush()
-    for folder in folders:
-        doom(session, folder)
-
-
-def _add_version(session: Write, dataset: Dataset, number: int, files: Sequence[UploadedFile]) -> None:
+def _add_version(
+    session: Write, dataset: Dataset, number: int, contents: Contents, changes: list[str]
+) -> None:
     version = DatasetVersion(
         id=new_id(),
         dataset_id=dataset.id,
         number=number,
-        bytes=sum(file.bytes for file in files),
-        digest=_content_digest(files),
+        bytes=sum(file.bytes for file in contents.files),
+        digest=contents.digest,
+        recipe=contents.recipe.model_dump(mode="json"),
+        changes=changes,
+        state=VersionState.WAITING,
     )
     session.add(version)
     session.flush()
     session.add_all(
         DatasetFile(
-            version_id=version.id,
-            position=position,
-            name=file.name,
-            bytes=file.bytes,
-            digest=file.digest,
-            object_key=file.object_key,
+            version_id=version.id, position=position, name=file.name, stored_file_id=file.stored_file_id
         )
-        for position, file in enumerate(files)
+        for position, file in enumerate(contents.files)
     )
+    session.add_all(
+        MixedVersion(version_id=version.id, position=position, source_id=source.id, weight=weight)
+        for position, (source, weight) in enumerate(contents.sources)
+    )
+    session.flush()
+    read_files(session, dataset.team_id, version, contents.recipe.read)
+    use_uploads(session, dataset.team_id, contents.uploads)
     find_or_make(session, dataset.team_id, version, DEFAULT_DATA.tokenizer, DEFAULT_DATA.validation_fraction)
-
-
-def _content_digest(files: Sequence[UploadedFile]) -> str:
-    listed = "".join(f"{file.digest}  {file.name}\n" for file in files)
-    return hashlib.sha256(listed.encode()).hexdigest()
+    send_step(session, Work.SURVEY, version.id)  # when all of it was read before, or is a mixture
 
 
 def _shown(row: Dataset, versions: Sequence[DatasetVersion]) -> DatasetOut:
@@ -205,17 +173,40 @@ def _shown(row: Dataset, versions: Sequence[DatasetVersion]) -> DatasetOut:
         name=row.name,
         created=row.created,
         created_by=row.created_by_name,
-        versions=[
-            DatasetVersionOut(
-                number=version.number,
-                created=version.created,
-                bytes=version.bytes,
-                files=[
-                    DatasetFileOut(name=file.name, bytes=file.bytes, digest=file.digest)
-                    for file in version.files
-                ],
-                preparations=[show_preparation(preparation) for preparation in version.preparations],
-            )
-            for version in versions
+        versions=[_shown_version(version) for version in versions],
+    )
+
+
+def _shown_version(version: DatasetVersion) -> DatasetVersionOut:
+    readings = [file.reading for file in version.files if file.reading is not None]
+    statistics = None if version.statistics is None else Statistics.model_validate(version.statistics)
+    return DatasetVersionOut(
+        number=version.number,
+        created=version.created,
+        bytes=version.bytes,
+        files=[_shown_file(file) for file in version.files],
+        recipe=Recipe.model_validate(version.recipe),
+        state=VersionState(version.state),
+        error=version.error,
+        read_bytes=sum(reading.read_bytes for reading in readings),
+        statistics=statistics,
+        changes=version.changes,
+        preparations=[
+            show_preparation(preparation, None if statistics is None else statistics.rejected)
+            for preparation in version.preparations
         ],
     )
+
+
+def _shown_file(file: DatasetFile) -> DatasetFileOut:
+    reading = file.reading
+    shown = DatasetFileOut(name=file.name, bytes=file.stored_file.bytes, digest=file.stored_file.digest)
+    if reading is None or reading.format is None:
+        return shown
+    known: dict[str, object] = {
+        "format": FileFormat(reading.format),
+        "compression": Compression(reading.compression or Compression.NONE),
+    }
+    if reading.state == VersionState.READY:
+        known |= {"documents": reading.documents, "rejected": reading.rejected}
+    return shown.model_copy(update=known)

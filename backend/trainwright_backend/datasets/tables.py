@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import JSON, BigInteger, ForeignKey, ForeignKeyConstraint, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.core.db import Base, UtcDateTime, now
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.uploads.tables import StoredFile
@@ -25,15 +26,15 @@ class Dataset(Base):
     __table_args__ = (Index("ix_dataset_team_id_id", "team_id", "id"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
-    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    team_id: Mapped[UUID] = mapped_column(ForeignKey(Team.id, ondelete="CASCADE"))
     name: Mapped[str] = mapped_column(String(80))
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
-    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="SET NULL"), index=True)
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey(Account.id, ondelete="SET NULL"), index=True)
     created_by_name: Mapped[str] = mapped_column(String(80))
     """Name of the person at the upload, which outlives the account."""
 
     versions: Mapped[list["DatasetVersion"]] = relationship(
-        order_by="DatasetVersion.number.desc()", passive_deletes=True
+        order_by="DatasetVersion.number.desc()", passive_deletes=True, back_populates="dataset"
     )
 
 
@@ -68,6 +69,7 @@ class DatasetVersion(Base):
     statistics: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     """`Statistics`, when ready."""
 
+    dataset: Mapped[Dataset] = relationship(back_populates="versions")
     files: Mapped[list["DatasetFile"]] = relationship(order_by="DatasetFile.position", passive_deletes=True)
     sources: Mapped[list["MixedVersion"]] = relationship(
         order_by="MixedVersion.position", passive_deletes=True, foreign_keys="MixedVersion.version_id"
@@ -120,7 +122,7 @@ class Reading(Base):
     __table_args__ = (UniqueConstraint("stored_file_id", "digest"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
-    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), index=True)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey(Team.id, ondelete="CASCADE"), index=True)
     stored_file_id: Mapped[UUID] = mapped_column(ForeignKey("stored_file.id", ondelete="RESTRICT"))
     digest: Mapped[str] = mapped_column(String(64))
     """Names how it is read: the `ReadSpec` and the format of pieces."""
@@ -194,7 +196,7 @@ class Preparation(Base):
     __table_args__ = (UniqueConstraint("version_id", "digest"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
-    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), index=True)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey(Team.id, ondelete="CASCADE"), index=True)
     version_id: Mapped[UUID] = mapped_column(ForeignKey("dataset_version.id", ondelete="CASCADE"))
     digest: Mapped[str] = mapped_column(String(64))
     """Names its input: version, tokenizer, split and format. Its objects lie in a folder of this name."""
@@ -239,7 +241,7 @@ class Preparation(Base):
 
 
 class PreparationSlice(Base):
-    """A stretch of one file, worked by one worker at a time."""
+    """One piece of the version, worked by one worker at a time; its number is the piece's in the version."""
 
     __tablename__ = "preparation_slice"
     __table_args__ = (Index("ix_preparation_slice_preparation_id_done", "preparation_id", "done"),)
@@ -249,7 +251,7 @@ class PreparationSlice(Base):
     )
     number: Mapped[int] = mapped_column(primary_key=True)
     plan: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """A `Slice`."""
+    """What there is to do: how many documents are kept."""
 
     lease: Mapped[UUID | None]
     leased_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -278,7 +280,7 @@ class UploadedTokenizer(Base):
     __tablename__ = "tokenizer"
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
-    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), index=True)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey(Team.id, ondelete="CASCADE"), index=True)
     name: Mapped[str] = mapped_column(String(80))
     stored_file_id: Mapped[UUID] = mapped_column(
         ForeignKey("stored_file.id", ondelete="RESTRICT"), index=True
@@ -286,5 +288,7 @@ class UploadedTokenizer(Base):
     vocabulary: Mapped[int]
     end_of_text: Mapped[str] = mapped_column(String(80))
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
-    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="SET NULL"), index=True)
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey(Account.id, ondelete="SET NULL"), index=True)
     created_by_name: Mapped[str] = mapped_column(String(80))
+
+    stored_file: Mapped[StoredFile] = relationship()

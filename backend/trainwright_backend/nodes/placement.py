@@ -19,11 +19,12 @@ from sqlalchemy import Select, delete, select, update
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api import PreparationState
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_spec import Device
+from trainwright.contracts.run_spec import Device, RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.enqueue import enqueuer_of
 from trainwright_backend.core.ids import new_id, public_id
+from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots
 from trainwright_backend.nodes.tables import Node
@@ -90,13 +91,15 @@ def plan(session: Read, timers: Timers) -> Plan:
 
 
 def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
-    """Place a queued run on a node, if it still fits there.
+    """Place a queued run on a node, if it still fits there; one whose data is shorter than a sequence fails instead.
 
     Only the leader of the control loops calls this; the locks and the slots' primary key hold even if two did.
     """
     run = lock_run(session, run_id)
     node = session.get(Node, node_id, with_for_update=True, populate_existing=True)
     if run is None or run.state is not RunState.QUEUED or _has_seat(session, run) or node is None:
+        return False
+    if _fail_too_short(session, run):
         return False
     free = free_slots(node, run.device, taken_slots(session).get(node.id, set()))
     if len(free) < run.slots or not is_online(node, now(), timers):
@@ -133,6 +136,16 @@ def fail_unprepared(session: Write, run_id: UUID) -> None:
     if preparation.state == PreparationState.FAILED:
         message = end_sentence(EndCode.DATA, preparation.error or "")
         move(session, run, RunState.FAILED, message, reason=EndCode.DATA)
+
+
+def _fail_too_short(session: Write, run: Run) -> bool:
+    """The submission could not know how long the data is: it was not prepared yet."""
+    sequence_tokens = RunSpec.model_validate(run.spec).batch.sequence_tokens
+    why = why_too_short(get_preparation(session, run.team_id, run.preparation_id), sequence_tokens)
+    if why is None:
+        return False
+    move(session, run, RunState.FAILED, why, reason=EndCode.DATA)
+    return True
 
 
 def unclaimed(timers: Timers) -> Select[UUID]:

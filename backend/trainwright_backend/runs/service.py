@@ -16,7 +16,8 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.doomed import doom
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
-from trainwright_backend.datasets.service import PREPARATION_USERS
+from trainwright_backend.datasets.deletion import PREPARATION_USERS
+from trainwright_backend.datasets.preparations import WAITING_RUNS
 from trainwright_backend.runs.moves import lock_run, move, stop
 from trainwright_backend.runs.sentences import run_sentence
 from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary
@@ -48,21 +49,6 @@ def locked_run(session: Write, team_id: UUID, run_id: str) -> Run:
     if run is None or run.team_id != team_id:
         raise unknown("run", run_id)
     return run
-
-
-def list_runs(
-    session: Read, team_id: UUID, state: RunState | None, limit: int, cursor: str | None, scale: float
-) -> api.Page[api.Run]:
-    """A stretch of the team's runs, newest first; the cursor is the last run of the stretch before."""
-    query = select(Run).where(Run.team_id == team_id).order_by(Run.id.desc()).limit(limit + 1)
-    if state is not None:
-        query = query.where(Run.state == state)
-    if cursor is not None:
-        query = query.where(Run.id < parse_id("run", cursor))
-    found = session.scalars(query).all()
-    shown = found[:limit]
-    more = public_id("run", shown[-1].id) if len(found) > limit else None
-    return api.Page[api.Run](items=show_runs(session, shown, scale), next_cursor=more)
 
 
 def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
@@ -126,7 +112,14 @@ def users_of_preparations(session: Read, team_id: UUID, preparation_ids: Sequenc
     return list(session.scalars(users.order_by(Run.id)))
 
 
+def live_users_of_preparations(session: Read, team_id: UUID, preparation_ids: Sequence[UUID]) -> list[str]:
+    """As `users_of_preparations`, of runs that have not ended."""
+    users = select(Run.name).where(Run.team_id == team_id, Run.preparation_id.in_(preparation_ids))
+    return list(session.scalars(users.where(Run.state.not_in(FINAL)).order_by(Run.id)))
+
+
 PREPARATION_USERS.append(users_of_preparations)
+WAITING_RUNS.append(live_users_of_preparations)
 
 
 def show_run(session: Read, run: Run, scale: float) -> api.Run:

@@ -20,7 +20,9 @@ from trainwright.planner.flops import count_parameters
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
-from trainwright_backend.datasets.preparations import check_data, resolve_data
+from trainwright_backend.datasets.preparations import why_too_short
+from trainwright_backend.datasets.resolution import check_data, resolve_data
+from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.runs.moves import begin
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
 from trainwright_backend.teams.service import reserve
@@ -65,6 +67,7 @@ def submit_run(
         return Submitted(earlier, replayed=True)
     resolved = resolve_resources(session, spec)
     data, preparation = resolve_data(session, team_id, resolved.data)
+    _check_length(preparation, resolved)
     run = _new_run(team_id, submitter, with_data(resolved, data), preparation.id)
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
     begin(session, run)
@@ -120,7 +123,10 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> Verdicts:
         Invalid: it would be refused.
     """
     resolved = resolve_resources(session, spec)
-    stored = with_data(resolved, check_data(session, team_id, resolved.data))
+    data, preparation = check_data(session, team_id, resolved.data)
+    if preparation is not None:
+        _check_length(preparation, resolved)
+    stored = with_data(resolved, data)
     parameters = count_parameters(stored.model, stored.data.tokenizer.size).total
     return Verdicts(valid=True, spec=stored, parameters=parameters)
 
@@ -128,6 +134,13 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> Verdicts:
 def with_data(spec: RunSpec, data: DataSpec) -> RunSpec:
     """``spec`` over ``data``, in which nothing is left open."""
     return spec.model_copy(update={"data": data})
+
+
+def _check_length(preparation: Preparation, spec: RunSpec) -> None:
+    """Refuse data that is shorter than one sequence. While it is prepared nobody knows; then placing looks again."""
+    why = why_too_short(preparation, spec.batch.sequence_tokens)
+    if why is not None:
+        raise Invalid.at("batch.sequence_tokens", why, spec.batch.sequence_tokens)
 
 
 def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id: UUID) -> Run:

@@ -11,7 +11,7 @@ from tests.backend.conftest import Site
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.core.db import Database, Write
-from trainwright_backend.datasets.service import delete_dataset
+from trainwright_backend.datasets.deletion import delete_dataset
 from trainwright_backend.runs.submission import Submitter, submit_run
 
 Upload = Callable[..., dict[str, Any]]

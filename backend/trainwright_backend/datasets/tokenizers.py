@@ -1,0 +1,130 @@
+"""Tokenizers that a team uploaded: checked, listed, deleted. How a submission finds one: `resolution`."""
+
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
+
+from trainwright.contracts.api import NewTokenizer
+from trainwright.contracts.api import Tokenizer as TokenizerOut
+from trainwright.contracts.run_spec import TokenizerKind
+from trainwright.prepare.tokenizer import (
+    CheckedTokenizer,
+    UnusableTokenizerError,
+    check_tokenizer,
+    load_tokenizer,
+)
+from trainwright_backend.core.db import Database, Read, Write
+from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.datasets.deletion import list_users, preparations_that_want
+from trainwright_backend.datasets.service import Maker
+from trainwright_backend.datasets.tables import Preparation, UploadedTokenizer
+from trainwright_backend.uploads.service import UploadedFile, complete_uploads, drop_unused, use_uploads
+
+LARGEST_BYTES = 64 * 2**20
+
+
+def create_tokenizer(
+    database: Database, store: LocalStore, team_id: UUID, by: Maker, new: NewTokenizer
+) -> TokenizerOut:
+    """Check an uploaded `tokenizer.json` and keep it.
+
+    Raises:
+        Invalid: the upload is not complete, or no tokenizer that the platform can use.
+    """
+    with database.write() as session:
+        file = _upload(session, team_id, new.upload)
+    checked = _check(store, file, new.upload)
+    end_of_text = load_tokenizer(store.path_of(file.object_key)).id_to_token(checked.end_of_text)
+    assert end_of_text is not None, "the check has found it"
+    with database.write() as session:
+        file = _upload(session, team_id, new.upload)
+        row = UploadedTokenizer(
+            id=new_id(),
+            team_id=team_id,
+            name=new.name,
+            stored_file_id=file.stored_file_id,
+            vocabulary=checked.vocabulary,
+            end_of_text=end_of_text[:80],
+            created_by=by.user_id,
+            created_by_name=by.name,
+        )
+        session.add(row)
+        session.flush()
+        use_uploads(session, team_id, [new.upload])
+        return _shown(row)
+
+
+def list_tokenizers(session: Read, team_id: UUID) -> list[TokenizerOut]:
+    """The team's tokenizers, newest first."""
+    rows = session.scalars(
+        select(UploadedTokenizer)
+        .where(UploadedTokenizer.team_id == team_id)
+        .order_by(UploadedTokenizer.id.desc())
+        .options(joinedload(UploadedTokenizer.stored_file))
+    )
+    return [_shown(row) for row in rows]
+
+
+def delete_tokenizer(session: Write, team_id: UUID, tokenizer: str) -> None:
+    """Delete a tokenizer. Preparations that are planned have a copy of their own.
+
+    Raises:
+        Conflict: preparations have yet to copy it; the error names their datasets.
+    """
+    row = session.get(UploadedTokenizer, parse_id("tok", tokenizer), with_for_update=True)
+    if row is None or row.team_id != team_id:
+        raise unknown("tok", tokenizer)
+    waiting = preparations_that_want(session, team_id, TokenizerKind.UPLOADED, tokenizer)
+    if waiting:
+        names = [_name(preparation) for preparation in waiting]
+        raise Conflict(
+            "tokenizer_in_use",
+            f"Preparations wait to copy this tokenizer: {list_users(names)}. Let them begin, or cancel them.",
+            extensions={"datasets": names},
+        )
+    stored_file_id = row.stored_file_id
+    session.delete(row)
+    session.flush()
+    drop_unused(session, team_id, [stored_file_id])
+
+
+def _upload(session: Write, team_id: UUID, upload: str) -> UploadedFile:
+    try:
+        (file,) = complete_uploads(session, team_id, [upload])
+    except Invalid as error:
+        raise Invalid(
+            [problem.model_copy(update={"field": "upload"}) for problem in error.errors], detail=error.detail
+        ) from None
+    if file.bytes > LARGEST_BYTES:
+        message = (
+            f"A tokenizer.json has at most {LARGEST_BYTES // 2**20} MiB, and this file has {file.bytes:,} bytes. "
+            "Send the tokenizer.json itself."
+        )
+        raise Invalid.at("upload", message, upload)
+    return file
+
+
+def _check(store: LocalStore, file: UploadedFile, upload: str) -> CheckedTokenizer:
+    try:
+        return check_tokenizer(store.read(file.object_key))
+    except UnusableTokenizerError as error:
+        raise Invalid.at("upload", str(error), upload) from None
+
+
+def _name(preparation: Preparation) -> str:
+    return f"{preparation.version.dataset.name}, version {preparation.version.number}"
+
+
+def _shown(row: UploadedTokenizer) -> TokenizerOut:
+    return TokenizerOut(
+        id=public_id("tok", row.id),
+        name=row.name,
+        vocabulary=row.vocabulary,
+        end_of_text=row.end_of_text,
+        digest=row.stored_file.digest,
+        created=row.created,
+        created_by=row.created_by_name,
+    )

@@ -1,0 +1,88 @@
+"""Workers that are killed at random, twenty of them: the shards are byte for byte those of an undisturbed run."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import select
+
+from tests.backend.datasets import worker_process
+from tests.backend.datasets.desk import Desk, Json, lines
+from trainwright.prepare import pieces
+from trainwright_backend.core.broker import die_with_parent
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.datasets.preparations import preparation_files
+from trainwright_backend.datasets.tables import Preparation
+
+KILLS = 20
+
+
+@pytest.fixture
+def start(desk: Desk) -> Iterator[Callable[[], psutil.Process]]:
+    """Starts a worker process of the site."""
+    app = desk.site.app
+    script = str(Path(str(worker_process.__file__)))
+    parent = subprocess.Popen(
+        [sys.executable, script, app.state.database.url, str(app.state.store.root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        preexec_fn=die_with_parent(signal.SIGKILL),
+    )
+
+    def fork() -> psutil.Process:
+        assert parent.stdin is not None and parent.stdout is not None
+        parent.stdin.write("another\n")
+        parent.stdin.flush()
+        return psutil.Process(int(parent.stdout.readline()))
+
+    yield fork
+    parent.kill()
+    parent.wait()
+
+
+def prepared(desk: Desk, dataset: Json) -> dict[str, bytes]:
+    """Tokenizer, manifest and shards of the dataset's only preparation."""
+    shown = dataset["versions"][0]["preparations"][0]
+    with desk.site.app.state.database.read() as session:
+        wanted = select(Preparation).where(Preparation.id == parse_id("prep", shown["id"]))
+        files = preparation_files(session.scalars(wanted).one())
+    return {file.name: desk.path_of(file.object_key).read_bytes() for file in files}
+
+
+def test_twenty_killed_workers_change_no_byte(
+    desk: Desk, start: Callable[[], psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice = random.Random(7)
+    words = [f"word{number}" for number in range(500)]
+    texts = [" ".join(choice.choices(words, k=120)) for _ in range(2_500)]
+    files = {"a.jsonl": lines(*texts[:1500], *texts[:40]), "b.jsonl": lines(*texts[1500:]) + b"broken\n"}
+    recipe = {"drop_duplicates": True, "rules": {"min_characters": 700}}
+    monkeypatch.setattr(pieces, "PIECE_DOCUMENTS", worker_process.PIECE_DOCUMENTS)
+    undisturbed = desk.make("undisturbed", recipe, **files)
+    # Other bytes and the same documents, so that nothing is shared with the first.
+    made = desk.make("killed", recipe, ready=False, **{name: one + b"\n" for name, one in files.items()})
+    met = set()
+    for _ in range(KILLS):
+        worker = start()
+        time.sleep(choice.uniform(0.05, 0.5))
+        worker.kill()
+        psutil.wait_procs([worker])
+        version = desk.show(made)["versions"][0]
+        assert version["error"] is None
+        met.add((version["state"], version["read_bytes"], version["preparations"][0]["shards_done"]))
+    psutil.wait_procs([start()])
+    done = desk.show(made)
+    assert done["versions"][0]["statistics"] == undisturbed["versions"][0]["statistics"]
+    assert prepared(desk, done) == prepared(desk, undisturbed)
+    assert len({state for state, _, _ in met}) > 1 and len(met) > 3, (
+        "the kills met different stages of the work"
+    )

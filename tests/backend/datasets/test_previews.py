@@ -1,0 +1,84 @@
+"""A look at uploads: what the files hold, by a child process that nothing in them can turn against the platform."""
+
+import io
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.backend.datasets.desk import Desk, lines
+from trainwright_backend.datasets import look, previews
+
+
+def test_columns_and_the_field_that_all_files_agree_on_are_filled_in(desk: Desk) -> None:
+    first = desk.send("a.jsonl", lines({"id": 7, "text": "one"}, {"id": 8, "txt": "two"}))
+    second = desk.send("b.csv", b"text,stars\nfine,5\n")
+    seen = desk.post("uploads/preview", {"uploads": [first, second]}).json()
+    assert seen["recipe"]["read"]["field"] == "text"
+    one, two = seen["files"]
+    assert (one["upload"], one["name"], one["format"], one["field"]) == (first, "a.jsonl", "jsonl", "text")
+    assert {column["name"]: column["usable"] for column in one["columns"]} == {
+        "id": False,
+        "text": True,
+        "txt": True,
+    }
+    assert one["documents"] == ["one"] and [(row["line"], row["file"]) for row in one["rejected"]] == [
+        (2, "a.jsonl")
+    ]
+    assert two["documents"] == ["fine"]
+
+
+def test_files_that_disagree_leave_the_field_open(desk: Desk) -> None:
+    chat = [{"role": "user", "content": "hi"}]
+    uploads = [desk.send("a.jsonl", lines("one")), desk.send("b.jsonl", lines({"messages": chat}))]
+    seen = desk.post("uploads/preview", {"uploads": uploads}).json()
+    assert seen["recipe"]["read"]["field"] is None
+    assert [file["field"] for file in seen["files"]] == ["text", "messages"]
+
+
+def test_twenty_documents_and_twenty_files_are_looked_at(desk: Desk) -> None:
+    uploads = [desk.send(f"{number:02d}.jsonl", lines(*map(str, range(50)))) for number in range(22)]
+    files = desk.post("uploads/preview", {"uploads": uploads}).json()["files"]
+    assert len(files) == 22 and len(files[19]["documents"]) == 20 and files[19]["problem"] is None
+    assert files[20]["problem"] == "Not looked at: a preview opens the first 20 files."
+
+
+def test_an_unfinished_upload_is_named(desk: Desk) -> None:
+    headers = {"Tus-Resumable": "1.0.0", "Upload-Length": "10", "Upload-Metadata": "filename YS50eHQ="}
+    made = desk.site.admin.post(f"{desk.site.path}/uploads", headers=headers)
+    upload = made.headers["location"].rsplit("/", 1)[-1]
+    field, message = desk.problem(desk.post("uploads/preview", {"uploads": [upload]}))
+    assert field == "uploads" and "0 of 10 bytes" in message
+
+
+def test_a_file_that_takes_too_long_is_told_so_and_the_next_one_is_looked_at(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe never ends and never answers: the child that opens it hangs, and is killed."""
+    uploads = [desk.send(name, lines(name)) for name in ("a.jsonl", "b.jsonl", "c.jsonl")]
+    monkeypatch.setattr(previews, "SECONDS", 3.0)
+    keys = [key for key in desk.stored() if "/files/" in key]
+    stuck = next(desk.path_of(key) for key in keys if b"b.jsonl" in desk.path_of(key).read_bytes())
+    stuck.unlink()
+    import os
+
+    os.mkfifo(stuck)
+    started = time.monotonic()
+    files = desk.post("uploads/preview", {"uploads": uploads}).json()["files"]
+    assert time.monotonic() - started < 20
+    assert [file["documents"] for file in files] == [["a.jsonl"], [], ["c.jsonl"]]
+    assert "b.jsonl took longer than 3 s" in files[1]["problem"]
+
+
+def test_a_file_that_needs_too_much_memory_is_told_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row group whose first rows are gigabytes when unpacked, in a file of kilobytes."""
+    sink = io.BytesIO()
+    big = pa.array(["x" * 2**20]).dictionary_encode()
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 4000, pa.int32()), big.dictionary)
+    pq.write_table(pa.table({"text": rows}), sink, compression="zstd", write_statistics=False)
+    uploads = [desk.send("bomb.parquet", sink.getvalue()), desk.send("b.jsonl", lines("fine"))]
+    bomb, fine = desk.post("uploads/preview", {"uploads": uploads}).json()["files"]
+    assert fine["documents"] == ["fine"]
+    assert bomb["problem"] or bomb["documents"], "either it is read within the limits, or it says why not"
+    assert look.MEMORY_BYTES == 2 * 2**30
