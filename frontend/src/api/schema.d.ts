@@ -773,7 +773,7 @@ export interface paths {
         };
         /**
          * List Runs
-         * @description The team's runs, newest first.
+         * @description The team's runs, newest first unless sorted otherwise; those without the number sorted by come last.
          */
         get: operations["list_runs"];
         put?: never;
@@ -984,6 +984,46 @@ export interface paths {
          * @description A stretch of a log. Go on from `next_offset`.
          */
         get: operations["read_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/logs/{attempt}/{file}/lines": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Log Lines
+         * @description Lines of a log from number `first` on. A page may end before `limit` where lines are very long.
+         */
+        get: operations["read_log_lines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/logs/{attempt}/{file}/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search Log
+         * @description Lines of a log that contain `q`, in whatever case. Go on from `searched_to` until `end`.
+         */
+        get: operations["search_log"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2035,6 +2075,50 @@ export interface components {
             /** File */
             file: string;
         };
+        /** LogLine */
+        LogLine: {
+            /**
+             * Number
+             * @description From 1.
+             */
+            number: number;
+            /**
+             * Text
+             * @description Cut after 10,000 characters.
+             */
+            text: string;
+        };
+        /**
+         * LogLines
+         * @description A stretch of a log by its lines.
+         */
+        LogLines: {
+            /** Lines */
+            lines: components["schemas"]["LogLine"][];
+            /**
+             * Total
+             * @description Lines stored now; the last one may still grow.
+             */
+            total: number;
+        };
+        /**
+         * LogMatches
+         * @description Lines that contain what was asked for, in order.
+         */
+        LogMatches: {
+            /**
+             * End
+             * @description The whole log was looked at.
+             */
+            end: boolean;
+            /** Lines */
+            lines: components["schemas"]["LogLine"][];
+            /**
+             * Searched To
+             * @description The last line that was looked at: pass it as `after_line` to go on.
+             */
+            searched_to: number;
+        };
         /** LogText */
         LogText: {
             /**
@@ -3038,6 +3122,12 @@ export interface components {
             type: string;
         };
         /**
+         * RunSort
+         * @description By what a list of runs is sorted; runs without the number come last.
+         * @enum {string}
+         */
+        RunSort: "created" | "name" | "loss" | "mfu" | "tokens_per_second" | "step";
+        /**
          * RunSpec
          * @description Everything that was asked of one run.
          */
@@ -3269,6 +3359,11 @@ export interface components {
             /** Password */
             password: string;
         };
+        /**
+         * SortOrder
+         * @enum {string}
+         */
+        SortOrder: "asc" | "desc";
         /** SpecInfo */
         SpecInfo: {
             /** Presets */
@@ -4986,7 +5081,13 @@ export interface operations {
     list_runs: {
         parameters: {
             query?: {
-                state?: components["schemas"]["RunState"] | null;
+                state?: components["schemas"]["RunState"][] | null;
+                /** @description Words that the name contains. */
+                q?: string;
+                /** @description Who started them: a name, or `me`. */
+                by?: string | null;
+                sort?: components["schemas"]["RunSort"];
+                order?: components["schemas"]["SortOrder"];
                 limit?: number;
                 cursor?: string | null;
             };
@@ -5404,6 +5505,81 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LogText"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    read_log_lines: {
+        parameters: {
+            query?: {
+                first?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+                attempt: number;
+                file: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogLines"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    search_log: {
+        parameters: {
+            query: {
+                q: string;
+                after_line?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+                attempt: number;
+                file: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogMatches"];
                 };
             };
             /** @description Refused. */
