@@ -11,7 +11,7 @@
         team.download(run.id, Path("pilot"))
 
 It holds no state but the connection. Reads are repeated when the connection breaks, submissions too, by an
-idempotency key; nothing else is. `wait` and `stream_metrics` follow a run for days, so they outlive a server that is
+idempotency key, and uploads go on where they were; nothing else is. `wait` and `stream_metrics` follow a run for days, so they outlive a server that is
 away for minutes. Errors of the server are `connection.ApiError` with its code, its sentence and the fields.
 """
 
@@ -20,9 +20,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -31,8 +30,10 @@ from trainwright.connection import RETRY_SECONDS, Answer, ApiError, Connection, 
 from trainwright.contracts.api import (
     Checkpoint,
     CheckpointFile,
+    CountRequest,
     CreatedKey,
     Dataset,
+    DocumentSample,
     Health,
     JoinToken,
     LogFile,
@@ -40,19 +41,30 @@ from trainwright.contracts.api import (
     Me,
     MetricPoints,
     Metrics,
+    NewPreparation,
+    NewTokenizer,
     Node,
     OneTimeLink,
     Page,
+    Preparation,
+    Preview,
+    RecipeCounts,
     RejectedDocument,
     Run,
     RunEvent,
     SpecInfo,
+    StorageUse,
     Team,
+    Tokenizer,
+    Upload,
     Verdicts,
 )
 from trainwright.contracts.checkpoint import CheckpointKind
-from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.recipe import Recipe
+from trainwright.contracts.run_spec import RunSpec, TokenizerSpec
 from trainwright.contracts.run_state import FINAL
+from trainwright.files import LocalFile, find_files
+from trainwright.tus import Sender
 
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all."""
@@ -102,8 +114,12 @@ class TeamClient:
         self._path = f"/teams/{quote(slug, safe='')}"
 
     def show(self) -> Team:
-        """The team and its quota."""
+        """The team, its quota and its storage."""
         return self._client.get(self._path, Team)
+
+    def set_storage(self, limit_bytes: int) -> StorageUse:
+        """Change how many bytes of files the team may store. For site admins."""
+        return self._client.put(f"{self._path}/storage", StorageUse, json={"limit_bytes": limit_bytes})
 
     # --- datasets
 
@@ -113,15 +129,70 @@ class TeamClient:
     def dataset(self, dataset_id: str) -> Dataset:
         return self._client.get(f"{self._path}/datasets/{dataset_id}", Dataset)
 
-    def upload(self, name: str, files: Sequence[Path], on_progress: Progress | None = None) -> Dataset:
-        """Upload `.txt` and `.jsonl` files as version 1 of a new dataset."""
-        return self._upload(f"{self._path}/datasets", {"name": name}, files, on_progress)
+    def upload(
+        self,
+        name: str,
+        files: Sequence[Path],
+        recipe: Recipe | None = None,
+        on_progress: Progress | None = None,
+    ) -> Dataset:
+        """Upload files and folders as version 1 of a new dataset.
+
+        A call that was cut off, also by the end of the process, goes on where it was when it is made again.
+        """
+        new = {"name": name} | ({"recipe": recipe.model_dump(mode="json")} if recipe is not None else {})
+        return self._upload(f"{self._path}/datasets", new, files, on_progress)
 
     def upload_version(
-        self, dataset_id: str, files: Sequence[Path], on_progress: Progress | None = None
+        self,
+        dataset_id: str,
+        files: Sequence[Path],
+        recipe: Recipe | None = None,
+        on_progress: Progress | None = None,
+        *,
+        keep_files: bool = False,
     ) -> Dataset:
-        """Upload files as the next version of a dataset."""
-        return self._upload(f"{self._path}/datasets/{dataset_id}/versions", {}, files, on_progress)
+        """Upload files and folders as the next version of a dataset, or add them to the files of its newest."""
+        new: dict[str, Any] = {"keep_files": keep_files}
+        new |= {"recipe": recipe.model_dump(mode="json")} if recipe is not None else {}
+        return self._upload(f"{self._path}/datasets/{dataset_id}/versions", new, files, on_progress)
+
+    def change_recipe(self, dataset_id: str, recipe: Recipe) -> Dataset:
+        """A next version with the newest one's files and another recipe."""
+        new = {"recipe": recipe.model_dump(mode="json")}
+        return self._client.post(f"{self._path}/datasets/{dataset_id}/versions", Dataset, json=new)
+
+    def mix(self, name: str, recipe: Recipe) -> Dataset:
+        """A dataset without files of its own: the mixture that the recipe describes."""
+        new = {"name": name, "recipe": recipe.model_dump(mode="json")}
+        return self._client.post(f"{self._path}/datasets", Dataset, json=new)
+
+    def preview(
+        self, files: Sequence[Path], recipe: Recipe | None = None, on_progress: Progress | None = None
+    ) -> Preview:
+        """What files hold, by their first rows. They are sent for it; `upload` then has little left to send."""
+        _, ids = self._send(find_files(files).files, on_progress)
+        asked = {"uploads": ids} | ({"recipe": recipe.model_dump(mode="json")} if recipe is not None else {})
+        return self._client.post(f"{self._path}/uploads/preview", Preview, json=asked)
+
+    def uploads(self) -> list[Upload]:
+        """Uploads under way, and complete ones that no dataset has taken."""
+        return self._client.get_list(f"{self._path}/uploads", Upload)
+
+    def count(
+        self, recipe: Recipe, dataset_id: str | None = None, version: int | None = None
+    ) -> RecipeCounts:
+        """What a recipe would keep of a version's documents, or what a mixture would hold."""
+        asked = CountRequest(dataset=dataset_id, version=version, recipe=recipe).model_dump(mode="json")
+        return self._client.post(f"{self._path}/datasets/count", RecipeCounts, json=asked)
+
+    def documents(
+        self, dataset_id: str, version: int, limit: int = 50, cursor: str | None = None
+    ) -> Page[DocumentSample]:
+        """A page of a version's documents, with what the recipe does to each."""
+        path = f"{self._path}/datasets/{dataset_id}/versions/{version}/documents"
+        asked = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+        return self._client.get(path, Page[DocumentSample], asked)
 
     def rejected_documents(self, dataset_id: str, version: int) -> list[RejectedDocument]:
         path = f"{self._path}/datasets/{dataset_id}/versions/{version}/rejected"
@@ -129,6 +200,46 @@ class TeamClient:
 
     def delete_dataset(self, dataset_id: str) -> None:
         self._client.delete(f"{self._path}/datasets/{dataset_id}")
+
+    def delete_version(self, dataset_id: str, version: int) -> None:
+        self._client.delete(f"{self._path}/datasets/{dataset_id}/versions/{version}")
+
+    def prepare(
+        self,
+        dataset_id: str,
+        version: int | None = None,
+        tokenizer: TokenizerSpec | None = None,
+        validation_fraction: float = 0.01,
+    ) -> Preparation:
+        """Have a version's tokens made for one tokenizer and split; one that is there already is returned."""
+        new = NewPreparation(
+            version=version,
+            tokenizer=tokenizer or TokenizerSpec(),
+            validation_fraction=validation_fraction,
+        )
+        path = f"{self._path}/datasets/{dataset_id}/preparations"
+        return self._client.post(path, Preparation, json=new.model_dump(mode="json"))
+
+    def cancel_preparation(self, dataset_id: str, preparation_id: str) -> Preparation:
+        """Stop making a preparation; what is done of it stays for the next time."""
+        path = f"{self._path}/datasets/{dataset_id}/preparations/{preparation_id}/cancel"
+        return self._client.post(path, Preparation)
+
+    def tokenizers(self) -> list[Tokenizer]:
+        """The team's uploaded tokenizers."""
+        return self._client.get_list(f"{self._path}/tokenizers", Tokenizer)
+
+    def upload_tokenizer(self, name: str, file: Path) -> Tokenizer:
+        """Upload a `tokenizer.json`."""
+        found = find_files([file]).files
+        sender, (upload,) = self._send(found, None)
+        new = NewTokenizer(name=name, upload=upload).model_dump(mode="json")
+        made = self._client.post(f"{self._path}/tokenizers", Tokenizer, json=new)
+        sender.forget(found)
+        return made
+
+    def delete_tokenizer(self, tokenizer_id: str) -> None:
+        self._client.delete(f"{self._path}/tokenizers/{tokenizer_id}")
 
     # --- runs
 
@@ -272,15 +383,18 @@ class TeamClient:
         return max(exports, key=lambda checkpoint: checkpoint.step)
 
     def _upload(
-        self, path: str, data: Mapping[str, str], files: Sequence[Path], on_progress: Progress | None
+        self, path: str, new: Mapping[str, Any], paths: Sequence[Path], on_progress: Progress | None
     ) -> Dataset:
-        meter = _Meter(sum(file.stat().st_size for file in files), on_progress)
-        with ExitStack() as stack:
-            parts = [
-                ("files", (file.name, _Metered(stack.enter_context(file.open("rb")), meter.add)))
-                for file in files
-            ]
-            return self._client.post_files(path, Dataset, data, parts)
+        files = find_files(paths).files
+        sender, ids = self._send(files, on_progress)
+        made = self._client.post(path, Dataset, json={**new, "uploads": ids})
+        sender.forget(files)
+        return made
+
+    def _send(self, files: Sequence[LocalFile], on_progress: Progress | None) -> tuple[Sender, list[str]]:
+        sender = Sender(self._client, f"{self._path}/uploads")
+        meter = _Meter(sum(file.size_bytes for file in files), on_progress)
+        return sender, sender.send(files, meter.add)
 
     def _pages(self, path: str, item: type[Answer], params: Mapping[str, Any] | None = None) -> list[Answer]:
         found: list[Answer] = []
@@ -304,28 +418,6 @@ class _Meter:
         self.done += count
         if self._on_progress is not None:
             self._on_progress(self.done, self._total)
-
-
-class _Metered:
-    """A binary file that tells how much of it was read."""
-
-    def __init__(self, file: IO[bytes], on_bytes: Callable[[int], None]) -> None:
-        self._file = file
-        self._on_bytes = on_bytes
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._file.read(size)
-        self._on_bytes(len(block))
-        return block
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
 
 
 def _is_there(target: Path, file: CheckpointFile) -> bool:

@@ -21,6 +21,9 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 API = "/api/v1"
 BLOCK_BYTES = 1 << 20
+LONG_ANSWER_SECONDS = 300.0
+"""At the end of a large upload the server may read all of it once more."""
+
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Waits between the tries of a call that may be repeated."""
 
@@ -55,7 +58,8 @@ class Connection:
 
     def __init__(self, server: str, key: str | None = None, *, timeout_seconds: float = 30.0) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=server.rstrip("/"), headers=headers, timeout=timeout_seconds)
+        self.server = server.rstrip("/")
+        self._http = httpx.Client(base_url=self.server, headers=headers, timeout=timeout_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -92,13 +96,22 @@ class Connection:
         response = self._repeated(lambda: self._http.post(API + path, json=json, headers=headers))
         return answer.model_validate_json(response.content)
 
-    def post_files(
-        self, path: str, answer: type[Answer], data: Mapping[str, str], files: list[Any]
-    ) -> Answer:
-        response = self._http.post(
-            API + path, data=data, files=files, timeout=httpx.Timeout(30.0, write=None, read=None)
+    def put(self, path: str, answer: type[Answer], *, json: Any) -> Answer:
+        response = self._repeated(lambda: self._http.put(API + path, json=json))
+        return answer.model_validate_json(response.content)
+
+    def call(
+        self, method: str, path: str, headers: Mapping[str, str], content: Iterator[bytes] | None = None
+    ) -> httpx.Response:
+        """One request that is about its headers or its bytes, once; its answer may take a few minutes."""
+        timeout = httpx.Timeout(30.0, read=LONG_ANSWER_SECONDS)
+        return _checked(
+            self._http.request(method, API + path, headers=headers, content=content, timeout=timeout)
         )
-        return answer.model_validate_json(_checked(response).content)
+
+    def repeat(self, method: str, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        """As `call`, repeated when the connection breaks or the server is busy."""
+        return self._repeated(lambda: self._http.request(method, API + path, headers=headers))
 
     def delete(self, path: str) -> None:
         _checked(self._http.delete(API + path))
@@ -150,7 +163,7 @@ class Connection:
 def _checked(response: httpx.Response) -> httpx.Response:
     if not response.is_error:
         return response
-    if response.headers.get("content-type", "").startswith("application/problem+json"):
+    if response.content and response.headers.get("content-type", "").startswith("application/problem+json"):
         raise ApiError(ErrorBody.model_validate_json(response.content))
     text = response.text[:200]
     title = response.reason_phrase

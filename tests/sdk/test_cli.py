@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.cli import _set
+from trainwright.commands.terminal import set_value
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
     change: str, expected: dict[str, Any]
 ) -> None:
     spec: dict[str, Any] = {}
-    _set(spec, change)
+    set_value(spec, change)
     assert spec == expected

@@ -1,0 +1,167 @@
+"""Commands about runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    Sets,
+    TeamSlug,
+    err,
+    in_form,
+    open_team,
+    out,
+    read_spec,
+    refuse,
+    show_bytes,
+    table_of,
+)
+from trainwright.contracts.api import Run
+from trainwright.contracts.run_state import RunState
+
+app = typer.Typer(no_args_is_help=True, help="Start, watch and end runs.")
+
+
+@app.command("check")
+def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
+    """Ask the server whether it would take a spec, without submitting it."""
+    with open_team(server, key, team) as api:
+        verdict = api.validate(read_spec(spec, sets))
+        refuse(verdict.problems)
+        typer.echo(f"Valid: {verdict.parameters:,} parameters.")
+
+
+@app.command("submit")
+def submit(
+    spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None, wait: bool = False
+) -> None:
+    """Start a run from a JSON spec; with --wait, follow it to its end."""
+    with open_team(server, key, team) as api:
+        run = api.submit(read_spec(spec, sets))
+        typer.echo(run.id)
+        if wait:
+            _finish(api.wait(run.id, _show_run))
+
+
+@app.command("list")
+def list_runs(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, state: RunState | None = None) -> None:
+    """List the team's runs, newest first."""
+    with open_team(server, key, team) as api:
+        table = table_of("state", "name", "loss", "tokens/s", "")
+        for run in api.runs(state):
+            values = run.summary.values
+            loss, rate = values.get("loss"), values.get("tokens_per_second")
+            table.add_row(
+                run.id, run.state, run.name, in_form(loss, ".3f"), in_form(rate, ",.0f"), run.sentence
+            )
+        out.print(table)
+
+
+@app.command("show")
+def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Print a run as JSON."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.run(run).model_dump_json(indent=2))
+
+
+@app.command("watch")
+def watch(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Follow a run to its end. Ending this command leaves the run alone."""
+    with open_team(server, key, team) as api:
+        _finish(api.wait(run, _show_run))
+
+
+@app.command("events")
+def events(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """List what happened to a run."""
+    with open_team(server, key, team) as api:
+        for event in api.events(run):
+            typer.echo(f"{event.time.astimezone():%Y-%m-%d %H:%M:%S}  {event.message}")
+
+
+@app.command("logs")
+def logs(
+    run: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    attempt: Annotated[int | None, typer.Option(help="The newest when left out.")] = None,
+    rank: int = 0,
+) -> None:
+    """Print the log of one rank."""
+    with open_team(server, key, team) as api:
+        number = attempt or api.run(run).attempt
+        offset = 0
+        while True:
+            piece = api.log_text(run, number, f"rank-{rank}.log", offset)
+            sys.stdout.write(piece.text)
+            offset = piece.next_offset
+            if piece.end:
+                return
+
+
+@app.command("cancel")
+def cancel(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Ask a run's nodes to stop it."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.cancel(run).sentence)
+
+
+@app.command("delete")
+def delete_run(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Delete a run that has ended, with its metrics and checkpoints."""
+    with open_team(server, key, team) as api:
+        api.delete_run(run)
+
+
+@app.command("checkpoints")
+def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """List a run's checkpoints."""
+    with open_team(server, key, team) as api:
+        table = table_of("kind", "step", "MiB")
+        for checkpoint in api.checkpoints(run):
+            table.add_row(
+                checkpoint.id, checkpoint.kind, str(checkpoint.step), f"{checkpoint.bytes / 2**20:.1f}"
+            )
+        out.print(table)
+
+
+@app.command("download")
+def download(
+    run: str,
+    folder: Path,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    checkpoint: Annotated[str | None, typer.Option(help="Id; the newest export when left out.")] = None,
+) -> None:
+    """Download a checkpoint into a folder, each file checked against its digest."""
+    with open_team(server, key, team) as api:
+        api.download(run, folder, checkpoint, show_bytes)
+        err.print()
+        typer.echo(str(folder))
+
+
+def _finish(run: Run) -> None:
+    err.print()
+    typer.echo(run.sentence)
+    if run.state is not RunState.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+def _show_run(run: Run) -> None:
+    if not sys.stderr.isatty():
+        return
+    loss = in_form(run.summary.values.get("loss"), ".3f")
+    line = (
+        f"{run.state}  step {run.summary.step:,} of {run.spec.schedule.steps:,}  loss {loss}  {run.sentence}"
+    )
+    sys.stderr.write(f"\r\033[K{line[: max(20, err.width - 1)]}")
+    sys.stderr.flush()

@@ -1,0 +1,35 @@
+"""Commands about uploaded tokenizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
+
+app = typer.Typer(no_args_is_help=True, help="Upload and list tokenizers.")
+
+
+@app.command("upload")
+def upload(name: str, file: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Upload a `tokenizer.json`."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.upload_tokenizer(name, file).id)
+
+
+@app.command("list")
+def list_tokenizers(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """List the team's uploaded tokenizers."""
+    with open_team(server, key, team) as api:
+        table = table_of("name", "vocabulary", "end of text")
+        for tokenizer in api.tokenizers():
+            table.add_row(tokenizer.id, tokenizer.name, f"{tokenizer.vocabulary:,}", tokenizer.end_of_text)
+        out.print(table)
+
+
+@app.command("delete")
+def delete(tokenizer: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Delete a tokenizer; what was prepared with it keeps its own copy."""
+    with open_team(server, key, team) as api:
+        api.delete_tokenizer(tokenizer)

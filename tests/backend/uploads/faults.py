@@ -1,0 +1,136 @@
+"""Real servers that can be killed, and a proxy that cuts connections, for tests of what an upload survives."""
+
+import asyncio
+import multiprocessing
+import socket
+import threading
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.main import create_app
+from trainwright_backend.uploads import receiving
+
+SMALL_BLOCK = 32 << 10
+SMALL_SAVE = 128 << 10
+"""Instead of 1 and 64 MiB, so that small uploads meet what large ones do."""
+
+PROCESSES = multiprocessing.get_context("forkserver")
+
+
+def serve(settings: dict[str, Any], listening: socket.socket) -> None:
+    """The whole application in a process of its own."""
+    receiving.BLOCK_BYTES = SMALL_BLOCK
+    receiving.SAVE_BYTES = SMALL_SAVE
+    app = create_app(Settings(**settings))
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+    uvicorn.Server(config).run([listening])
+
+
+class Server:
+    """A server process on a port that outlives it: while it is dead, connections wait."""
+
+    def __init__(self, settings: Settings) -> None:
+        PROCESSES.set_forkserver_preload(["tests.backend.uploads.faults"])
+        self._settings = settings.model_dump() | {"log_level": "CRITICAL"}
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listening.getsockname()[1]
+        self._process = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._listening.close()
+
+    def kill(self) -> None:
+        """SIGKILL, and another process at once."""
+        self._process.kill()
+        self._process.join()
+        self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def _start(self) -> ForkServerProcess:
+        process = PROCESSES.Process(target=serve, args=(self._settings, self._listening), daemon=True)
+        process.start()
+        return process
+
+
+class Proxy:
+    """Passes connections on to ``port``, and does what it is told when so many bytes went up."""
+
+    def __init__(self, port: int) -> None:
+        self._upstream = port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._left: int | None = None
+        self._action: Callable[[], object] = lambda: None
+        self.cuts = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        listening = asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result()
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def cut_after(self, count: int, action: Callable[[], object] = lambda: None) -> None:
+        """Cut the connection that brings the ``count``-th byte from now, after ``action``."""
+        self._left, self._action = count, action
+
+    async def _end(self) -> None:
+        self._server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
+        down = asyncio.ensure_future(self._pump(up_reader, writer))
+        try:
+            while data := await reader.read(16 << 10):
+                if self._left is not None and len(data) >= self._left:
+                    up_writer.write(data[: self._left])
+                    await up_writer.drain()
+                    self._left = None
+                    self.cuts += 1
+                    await asyncio.get_running_loop().run_in_executor(None, self._action)
+                    break
+                if self._left is not None:
+                    self._left -= len(data)
+                up_writer.write(data)
+                await up_writer.drain()
+        except OSError:
+            pass  # one side went; so does the other
+        finally:
+            for end in (writer, up_writer):
+                end.transport.abort()
+            down.cancel()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(16 << 10):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        writer.close()
