@@ -32,6 +32,7 @@ from trainwright.prepare.encode import (
 )
 from trainwright.prepare.tokenizer import (
     END_OF_TEXT,
+    byte_letters,
     byte_tokenizer,
     for_preparing,
     save_tokenizer,
@@ -308,6 +309,12 @@ def _bpe(change: Callable[[Tokenizer], object]) -> Tokenizer:
     return tokenizer
 
 
+def _without_a_byte() -> Tokenizer:
+    content = json.loads(_large_content())
+    del content["model"]["vocab"][byte_letters()[0xC0]]
+    return for_preparing(Tokenizer.from_str(json.dumps(content)))
+
+
 def _sentencepiece() -> Tokenizer:
     """A BPE in the manner of Llama 2: no pre-tokenizer, a normalizer that begins every text with a space."""
     tokenizer = Tokenizer(BPE(unk_token="<unk>"))
@@ -339,10 +346,11 @@ def _unigram() -> Tokenizer:
         ),
         lambda: _bpe(lambda it: it.add_tokens([AddedToken("return", special=False)])),
         lambda: _bpe(lambda it: setattr(it.model, "ignore_merges", True)),
+        _without_a_byte,
         _sentencepiece,
         _unigram,
     ],
-    ids=["normalizer", "prefix", "pattern", "added", "ignore merges", "sentencepiece", "unigram"],
+    ids=["normalizer", "prefix", "pattern", "added", "ignore merges", "byte", "sentencepiece", "unigram"],
 )
 def test_other_kinds_are_encoded_by_tokenizers_itself(make: Callable[[], Tokenizer]) -> None:
     tokenizer = make()

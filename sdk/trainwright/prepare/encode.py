@@ -110,11 +110,9 @@ def load_encoder(path: Path) -> Encoder:
 def make_encoder(tokenizer: Tokenizer) -> Encoder:
     """The fastest encoder that gives exactly the ids of ``tokenizer``, which writes out special tokens as text."""
     exact = exact_encode(tokenizer)
-    content = tokenizer.to_str()
-    if _is_fast_kind(json.loads(content)):
-        fast = fast_encode(content)
-        if encode_alike(fast, exact) and _patterns_are_alike():
-            return Encoder(fast, "fastokens", cuts=True)
+    fast = _fast_and_exact(tokenizer.to_str(), exact)
+    if fast is not None:
+        return Encoder(fast, "fastokens", cuts=True)
     return Encoder(exact, "tokenizers", cuts=_may_be_cut(exact))
 
 
@@ -141,6 +139,16 @@ def fast_encode(content: str) -> Encode:
         return [ids[start:end] for start, end in pairwise(cuts)]
 
     return encode
+
+
+def _fast_and_exact(content: str, exact: Encode) -> Encode | None:
+    if not _is_fast_kind(json.loads(content)):
+        return None
+    try:
+        fast = fast_encode(content)
+    except ValueError:  # it does not read what `tokenizers` reads
+        return None
+    return fast if encode_alike(fast, exact) and _patterns_are_alike() else None
 
 
 def encode_alike(one: Encode, other: Encode) -> bool:
@@ -199,7 +207,7 @@ def _cut(text: str, start: int, end: int) -> int:
 
 
 def _is_fast_kind(content: dict[str, Any]) -> bool:
-    """A byte-level BPE as it is trained here: GPT-2's pattern, no normalizer, no added token that is not special."""
+    """A byte-level BPE as it is trained here: GPT-2's pattern, all bytes, no normalizer, only special tokens added."""
     model, before = content["model"], content["pre_tokenizer"]
     return (
         content["normalizer"] is None
@@ -209,6 +217,7 @@ def _is_fast_kind(content: dict[str, Any]) -> bool:
         and all(before.get(key) == value for key, value in _FAST_PRE_TOKENIZER.items())
         and all((model.get(key) or "") == (value or "") for key, value in _FAST_MODEL.items())
         and all(token["special"] for token in content["added_tokens"])
+        and all(letter in model["vocab"] for letter in byte_letters())
     )
 
 
