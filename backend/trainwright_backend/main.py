@@ -16,6 +16,7 @@ from trainwright_backend.core import site, storage
 from trainwright_backend.core.db import open_database
 from trainwright_backend.core.enqueue import Enqueuer
 from trainwright_backend.core.errors import install_error_handlers
+from trainwright_backend.core.listen import listening
 from trainwright_backend.core.log import configure_logging
 from trainwright_backend.core.middleware import Surroundings
 from trainwright_backend.core.policy import assert_every_route_has_a_policy
@@ -118,7 +119,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if loop is not None:
         loop.start()
     try:
-        yield
+        async with listening(app.state.database, app.state.topics):
+            yield
     finally:
         if loop is not None:
             loop.stop()

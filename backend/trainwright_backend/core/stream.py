@@ -1,7 +1,7 @@
 """Live streams (server-sent events): what stands in the database, as it comes.
 
-A stream reads rows; a wake-up only says that reading is worth while now. Lost wake-ups and those of other processes
-cost a second at most, because every stream also polls once a second. No session is held while a stream waits.
+A stream reads rows; a wake-up only says that reading is worth while now. Lost wake-ups cost a second at most, because
+every stream also polls once a second; those of other processes are `listen`'s. No session is held while a stream waits.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class Topics:
 
 
 def publish_after_commit(session: Write, topic: str) -> None:
-    """Wake the streams of ``topic`` once ``session`` is committed."""
+    """Wake this process's streams of ``topic`` once ``session`` is committed."""
     topics = session.info["topics"]
     assert isinstance(topics, Topics)
     session.after_commit(lambda: topics.publish(topic))

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from trainwright.contracts.agent_protocol import Batch
 from trainwright.contracts.events import (
@@ -33,6 +33,9 @@ from trainwright_backend.runs.wake import wake_run
 
 SPARK_POINTS = 32
 KEPT_MARKS = 600
+MARKS_AT_ONCE = 50
+"""Are dropped: one by one would cost every batch a statement."""
+
 LONGEST_MESSAGE = 2_000
 
 
@@ -48,12 +51,13 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
         )
     take_stretch(session, run, EVENTS_NAME, batch.offset, batch.next_offset)
     summary = session.get_one(RunSummary, run.id)
+    rewound = False
     for line in batch.events:
-        _take_event(session, run, summary, line)
+        rewound = _take_event(session, run, summary, line) or rewound
     added = append(session, run.id, run.attempt, batch.metrics)
     _summarize(summary, run.attempt, added)
     _list(run, summary)
-    _mark(session, run, batch.next_offset)
+    _mark(session, run, batch.next_offset, added, rewound)
     wake_run(session, run.id)
     return batch.next_offset
 
@@ -79,14 +83,15 @@ def cursor_of(mark: MetricMark | None) -> str:
     return "0:0" if mark is None else f"{mark.attempt}:{mark.offset}"
 
 
-def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, object]) -> None:
+def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, object]) -> bool:
+    """Write the event down; True where points were taken back for it."""
     try:
         event = TRAINER_EVENT.validate_python(line)
     except ValidationError:  # of a newer trainer
         add_event(
             session, run, str(line.get("type", "note"))[:32], str(line.get("message", ""))[:LONGEST_MESSAGE]
         )
-        return
+        return False
     if isinstance(event, AttemptStarted):
         _begin_attempt(session, run, summary, event)
     elif isinstance(event, CheckpointSaved):
@@ -96,6 +101,7 @@ def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, o
         _add(session, run, event.type, f"trained to step {event.step:,}", event.time, event.step)
     elif isinstance(event, Note):
         _add(session, run, event.type, event.message[:LONGEST_MESSAGE], event.time, None)
+    return isinstance(event, AttemptStarted)
 
 
 def _add(session: Write, run: Run, kind: str, words: str, time: datetime, step: int | None) -> None:
@@ -163,17 +169,25 @@ def _extend_spark(summary: RunSummary, loss: Curve) -> None:
     summary.spark_stride = stride
 
 
-def _mark(session: Write, run: Run, offset: int) -> None:
-    newest = session.scalar(select(func.max(MetricMark.number)).where(MetricMark.run_id == run.id)) or 0
-    same = (MetricMark.attempt == run.attempt) & (MetricMark.offset == offset)
-    old = MetricMark.number <= newest + 1 - KEPT_MARKS
-    session.change(delete(MetricMark).where(MetricMark.run_id == run.id, same | old))
-    session.execute(
-        insert(MetricMark).values(
-            run_id=run.id,
-            number=newest + 1,
-            attempt=run.attempt,
-            offset=offset,
-            last_steps=last_steps(session, run.id, run.attempt),
-        )
-    )
+def _mark(session: Write, run: Run, offset: int, added: dict[str, Curve], rewound: bool) -> None:
+    """Write down how far the attempt's series are, and now and then drop marks that are too old to go on from."""
+    newest = newest_mark(session, run.id)
+    number = 1 if newest is None else newest.number + 1
+    if rewound or newest is None or newest.attempt != run.attempt:
+        steps = last_steps(session, run.id, run.attempt)
+    else:
+        steps = dict(newest.last_steps)
+        for name, curve in added.items():
+            steps[family(name)] = max(int(curve.steps[-1]), steps.get(family(name), 0))
+    unwanted = MetricMark.number == number - 1 if _is_at(newest, run.attempt, offset) else None
+    if number % MARKS_AT_ONCE == 0:
+        old = MetricMark.number <= number - KEPT_MARKS
+        unwanted = old if unwanted is None else old | unwanted
+    if unwanted is not None:
+        session.change(delete(MetricMark).where(MetricMark.run_id == run.id, unwanted))
+    row = {"run_id": run.id, "number": number, "attempt": run.attempt, "offset": offset}
+    session.execute(insert(MetricMark).values(**row, last_steps=steps))
+
+
+def _is_at(mark: MetricMark | None, attempt: int, offset: int) -> bool:
+    return mark is not None and (mark.attempt, mark.offset) == (attempt, offset)

@@ -8,7 +8,17 @@ from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
 from trainwright.contracts import api
-from trainwright.contracts.api import LogFile, LogText, Page, RunEvent, Verdicts
+from trainwright.contracts.api import (
+    LogFile,
+    LogLines,
+    LogMatches,
+    LogText,
+    Page,
+    RunEvent,
+    RunSort,
+    SortOrder,
+    Verdicts,
+)
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState
@@ -17,7 +27,7 @@ from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.stream import EventStream, News, ServerEvent, follow
-from trainwright_backend.runs import files, service, submission
+from trainwright_backend.runs import files, lists, loglines, service, submission
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.wake import run_topic
 
@@ -25,6 +35,7 @@ router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"])
 
 Limit = Annotated[int, Query(ge=1, le=200)]
 LastEventId = Annotated[str | None, Header()]
+Attempt = Annotated[int, Path(ge=0, le=LARGEST_NUMBER)]
 LOG_BYTES = 256 * 1024
 _NUMBER = re.compile(r"[0-9]{1,19}")
 
@@ -63,12 +74,17 @@ def list_runs(
     access: Viewer,
     session: ReadSession,
     request: Request,
-    state: RunState | None = None,
+    state: Annotated[list[RunState] | None, Query(max_length=len(RunState))] = None,
+    q: Annotated[str, Query(max_length=200, description="Words that the name contains.")] = "",
+    by: Annotated[str | None, Query(max_length=80, description="Who started them: a name, or `me`.")] = None,
+    sort: RunSort = RunSort.CREATED,
+    order: SortOrder = SortOrder.DESCENDING,
     limit: Limit = 50,
-    cursor: str | None = None,
+    cursor: Annotated[str | None, Query(max_length=2_000)] = None,
 ) -> Page[api.Run]:
-    """The team's runs, newest first."""
-    return service.list_runs(session, access.team_id, state, limit, cursor, _scale(request))
+    """The team's runs, newest first unless sorted otherwise; those without the number sorted by come last."""
+    asked = lists.Asked(tuple(state or ()), q, access.user_id if by == "me" else by, sort, order)
+    return lists.list_runs(session, access.team_id, asked, limit, cursor, _scale(request))
 
 
 @router.get("/{run}")
@@ -132,7 +148,7 @@ def read_log(
     access: Viewer,
     session: ReadSession,
     run: str,
-    attempt: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
+    attempt: Attempt,
     file: str,
     offset: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=64, le=4 * LOG_BYTES)] = LOG_BYTES,
@@ -141,6 +157,37 @@ def read_log(
     return files.read_log(
         session, service.get_run(session, access.team_id, run), attempt, file, offset, limit
     )
+
+
+@router.get("/{run}/logs/{attempt}/{file}/lines")
+def read_log_lines(
+    access: Viewer,
+    session: ReadSession,
+    run: str,
+    attempt: Attempt,
+    file: str,
+    first: Annotated[int, Query(ge=1, le=LARGEST_NUMBER)] = 1,
+    limit: Annotated[int, Query(ge=1, le=5_000)] = 1_000,
+) -> LogLines:
+    """Lines of a log from number `first` on. A page may end before `limit` where lines are very long."""
+    found = service.get_run(session, access.team_id, run)
+    return loglines.read_lines(session, found, attempt, file, first, limit)
+
+
+@router.get("/{run}/logs/{attempt}/{file}/search")
+def search_log(
+    access: Viewer,
+    session: ReadSession,
+    run: str,
+    attempt: Attempt,
+    file: str,
+    q: Annotated[str, Query(min_length=1, max_length=200)],
+    after_line: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> LogMatches:
+    """Lines of a log that contain `q`, in whatever case. Go on from `searched_to` until `end`."""
+    found = service.get_run(session, access.team_id, run)
+    return loglines.search_log(session, found, attempt, file, q, after_line, limit)
 
 
 def _events_after(session: Read, run_id: UUID, seen: int) -> tuple[list[RunEvent], bool]:

@@ -151,7 +151,9 @@ class LogChunk(Base):
     """A stretch of a log as it arrived."""
 
     __tablename__ = "log_chunk"
-    __table_args__ = (Index("ix_log_chunk_lines_before", "run_id", "attempt", "file", "lines_before"),)
+    __table_args__ = (
+        Index("ix_log_chunk_lines_before", "run_id", "attempt", "file", "lines_before", "offset"),
+    )
 
     run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from trainwright_backend.core.db import Write
-from trainwright_backend.core.stream import publish_after_commit
+from trainwright_backend.core.listen import announce
 
 CONTROL_TOPIC = "control"
 
@@ -15,9 +15,9 @@ def run_topic(run_id: UUID) -> str:
 
 def wake_run(session: Write, run_id: UUID) -> None:
     """Something of the run changed."""
-    publish_after_commit(session, run_topic(run_id))
+    announce(session, run_topic(run_id))
 
 
 def wake_control(session: Write) -> None:
     """There may be something to place."""
-    publish_after_commit(session, CONTROL_TOPIC)
+    announce(session, CONTROL_TOPIC)

@@ -155,7 +155,9 @@ def _count_lines() -> None:
         said = {"line_ends": line_ends, "has_open_line": not bytes(row.content).endswith(b"\n")}
         of_file = (_file.c.run_id, _file.c.attempt, _file.c.file)
         _many(sa.update(_file).where(*_is(of_file, this)), [said])
-    op.create_index("ix_log_chunk_lines_before", "log_chunk", ["run_id", "attempt", "file", "lines_before"])
+    op.create_index(
+        "ix_log_chunk_lines_before", "log_chunk", ["run_id", "attempt", "file", "lines_before", "offset"]
+    )
 
 
 def _stretches(query: sa.Select[Any], *key: Any, rows: int = ROWS) -> Iterator[Sequence[Any]]:

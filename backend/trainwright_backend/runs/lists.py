@@ -1,0 +1,169 @@
+"""Lists of runs: filtered, sorted, a page at a time, however many there are.
+
+A page is found by an index that holds all that is filtered by (`tables.LISTED_BY`); only its own rows are read. The
+cursor is the place of the last run of the page before, not its number, so a page neither repeats nor skips a run that
+stood still while others came, went or moved. Runs without the number that is sorted by come last, in both orders.
+"""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, and_, or_, select
+
+from trainwright.contracts import api
+from trainwright.contracts.api import RunSort, SortOrder
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.db import Read
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.ids import parse_id, public_id
+from trainwright_backend.runs.service import show_runs
+from trainwright_backend.runs.tables import Run
+
+MOST_WORDS = 10
+
+_COLUMN = {
+    RunSort.CREATED: None,
+    RunSort.NAME: Run.folded_name,
+    RunSort.LOSS: Run.loss,
+    RunSort.MFU: Run.mfu,
+    RunSort.TOKENS_PER_SECOND: Run.tokens_per_second,
+    RunSort.STEP: Run.last_step,
+}
+"""Ids are sorted by their time of birth."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which runs, in which order."""
+
+    states: tuple[RunState, ...] = ()
+    words: str = ""
+    created_by: UUID | str | None = None
+    """An account, or a name."""
+
+    sort: RunSort = RunSort.CREATED
+    order: SortOrder = SortOrder.DESCENDING
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Behind a run."""
+
+    value: str | float | None
+    run_id: UUID
+
+
+def list_runs(
+    session: Read, team_id: UUID, asked: Asked, limit: int, cursor: str | None, scale: float
+) -> api.Page[api.Run]:
+    """A page of the team's runs.
+
+    Raises:
+        Invalid: the cursor is none, or one of another order; too many words.
+    """
+    place = None if cursor is None else _place(cursor, asked)
+    mine = and_(Run.team_id == team_id, *_filters(asked))
+    found = _page(session, mine, asked, place, limit + 1)
+    shown = found[:limit]
+    rows = {run.id: run for run in session.scalars(select(Run).where(Run.id.in_([one.id for one in shown])))}
+    items = show_runs(session, [rows[one.id] for one in shown], scale)
+    more = _cursor(shown[-1], asked) if len(found) > limit else None
+    return api.Page[api.Run](items=items, next_cursor=more)
+
+
+def _filters(asked: Asked) -> list[ColumnElement[bool]]:
+    words = asked.words.casefold().split()
+    if len(words) > MOST_WORDS:
+        raise Invalid.at("q", f"A search has at most {MOST_WORDS} words. Leave some out.", asked.words[:200])
+    found = [Run.folded_name.contains(word, autoescape=True) for word in words]
+    if asked.states:
+        found.append(Run.state.in_(asked.states))
+    if asked.created_by is not None:
+        column = Run.created_by if isinstance(asked.created_by, UUID) else Run.created_by_name
+        found.append(column == asked.created_by)
+    return found
+
+
+def _page(
+    session: Read, mine: ColumnElement[bool], asked: Asked, place: _Place | None, limit: int
+) -> list[Any]:
+    """Ids of runs and what they are sorted by."""
+    column = _COLUMN[asked.sort]
+    if column is None:
+        behind = _beyond(Run.id, place.run_id, asked.order) if place else None
+        return _ids(session, mine, behind, [Run.id], asked.order, limit)
+    keys = [column, Run.id]
+    found: list[Any] = []
+    if place is None or place.value is not None:
+        behind = _behind(column, place, asked.order) if place else column.is_not(None)
+        found = _ids(session, mine, behind, keys, asked.order, limit)
+        place = None
+    if len(found) < limit:
+        without = column.is_(None)
+        behind = and_(without, _beyond(Run.id, place.run_id, asked.order)) if place else without
+        found += _ids(session, mine, behind, keys, asked.order, limit - len(found))
+    return found
+
+
+def _ids(
+    session: Read,
+    mine: ColumnElement[bool],
+    behind: ColumnElement[bool] | None,
+    keys: list[Any],
+    order: SortOrder,
+    limit: int,
+) -> list[Any]:
+    query: Select[Any] = select(Run.id, *(key.label("value") for key in keys[:-1])).where(mine).limit(limit)
+    if behind is not None:
+        query = query.where(behind)
+    ordered = [key.asc() if order is SortOrder.ASCENDING else key.desc() for key in keys]
+    return list(session.execute(query.order_by(*ordered)).all())
+
+
+def _behind(column: Any, place: _Place, order: SortOrder) -> ColumnElement[bool]:
+    """Spelled so that the first comparison bounds the index."""
+    ascending = order is SortOrder.ASCENDING
+    from_here = column >= place.value if ascending else column <= place.value
+    return and_(from_here, or_(_beyond(column, place.value, order), _beyond(Run.id, place.run_id, order)))
+
+
+def _beyond(column: Any, value: Any, order: SortOrder) -> ColumnElement[bool]:
+    beyond: ColumnElement[bool] = column > value if order is SortOrder.ASCENDING else column < value
+    return beyond
+
+
+def _cursor(last: Any, asked: Asked) -> str:
+    value = getattr(last, "value", None)
+    said = json.dumps([asked.sort, asked.order, value, public_id("run", last.id)])
+    return base64.urlsafe_b64encode(said.encode()).decode().rstrip("=")
+
+
+def _place(cursor: str, asked: Asked) -> _Place:
+    try:
+        said = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        sort, order, value, run = said
+        place = _Place(value, parse_id("run", run))
+    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
+        raise _wrong(cursor) from None
+    if (sort, order) != (asked.sort, asked.order) or not _fits(value, asked.sort):
+        raise _wrong(cursor)
+    return place
+
+
+def _fits(value: object, sort: RunSort) -> bool:
+    if sort is RunSort.CREATED:
+        return value is None
+    if sort is RunSort.NAME:
+        return isinstance(value, str)
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _wrong(cursor: str) -> Invalid:
+    rule = (
+        "This is no cursor of this list: take `next_cursor` of the page before, with the same sort and order."
+    )
+    return Invalid.at("cursor", rule, cursor[:200])

@@ -1,0 +1,160 @@
+"""Logs by line: numbers, progress bars, very long lines, bytes that are no text; and words sought in them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert
+
+from tests.backend.scripted_agent import Scene, Work
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.runs import loglines
+from trainwright_backend.runs.tables import AttemptFile, LogChunk
+
+
+def get(scene: Scene, work: Work, what: str, **query: Any) -> dict[str, Any]:
+    path = f"{scene.runs}/{work.run_id}/logs/1/rank-0.log/{what}"
+    answer = scene.site.admin.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def lines_of(scene: Scene, work: Work, **query: Any) -> dict[int, str]:
+    return {line["number"]: line["text"] for line in get(scene, work, "lines", **query)["lines"]}
+
+
+def said(work: Work, *stretches: bytes) -> None:
+    for stretch in stretches:
+        assert work.log(stretch).status_code == 200
+
+
+def test_lines_that_span_stretches_are_whole(scene: Scene) -> None:
+    work = scene.running()
+    said(work, b"one\ntw", b"o\n", b"thr", b"e", b"e\n\nfive\n", b"si")
+    assert lines_of(scene, work) == {1: "one", 2: "two", 3: "three", 4: "", 5: "five", 6: "si"}
+    assert get(scene, work, "lines")["total"] == 6
+    said(work, b"x\n")
+    assert lines_of(scene, work, first=6) == {6: "six"}
+    assert get(scene, work, "lines", first=7) == {"lines": [], "total": 6}
+    assert lines_of(scene, work, first=2, limit=2) == {2: "two", 3: "three"}
+    assert lines_of(scene, work, first=5, limit=1) == {5: "five"}
+
+
+def test_of_a_progress_bar_the_last_state_counts(scene: Scene) -> None:
+    work = scene.running()
+    said(work, b"windows\r\n 1 %\r 50 %", b"\r100 %\nplain\n 3 %\r 4 %\r")
+    assert lines_of(scene, work) == {1: "windows", 2: "100 %", 3: "plain", 4: " 4 %"}
+    assert get(scene, work, "search", q="50 %")["lines"] == []
+    assert [line["number"] for line in get(scene, work, "search", q="100 %")["lines"]] == [2]
+
+
+def test_bytes_that_are_no_text_are_shown_as_such(scene: Scene) -> None:
+    work = scene.running()
+    said(work, b"gr" + b"\xff\xfe\n" + "größe 😀\n".encode()[:4], "größe 😀\n".encode()[4:])
+    assert lines_of(scene, work) == {1: "gr\ufffd\ufffd", 2: "größe 😀"}
+    assert [line["number"] for line in get(scene, work, "search", q="GRÖSSE")["lines"]] == [2]
+
+
+def test_a_very_long_line_is_cut_and_does_not_hide_what_follows(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loglines, "LARGEST_LINE_BYTES", 40_000)
+    work = scene.running()
+    said(work, b"first\n", *[b"x" * 30_000] * 20, b"needle\nlast\n")
+    assert {number: len(text) for number, text in lines_of(scene, work).items()} == {1: 5, 2: 10_000, 3: 4}
+    assert lines_of(scene, work, first=3) == {3: "last"}
+    assert [line["number"] for line in get(scene, work, "search", q="xneedle")["lines"]] == [2]
+    assert get(scene, work, "search", q="LAST") == {
+        "lines": [{"number": 3, "text": "last"}],
+        "searched_to": 3,
+        "end": True,
+    }
+
+
+def test_a_search_is_bounded_and_goes_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loglines, "SEARCHED_BYTES", 2_000)
+    work = scene.running()
+    for begin in range(0, 1_000, 50):
+        said(work, b"".join(b"Step %d of it\n" % n for n in range(begin, begin + 50)))
+    found, after, rounds = [], 0, 0
+    while True:
+        answer = get(scene, work, "search", q="sTEP 7", after_line=after, limit=10)
+        found += [line["number"] for line in answer["lines"]]
+        after, rounds = answer["searched_to"], rounds + 1
+        if answer["end"]:
+            break
+    assert found == [n + 1 for n in range(1_000) if str(n).startswith("7")]
+    assert rounds > 10
+
+
+@pytest.mark.parametrize(
+    ("what", "query", "field"),
+    [
+        ("lines", {"first": 0}, "first"),
+        ("lines", {"limit": 5_001}, "limit"),
+        ("search", {"q": ""}, "q"),
+        ("search", {"q": "\n"}, "q"),
+        ("search", {"q": "x", "limit": 1_001}, "limit"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(scene: Scene, what: str, query: dict[str, Any], field: str) -> None:
+    work = scene.running()
+    said(work, b"x\n")
+    path = f"{scene.runs}/{work.run_id}/logs/1/rank-0.log/{what}"
+    answer = scene.site.admin.get(path, params=query)
+    assert (answer.status_code, answer.json()["errors"][0]["field"].split(".")[-1]) == (422, field)
+    assert scene.site.admin.get(path.replace("rank-0", "rank-7"), params={"q": "x"}).status_code == 404
+
+
+def expected(content: bytes) -> list[str]:
+    """A log by a plain rule."""
+    lines = content.split(b"\n")
+    whole = lines if lines[-1] else lines[:-1]
+    return [line.rstrip(b"\r").split(b"\r")[-1].decode("utf-8", "replace") for line in whole]
+
+
+PIECES = st.lists(
+    st.sampled_from([b"a", b"B", b"\n", b"\r", b"ab\n", "ä".encode(), b"\xc3", b"\n\n"]), max_size=12
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    stretches=st.lists(PIECES.map(b"".join).filter(bool), max_size=10),
+    first=st.integers(1, 12),
+    count=st.integers(1, 9),
+)
+def check_any_log(scene: Scene, work: Work, stretches: list[bytes], first: int, count: int) -> None:
+    write_log(scene, work, stretches)
+    lines = expected(b"".join(stretches))
+    numbered = dict(enumerate(lines, 1))
+    assert get(scene, work, "lines", limit=5_000)["total"] == len(lines)
+    shown = lines_of(scene, work, first=first, limit=count)
+    assert shown == {n: text for n, text in numbered.items() if first <= n < first + count}
+    found = get(scene, work, "search", q="AB", after_line=first, limit=1_000)
+    assert found["end"] is True
+    hits = [n for n, text in numbered.items() if n > first and "ab" in text.casefold()]
+    assert [line["number"] for line in found["lines"]] == hits
+
+
+def write_log(scene: Scene, work: Work, stretches: list[bytes]) -> None:
+    """Stretches as the route stores them, in the place of what was there."""
+    of_log = {"run_id": parse_id("run", work.run_id), "attempt": 1, "file": "rank-0.log"}
+    with scene.database.write() as session:
+        for table in (LogChunk, AttemptFile):
+            for row in session.query(table).filter_by(**of_log):
+                session.delete(row)
+        session.flush()
+        offset = line_ends = 0
+        for stretch in stretches:
+            row = {**of_log, "offset": offset, "lines_before": line_ends, "content": stretch}
+            session.execute(insert(LogChunk).values(**row))
+            offset, line_ends = offset + len(stretch), line_ends + stretch.count(b"\n")
+        is_open = bool(stretches) and not stretches[-1].endswith(b"\n")
+        session.add(AttemptFile(**of_log, bytes=offset, line_ends=line_ends, has_open_line=is_open))
+
+
+def test_any_log_is_told_line_by_line(scene: Scene) -> None:
+    check_any_log(scene, scene.running())
