@@ -41,6 +41,14 @@ def _split(pattern: str) -> Content:
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
+def _replace(pattern: str, by: str) -> Content:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": by}
+
+
+def _sequence(normalizers: list[Content]) -> Content:
+    return {"type": "Sequence", "normalizers": normalizers}
+
+
 def test_bpe_is_trained_on_a_stream_and_depends_on_nothing_else() -> None:
     seen = []
 
@@ -160,6 +168,14 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "slow pattern": (
         _changed(lambda it: it.update(pre_tokenizer=_split(r"(?=(\S*\S*)x)x"))),
         "takes too long",
+    ),
+    "many slow patterns": (
+        _changed(lambda it: it.update(normalizer=_sequence([_replace(r"\s+\d", "Y")] * 60))),
+        "takes too long",
+    ),
+    "expanding": (
+        _changed(lambda it: it.update(normalizer=_sequence([_replace("a", "a" * 5_000)] * 3))),
+        "more than 2 GiB of memory",
     ),
     "bad pattern": (_changed(lambda it: it.update(pre_tokenizer=_split("("))), "does not read it"),
     "swells": (lambda: b'{"model": [' + b'{"":1},' * (9 * 2**20) + b"{}]}", "more than 2 GiB of memory"),
