@@ -5,7 +5,8 @@
 that kind, and only after both have encoded a fixed, nasty text alike, so an update of either library that changes one
 code point costs speed and never a token.
 
-Texts that spell a special token get its letters, never its id, and no special token is added.
+Texts that spell a special token get its letters, not its id, and no special token is added. (An uploaded Unigram is the
+exception: it knows its special tokens as pieces like any other, and `tokenizers` finds them in a text.)
 
 Long documents are encoded in pieces, since `tokenizers` needs a hundred bytes and more for each token in hand. A piece
 ends before a space that follows a character which is no white space: there the pre-tokenizers in use cut anyway, so
