@@ -26,6 +26,7 @@ from trainwright_backend.datasets.tables import (
     MixedVersion,
     Preparation,
 )
+from trainwright_backend.teams.storage import lock_storage
 from trainwright_backend.uploads.service import drop_unused
 
 PREPARATION_USERS: list[Callable[[Read, UUID, Sequence[UUID]], list[str]]] = []
@@ -141,6 +142,7 @@ def _name(preparation: Preparation) -> str:
 def _delete(
     session: Write, team_id: UUID, row: Dataset | DatasetVersion, versions: Sequence[DatasetVersion]
 ) -> None:
+    lock_storage(session, team_id)
     ids = [version.id for version in versions]
     files = session.execute(
         select(DatasetFile.stored_file_id, DatasetFile.reading_id).where(DatasetFile.version_id.in_(ids))

@@ -21,6 +21,7 @@ from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.deletion import list_users, preparations_that_want
 from trainwright_backend.datasets.service import Maker
 from trainwright_backend.datasets.tables import Preparation, UploadedTokenizer
+from trainwright_backend.teams.storage import lock_storage
 from trainwright_backend.uploads.service import UploadedFile, complete_uploads, drop_unused, use_uploads
 
 LARGEST_BYTES = 64 * 2**20
@@ -74,6 +75,7 @@ def delete_tokenizer(session: Write, team_id: UUID, tokenizer: str) -> None:
     Raises:
         Conflict: preparations have yet to copy it; the error names their datasets.
     """
+    lock_storage(session, team_id)
     row = session.get(UploadedTokenizer, parse_id("tok", tokenizer), with_for_update=True)
     if row is None or row.team_id != team_id:
         raise unknown("tok", tokenizer)

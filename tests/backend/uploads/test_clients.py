@@ -1,0 +1,274 @@
+"""Clients that people have: stock `tuspy`, and our own over a connection that is cut and a server that is killed."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tusclient.client import TusClient
+from tusclient.storage import filestorage
+
+from tests.backend.conftest import Site
+from tests.backend.uploads.conftest import TUS, storage_is_exact
+from tests.backend.uploads.faults import Proxy, Server
+from trainwright import tus as sending
+from trainwright.client import Client
+from trainwright.connection import ApiError, DigestMismatchError
+from trainwright.files import LocalFile, find_files
+from trainwright.tus import FileChangedError, Memory, Sender
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """Nothing here depends on the kind of database."""
+    return sqlite_url
+
+
+@pytest.fixture
+def server(site: Site) -> Iterator[Server]:
+    with Server(site.app.state.settings) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as running:
+        yield running
+
+
+def write(path: Path, size: int) -> Path:
+    path.write_bytes(os.urandom(size))
+    return path
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def stock(site: Site, port: int) -> TusClient:
+    headers = {"Authorization": site.admin.headers["Authorization"]}
+    return TusClient(f"http://127.0.0.1:{port}{site.path}/uploads", headers=headers)
+
+
+def digests(site: Site) -> list[str]:
+    return [one["digest"] for one in site.admin.get(f"{site.path}/uploads").json()]
+
+
+def test_tuspy_uploads_in_pieces_with_checksums(site: Site, server: Server, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.bin", 3 * MIB + 7)
+    uploader = stock(site, server.port).uploader(
+        str(file), chunk_size=MIB, metadata={"filename": "a.bin"}, upload_checksum=True
+    )
+    uploader.upload()
+    assert digests(site) == [digest_of(file)]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_tuspy_goes_on_after_a_cut(
+    site: Site, server: Server, proxy: Proxy, tmp_path: Path, kill: bool
+) -> None:
+    file = write(tmp_path / "a.bin", 4 * MIB)
+    uploader = stock(site, proxy.port).uploader(
+        str(file), chunk_size=MIB, metadata={"filename": "a.bin"}, retries=20, retry_delay=0
+    )
+    proxy.cut_after(2 * MIB + MIB // 2, server.kill if kill else lambda: None)
+    uploader.upload()
+    assert proxy.cuts == 1 and digests(site) == [digest_of(file)] and storage_is_exact(site)
+
+
+def test_tuspy_goes_on_in_another_process_by_its_own_memory(
+    site: Site, server: Server, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "a.bin", 2 * MIB)
+    said = {
+        "chunk_size": MIB,
+        "metadata": {"filename": "a.bin"},
+        "store_url": True,
+        "url_storage": filestorage.FileStorage(str(tmp_path / "urls")),
+    }
+    first = stock(site, server.port).uploader(str(file), **said)
+    first.upload(stop_at=MIB)
+    second = stock(site, server.port).uploader(str(file), **said)
+    assert second.offset == MIB
+    second.upload()
+    assert digests(site) == [digest_of(file)]
+
+
+def test_the_server_s_memory_stays_flat(site: Site, server: Server, tmp_path: Path) -> None:
+    """256 MiB in one request."""
+    file = tmp_path / "large.bin"
+    with file.open("wb") as out:
+        for _ in range(256):
+            out.write(os.urandom(MIB))
+    stock(site, server.port).uploader(str(write(tmp_path / "warm", MIB)), metadata={"filename": "w"}).upload()
+    process = psutil.Process(server.pid)
+    before = most = process.memory_info().rss
+    over = threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not over.wait(0.01):
+            most = max(most, process.memory_info().rss)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    stock(site, server.port).uploader(str(file), metadata={"filename": "large.bin"}).upload()
+    over.set()
+    thread.join()
+    assert most - before < 64 * MIB
+    with file.open("rb") as content:
+        assert hashlib.file_digest(content, "sha256").hexdigest() in digests(site)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Stretches and waits of a small upload; a cache folder of its own."""
+    monkeypatch.setattr(sending, "STRETCH_BYTES", MIB)
+    monkeypatch.setattr(sending, "BACK_OFF_SECONDS", (0.05,))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def connect(site: Site, quick: None) -> Callable[[int], Client]:
+    secret = site.admin.headers["Authorization"].removeprefix("Bearer ")
+    return lambda port: Client(f"http://127.0.0.1:{port}", secret)
+
+
+def sender(client: Client) -> Sender:
+    return Sender(client, "/teams/acme/uploads")
+
+
+def ignore(count: int) -> None:
+    """Nobody looks at the progress."""
+
+
+def test_our_client_sends_folders_and_tells_how_far_it_is(
+    site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    paths = [write(tmp_path / "data" / "a.bin", 2 * MIB + 1), write(tmp_path / "data" / "sub" / "b.bin", 10)]
+    seen: list[int] = []
+    with connect(server.port) as client:
+        ids = sender(client).send(find_files([tmp_path / "data"]).files, seen.append)
+    shown = {one["id"]: one for one in site.admin.get(f"{site.path}/uploads").json()}
+    assert [shown[one]["file_name"] for one in ids] == ["data/a.bin", "data/sub/b.bin"]
+    assert [shown[one]["digest"] for one in ids] == [digest_of(path) for path in paths]
+    assert sum(seen) == 2 * MIB + 11
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_our_client_goes_on_after_many_cuts(
+    site: Site,
+    server: Server,
+    proxy: Proxy,
+    connect: Callable[[int], Client],
+    tmp_path: Path,
+    kill: bool,
+) -> None:
+    files = find_files([write(tmp_path / "a.bin", 5 * MIB)]).files
+    done, armed = 0, -1
+
+    def again(count: int) -> None:
+        nonlocal done, armed
+        done += count
+        if proxy.cuts > armed:
+            armed = proxy.cuts
+            proxy.cut_after(MIB // 2, server.kill if kill and proxy.cuts % 2 else lambda: None)
+
+    with connect(proxy.port) as client:
+        sender(client).send(files, again)
+    assert proxy.cuts >= 4 and done == 5 * MIB
+    assert digests(site) == [files[0].digest()] and storage_is_exact(site)
+
+
+def test_our_client_goes_on_in_another_process(
+    site: Site, server: Server, proxy: Proxy, connect: Callable[[int], Client], tmp_path: Path
+) -> None:
+    files = find_files([write(tmp_path / "a.bin", 3 * MIB)]).files
+
+    class EndedError(Exception):
+        """The process ends here."""
+
+    def end_after_a_stretch(count: int) -> None:
+        if count:
+            raise EndedError
+
+    with connect(server.port) as client, pytest.raises(EndedError):
+        sender(client).send(files, end_after_a_stretch)
+    seen: list[int] = []
+    with connect(server.port) as client:
+        (upload,) = sender(client).send(files, seen.append)
+        assert seen == [MIB, MIB, MIB], "the first is what was there"
+        assert sender(client).send(files, ignore) == [upload], "a complete one is not sent again"
+        sender(client).forget(files)
+        assert sender(client).send(files, ignore) != [upload]
+    assert storage_is_exact(site)
+
+
+def test_an_upload_that_the_server_dropped_begins_anew(
+    site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
+) -> None:
+    files = find_files([write(tmp_path / "a.bin", MIB)]).files
+    with connect(server.port) as client:
+        (upload,) = sender(client).send(files, ignore)
+        assert site.admin.delete(f"{site.path}/uploads/{upload}", headers=TUS).status_code == 204
+        assert sender(client).send(files, ignore) != [upload]
+    assert digests(site) == [files[0].digest()]
+
+
+def test_a_refusal_ends_the_sending_with_its_reason(
+    site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
+) -> None:
+    site.admin.put(f"{site.path}/storage", json={"limit_bytes": 10})
+    files = find_files([write(tmp_path / "a.bin", 11)]).files
+    with connect(server.port) as client, pytest.raises(ApiError, match="your team may store 10 bytes"):
+        sender(client).send(files, ignore)
+
+
+def test_a_file_that_changes_meanwhile_is_not_sent_as_a_mixture(
+    site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.bin", 3 * MIB)
+    files = find_files([path]).files
+
+    def change(count: int) -> None:
+        write(path, 3 * MIB)
+
+    with connect(server.port) as client, pytest.raises(FileChangedError, match=r"a\.bin"):
+        sender(client).send(files, change)
+    assert digests(site) == [] and storage_is_exact(site)
+
+
+def test_bytes_that_changed_under_the_same_time_are_noticed_at_the_end(
+    site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.bin", 2 * MIB)
+    (file,) = find_files([path]).files
+
+    def change(count: int) -> None:
+        write(path, 2 * MIB)
+        os.utime(path, ns=(file.changed, file.changed))
+
+    again = LocalFile(file.path, file.name, file.size_bytes, file.changed)
+    with connect(server.port) as client, pytest.raises(DigestMismatchError, match=r"a\.bin"):
+        sender(client).send([again], change)
+    assert digests(site) == [] and storage_is_exact(site)
+
+
+def test_a_damaged_memory_is_an_empty_one(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "cache" / "uploads.json")
+    memory.keep("a", "up_1")
+    memory.keep("b", "up_2")
+    assert memory.find("a") == "up_1"
+    memory.forget("a")
+    assert memory.find("a") is None and memory.find("b") == "up_2"
+    for damage in ("", "[]", "{", '{"b": 1}', '{"b": {"upload": "x"}}', '"x"'):
+        memory.path.write_text(damage)
+        assert memory.find("b") is None
+    memory.path.write_text('{"b": {"upload": "up_2", "time": 0}}')
+    assert memory.find("b") is None, "its upload has expired long ago"
