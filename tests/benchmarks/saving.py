@@ -28,11 +28,11 @@ from trainwright_trainer.checkpoint.snapshot import config_digest, position, tak
 
 _GIB = 2**30
 _STATE = Shape(
-    ModelSpec(layers=12, width=768, heads=12),
+    ModelSpec(layers=6, width=768, heads=12),
     4_096,
     BatchSpec(sequence_tokens=64, micro_sequences=1, global_sequences=1),
 )
-"""A GiB of state."""
+"""Half a GiB of state."""
 
 _BLOCK_BYTES = 2**23
 
