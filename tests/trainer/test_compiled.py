@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from tests.trainer.jobs import events, losses, train_here, write_job
-from trainwright.contracts.run_spec import CompileKind, ModelSpec, RecomputeKind
+from tests.trainer.jobs import build_here, events, losses, train_here, write_job
+from trainwright.contracts.run_spec import CompileKind, ModelSpec, PrecisionSpec, RecomputeKind
 from trainwright_trainer.compiled import compile_chunk_gradient, compile_model, compiles
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.model.init import initialize
@@ -21,6 +21,9 @@ from trainwright_trainer.model.residual import carry_in
 from trainwright_trainer.model.transformer import Transformer
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
+SHORT, LONG = 1e13, 1e15
+"""FLOPs of a run for each thread."""
+
 B, T, V = 2, 32, 64
 LAYERS = 3
 
@@ -32,20 +35,36 @@ def _forget() -> None:
     counters.clear()
 
 
-@pytest.mark.parametrize(
-    ("kind", "device", "compiled"),
-    [
-        (CompileKind.OFF, CPU, False),
-        (CompileKind.OFF, GPU, False),
-        (CompileKind.AUTO, CPU, False),
-        (CompileKind.AUTO, GPU, False),
-    ],
-)
+@pytest.mark.parametrize("device", [CPU, GPU])
+@pytest.mark.parametrize("kind", [CompileKind.OFF, CompileKind.AUTO])
 def test_without_a_compiler_nothing_is_compiled_by_itself(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: CompileKind, device: torch.device, compiled: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: CompileKind, device: torch.device
 ) -> None:
     _hide_compilers(monkeypatch, tmp_path)
-    assert compiles(kind, device) is compiled
+    assert not compiles(PrecisionSpec(compile=kind), device, LONG)
+
+
+@pytest.mark.parametrize(
+    ("precision", "flops_per_thread", "compiled"),
+    [("bf16", LONG, True), ("bf16", SHORT, False), ("fp32", LONG, False), ("fp8", LONG, False)],
+)
+def test_by_itself_a_cpu_compiles_long_runs_in_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, precision: str, flops_per_thread: float, compiled: bool
+) -> None:
+    monkeypatch.setattr("trainwright_trainer.compiled._missing", lambda device: None)
+    assert compiles(PrecisionSpec(kind=precision), CPU, flops_per_thread) is compiled
+
+
+@pytest.mark.parametrize(("steps", "asked"), [(20, False), (10_000_000, True)])
+def test_the_length_of_the_whole_run_decides_wherever_it_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path, steps: int, asked: bool
+) -> None:
+    """10⁷ steps of 256 tokens by 6·26,000 FLOPs: 4·10¹⁴ on one thread."""
+    seen = []
+    monkeypatch.setattr("trainwright_trainer.build.compile_model", seen.append)
+    monkeypatch.setattr("trainwright_trainer.compiled._missing", lambda device: None)
+    build_here(write_job(tmp_path, data, precision={"kind": "bf16"}, schedule={"steps": steps}))
+    assert bool(seen) is asked
 
 
 @pytest.mark.parametrize(("device", "word"), [(CPU, "a C\\+\\+ compiler"), (GPU, "a C compiler")])
@@ -54,7 +73,7 @@ def test_on_without_a_compiler_is_refused(
 ) -> None:
     _hide_compilers(monkeypatch, tmp_path)
     with pytest.raises(BadJobError, match=rf"spec\.precision\.compile: on needs {word}.*or use off"):
-        compiles(CompileKind.ON, device)
+        compiles(PrecisionSpec(compile=CompileKind.ON), device, SHORT)
 
 
 def _hide_compilers(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
@@ -71,7 +90,7 @@ def _compiled_or_refused(test: Callable[..., None]) -> Callable[..., None]:
     @wraps(test)
     def refused(*_: object, **__: object) -> None:
         with pytest.raises(BadJobError, match="C\\+\\+ compiler"):
-            compiles(CompileKind.ON, CPU)
+            compiles(PrecisionSpec(compile=CompileKind.ON), CPU, SHORT)
 
     return refused
 

@@ -89,7 +89,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
             mesh,
             spec.precision.kind,
             spec.accumulation_rounds,
-            _arrange(model, spec, mesh.device),
+            _arrange(model, job, mesh.device),
         ),
         loader=Loader(train, spec.batch, spec.seed, mesh.rank, mesh.ranks),
         validation=validation,
@@ -103,16 +103,26 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     )
 
 
-def _arrange(model: Transformer, spec: RunSpec, device: torch.device) -> HeadLoss:
+def _arrange(model: Transformer, job: JobSpec, device: torch.device) -> HeadLoss:
     """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
+    spec = job.spec
     recompute(model, spec.memory.recompute)
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
     gradient_of: ChunkGradient = chunk_gradient
-    if compiles(spec.precision.compile, device):
+    if compiles(spec.precision, device, _flops_of_run(spec) / (job.ranks * job.threads_per_rank)):
         compile_model(model)
         gradient_of = compile_chunk_gradient()
     return partial(head_loss, chunk_tokens=spec.memory.loss_chunk_tokens, gradient_of=gradient_of)
+
+
+def _flops_of_run(spec: RunSpec) -> float:
+    tokens = spec.schedule.steps * spec.tokens_per_step
+    return float(tokens) * _flops_per_token(spec)
+
+
+def _flops_per_token(spec: RunSpec) -> int:
+    return flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
 
 
 def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[Transformer, Updater, Skips, int]:
@@ -201,7 +211,7 @@ def _throughput(job: JobSpec) -> Throughput:
     return Throughput(
         steps=spec.schedule.steps,
         tokens_per_step=spec.tokens_per_step,
-        flops_per_token=flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens),
+        flops_per_token=_flops_per_token(spec),
         ranks=job.ranks,
         peak=job.peak,
         bf16_peak=job.bf16_peak,

@@ -17,19 +17,29 @@ from pathlib import Path
 
 import torch
 
-from trainwright.contracts.run_spec import CompileKind
+from trainwright.contracts.run_spec import CompileKind, PrecisionKind, PrecisionSpec
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient
 from trainwright_trainer.model.transformer import Transformer
 
+_WORTH_FLOPS_PER_THREAD = 1e14
+"""What a CPU's thread computes in about ten minutes of bfloat16, of which compilation takes half a one."""
 
-def compiles(kind: CompileKind, device: torch.device) -> bool:
-    """Whether models are compiled on ``device``; `auto` does so on GPUs of machines that can.
+
+def compiles(precision: PrecisionSpec, device: torch.device, flops_per_thread: float) -> bool:
+    """Whether models are compiled on ``device``, where the whole run takes ``flops_per_thread`` of a CPU's threads.
+
+    `auto` compiles on machines that can: on GPUs always, on CPUs long runs in bfloat16. It looks at nothing that is
+    measured, so that a resumed run decides as the one before did and goes on bit for bit; and float32 on a CPU stays
+    equal to a bare loop.
 
     Raises:
         BadJobError: `on` is asked of a machine that cannot.
     """
-    if kind is CompileKind.OFF or (kind is CompileKind.AUTO and device.type == "cpu"):
+    kind = precision.compile
+    if kind is CompileKind.OFF:
+        return False
+    if kind is CompileKind.AUTO and device.type == "cpu" and not _worth_on_cpu(precision, flops_per_thread):
         return False
     missing = _missing(device)
     if missing is None:
@@ -50,6 +60,10 @@ def compile_model(model: Transformer) -> None:
 def compile_chunk_gradient() -> ChunkGradient:
     """``chunk_gradient`` in two passes over a chunk's logits, with nothing in float32 of their size."""
     return torch.compile(chunk_gradient, fullgraph=True, dynamic=False)
+
+
+def _worth_on_cpu(precision: PrecisionSpec, flops_per_thread: float) -> bool:
+    return precision.kind is PrecisionKind.BF16 and flops_per_thread >= _WORTH_FLOPS_PER_THREAD
 
 
 def _missing(device: torch.device) -> str | None:

@@ -2662,7 +2662,7 @@ export interface components {
          */
         PrecisionSpec: {
             /**
-             * @description Compile the model with torch.compile; `auto` does so on GPUs, where the minute it takes is soon won back.
+             * @description Compile the model with torch.compile; `auto` does so on GPUs, and on CPUs in `bf16` runs of ten minutes and more.
              * @default auto
              */
             compile: components["schemas"]["CompileKind"];
