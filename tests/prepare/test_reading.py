@@ -20,6 +20,7 @@ from trainwright.prepare.reading import columns_of, positioned_rows, read_rows, 
 from trainwright.prepare.sniff import sniff
 
 Found = list[tuple[int, str]]
+WHOLE = ReadSpec()
 BLANK_LINE = ReadSpec(text_documents=TextDocuments.BLANK_LINE)
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda content: content,
@@ -28,7 +29,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _read(source: Source, read: ReadSpec = ReadSpec()) -> Found:
+def _read(source: Source, read: ReadSpec = WHOLE) -> Found:
     """Line and text of documents, line and reason of rejected rows."""
     rows = read_rows(source, sniff(source), read)
     return [(row.line, row.text if isinstance(row, Document) else row.reason) for row in rows]
@@ -338,7 +339,7 @@ def test_the_field_is_the_one_wanted_or_text_or_messages() -> None:
     assert resolve_field(COLUMNS, None) == "messages"
     assert resolve_field([*COLUMNS, Column(name="text", type="text", usable=True)], None) == "text"
     assert resolve_field([], None) is None
-    with pytest.raises(UnusableDataError, match="There is no field 'bdy'. Choose .*: 'body', 'messages'"):
+    with pytest.raises(UnusableDataError, match=r"There is no field 'bdy'. Choose .*: 'body', 'messages'"):
         resolve_field(COLUMNS, "bdy")
     with pytest.raises(
         UnusableDataError, match="field 'id' is of type number, neither text nor chat messages"

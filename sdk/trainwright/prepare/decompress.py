@@ -14,13 +14,9 @@ from typing import Protocol, Self
 import zstandard
 
 from trainwright.contracts.recipe import Compression
+from trainwright.prepare.budgets import FREE_BYTES, MOST_BYTES, MOST_RATIO
 from trainwright.prepare.documents import Source, UnusableDataError
 
-FREE_BYTES = 64 * 2**20
-"""Output for which no ratio is asked."""
-MOST_RATIO = 200
-"""Bytes of output for each stored byte, beyond `FREE_BYTES`. Text reaches 10, logs 50."""
-MOST_BYTES = 16 * 2**40
 WINDOW_BYTES = 128 * 2**20
 """Most memory that a Zstandard frame may ask for."""
 BLOCK_BYTES = 2**20

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.prepare.decompress import FREE_BYTES, MOST_RATIO
+from trainwright.prepare.budgets import FREE_BYTES, MOST_RATIO
 
 MOST_PAGE_BYTES = 2**30
 """Most plain bytes of one page: it is unpacked as a whole."""

@@ -1,73 +1,69 @@
-"""Parquet: rows of one column, in batches of bounded size, after what the file announces was held against its length.
+"""Parquet: rows of one column, which a process of its own takes out of the file (`parquet_process`).
 
-Only the wanted column is read, page by page: how large a row group is does not matter. A page is unpacked as a whole.
+A file that brings that process down is broken, and nothing else is lost.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Self, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trainwright.contracts.api import Column
 from trainwright.contracts.recipe import Compression
-from trainwright.prepare.decompress import BLOCK_BYTES, FREE_BYTES, MOST_RATIO, PlainStream
+from trainwright.prepare.budgets import FREE_BYTES, MOST_RATIO
+from trainwright.prepare.decompress import BLOCK_BYTES, PlainStream
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
-from trainwright.prepare.parquet_pages import LyingPageError, largest_page_bytes
+from trainwright.prepare.parquet_process import ENCRYPTED, ROWS, WRONG
 from trainwright.prepare.rows import Position, Row
-from trainwright.prepare.sniff import ENCRYPTED_PARQUET_MAGIC, PARQUET_MAGIC
-from trainwright.prepare.values import MESSAGES, TEXT, NoDocumentError, document_text
+from trainwright.prepare.values import NoDocumentError, document_text
 
-MOST_FOOTER_BYTES = 64 * 2**20
 MOST_UNPACKED_BYTES = 64 * 2**30
 """Most bytes of a Parquet file that is compressed once more: it has to be unpacked to disk."""
-MOST_ROWS_AT_ONCE = 256
-BATCH_BYTES = 128 * 2**20
-"""Values reach the length of a page at most, so a batch holds as many rows as pages go into this."""
+SAID_BYTES = 2**16
 
 
-@contextmanager
-def open_parquet(source: Source, compression: Compression) -> Iterator[tuple[pq.ParquetFile, BinaryIO]]:
-    """The Parquet file, and its bytes.
+def parquet_columns(source: Source, compression: Compression) -> list[Column]:
+    """The top-level columns, in order.
 
     Raises:
-        UnusableDataError: inside the block too, whenever the library finds the file broken.
+        UnusableDataError: the file is broken.
     """
-    with _plain_file(source, compression) as file, _errors(source.name):
-        _check_frame(source.name, file)
-        file.seek(0)
-        with pq.ParquetFile(
-            _handle(source, compression, file), buffer_size=BLOCK_BYTES, pre_buffer=False
-        ) as table:
-            yield table, file
+    with _plain_file(source, compression) as file, _Process(source, file, "columns") as process:
+        answer = process.answer.read()
+        process.check_end()
+    return [Column.model_validate(column) for column in json.loads(answer)]
 
 
-def parquet_columns(table: pq.ParquetFile) -> list[Column]:
-    """The top-level columns, in order."""
-    found = []
-    for field in table.schema_arrow:
-        word = _word(field.type)
-        found.append(Column(name=field.name, type=word, usable=word in (TEXT, MESSAGES)))
-    return found
+def parquet_rows(source: Source, compression: Compression, field: str, start: Position) -> Iterator[Row]:
+    """The rows from ``start`` on.
 
-
-def parquet_rows(
-    table: pq.ParquetFile, file: BinaryIO, source: Source, field: str, start: Position
-) -> Iterator[Row]:
-    """The rows from ``start`` on."""
-    total, stored_bytes = table.metadata.num_rows, source.path.stat().st_size
+    Raises:
+        UnusableDataError: the file is broken.
+    """
+    stored_bytes = source.path.stat().st_size
+    allowed = FREE_BYTES + MOST_RATIO * stored_bytes
     row, text_bytes = start.rows, 0
-    for value in _values(table, file, source.name, field, start.rows):
+    values = _values(source, compression, field, start.rows)
+    rows = next(values)
+    for value in values:
         row += 1
         found = _found(value, field, source.name, row)
         if isinstance(found, Document):
             text_bytes += len(found.text)
-            _check_ratio(source.name, text_bytes, file)
-        yield Row(found, row, row, 0, stored_bytes * row // max(total, 1))
+            if text_bytes > allowed:  # a dictionary can spell one long text a million times
+                raise UnusableDataError(
+                    f"{source.name} swells to more than {allowed:,} bytes of text, beyond {MOST_RATIO} to 1, which "
+                    "text does not do. Upload it as .jsonl if it is meant."
+                )
+        yield Row(found, row, row, 0, stored_bytes * row // max(rows, 1))
 
 
 def _found(value: object, field: str, name: str, row: int) -> Document | Rejected:
@@ -83,41 +79,31 @@ def _found(value: object, field: str, name: str, row: int) -> Document | Rejecte
         return Rejected(file=name, line=row, reason=str(error))
 
 
-def _values(table: pq.ParquetFile, file: BinaryIO, name: str, field: str, skipped: int) -> Iterator[object]:
-    first = 0
-    for number in range(table.metadata.num_row_groups):
-        rows = table.metadata.row_group(number).num_rows
-        if first + rows > skipped:
-            yield from _values_of_group(table, file, name, field, number, max(skipped - first, 0))
-        first += rows
-
-
-def _values_of_group(
-    table: pq.ParquetFile, file: BinaryIO, name: str, field: str, number: int, skipped: int
-) -> Iterator[object]:
-    rows_at_once = max(
-        1, min(MOST_ROWS_AT_ONCE, BATCH_BYTES // max(_largest_page(table, file, field, number), 1))
-    )
-    row = 0
-    for batch in table.iter_batches(rows_at_once, row_groups=[number], columns=[field], use_threads=False):
-        if row + len(batch) > skipped:
-            yield from _plain_values(batch.column(field).slice(max(skipped - row, 0)))
-        row += len(batch)
-    announced = table.metadata.row_group(number).num_rows
-    if row != announced:
-        raise UnusableDataError(
-            f"{name}: row group {number} announces {announced:,} rows and holds {row:,}. Upload it again."
-        )
+def _values(source: Source, compression: Compression, field: str, skipped: int) -> Iterator[Any]:
+    """First the number of rows in the file, then the values from row ``skipped`` on."""
+    with (
+        _plain_file(source, compression) as file,
+        _Process(source, file, "values", field, str(skipped)) as process,
+    ):
+        try:
+            with pa.ipc.open_stream(process.answer) as stream:
+                yield int(stream.schema.metadata[ROWS])
+                for batch in stream:
+                    yield from _plain_values(batch.column(0))
+        except (pa.ArrowException, OSError) as error:
+            process.check_end()
+            raise UnusableDataError(f"{source.name} cannot be read as Parquet: {error}") from error
+        process.check_end()
 
 
 def _plain_values(column: pa.Array) -> Iterator[object]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     try:
-        yield from column.to_pylist()
+        values = column.to_pylist()
     except UnicodeDecodeError:
-        for one in column:
-            yield _value_of(one)
+        values = [_value_of(one) for one in column]
+    except ValueError as error:  # a struct with two fields of one name
+        values = [NoDocumentError(f"cannot be read ({str(error)[:100]})")] * len(column)
+    yield from values
 
 
 def _value_of(one: pa.Scalar[Any]) -> object:
@@ -127,77 +113,57 @@ def _value_of(one: pa.Scalar[Any]) -> object:
         return NoDocumentError(Reason.BAD_UTF8)
 
 
-def _largest_page(table: pq.ParquetFile, file: BinaryIO, field: str, number: int) -> int:
-    """Plain bytes of the largest page of ``field`` in a row group."""
-    group, size = table.metadata.row_group(number), file.seek(0, 2)
-    largest = 0
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if column.path_in_schema != field and not column.path_in_schema.startswith(f"{field}."):
-            continue
-        starts = [column.data_page_offset]
-        if column.has_dictionary_page and column.dictionary_page_offset:
-            starts.append(column.dictionary_page_offset)
-        start, stored_bytes = min(starts), column.total_compressed_size
-        if start < len(PARQUET_MAGIC) or stored_bytes < 0 or start + stored_bytes > size:
-            raise LyingPageError(f"a column announces {stored_bytes:,} bytes at {start:,}, beyond its file")
-        largest = max(largest, largest_page_bytes(file, start, stored_bytes))
-    return largest
+class _Process:
+    """The process that reads ``file``; it is gone when the block is left."""
 
-
-def _word(kind: pa.DataType) -> str:
-    """`text`, `messages`, or the library's word."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if _is_text(kind):
-        return TEXT
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = kind.value_type
-        if pa.types.is_struct(inner) and {"role", "content"} <= {
-            inner.field(i).name for i in range(inner.num_fields)
-        }:
-            return MESSAGES
-    return str(kind)[:80]
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    # Older writers leave out the mark that tells a text from bytes.
-    tests = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_string_view,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-    )
-    return any(test(kind) for test in tests)
-
-
-def _check_ratio(name: str, text_bytes: int, file: BinaryIO) -> None:
-    """A dictionary can spell one long text a million times."""
-    allowed = FREE_BYTES + MOST_RATIO * file.seek(0, 2) if text_bytes > FREE_BYTES else FREE_BYTES
-    if text_bytes > allowed:
-        raise UnusableDataError(
-            f"{name} swells to more than {allowed:,} bytes of text, beyond {MOST_RATIO} to 1, which text does not do. "
-            "Upload it as .jsonl if it is meant."
+    def __init__(self, source: Source, file: BinaryIO, *arguments: str) -> None:
+        self._name = source.name
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "trainwright.prepare.parquet_process", *arguments],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=_environment(),
+            bufsize=BLOCK_BYTES,
         )
+        assert self._process.stdout is not None
+        self.answer = self._process.stdout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.answer.close()
+        self._said.close()
+
+    def check_end(self) -> None:
+        """Wait for its end.
+
+        Raises:
+            UnusableDataError: it found something wrong with the file, or the file brought it down.
+        """
+        self.answer.close()
+        status = self._process.wait()
+        self._said.seek(0)
+        last = (self._said.read(SAID_BYTES).decode(errors="replace").strip().splitlines() or [""])[-1]
+        if status == WRONG:
+            raise UnusableDataError(f"{self._name} cannot be read as Parquet: {last}")
+        if status and "decrypt" in last:
+            raise UnusableDataError(f"{self._name} cannot be read as Parquet: {ENCRYPTED}")
+        if status:
+            raise UnusableDataError(
+                f"{self._name} cannot be read as Parquet: it brings its reader down ({last[:200] or status}). "
+                "Write it again and upload that."
+            )
 
 
-def _check_frame(name: str, file: BinaryIO) -> None:
-    size = file.seek(0, 2)
-    file.seek(max(size - 8, 0))
-    tail = file.read(8)
-    if tail[4:] == ENCRYPTED_PARQUET_MAGIC:
-        raise UnusableDataError(f"{name} is an encrypted Parquet file. Save it without encryption.")
-    if size < 12 or tail[4:] != PARQUET_MAGIC:
-        raise UnusableDataError(
-            f"{name} does not end like a Parquet file: it was cut short. Upload the whole file."
-        )
-    footer_bytes = int.from_bytes(tail[:4], "little")
-    if footer_bytes > min(size - 12, MOST_FOOTER_BYTES):
-        raise UnusableDataError(
-            f"{name} announces a footer of {footer_bytes:,} bytes; it has {size:,} bytes in all, and "
-            f"{MOST_FOOTER_BYTES:,} are the most for a footer. Upload it again, or write it in fewer row groups."
-        )
+def _environment() -> dict[str, str]:
+    """What Python needs to start, and none of this process's secrets."""
+    needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
+    return {**needed, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 
 
 @contextmanager
@@ -217,39 +183,5 @@ def _plain_file(source: Source, compression: Compression) -> Iterator[BinaryIO]:
                 )
             unpacked.write(block)
         unpacked.flush()
+        unpacked.seek(0)
         yield cast(BinaryIO, unpacked)
-
-
-def _handle(source: Source, compression: Compression, file: BinaryIO) -> Any:
-    """What the library reads from: a plain file by its own means, which is faster."""
-    return str(source.path) if compression is Compression.NONE else file
-
-
-@contextmanager
-def _errors(name: str) -> Iterator[None]:
-    """The library's errors about a broken file, of many kinds, become one of ours."""
-    try:
-        yield
-    except UnusableDataError:
-        raise
-    except OSError as error:
-        if error.errno is not None:  # the disk's error and not the file's
-            raise
-        raise _broken(name, error) from error
-    except (
-        pa.ArrowException,
-        LyingPageError,
-        ValueError,
-        OverflowError,
-        KeyError,
-        IndexError,
-        MemoryError,
-    ) as error:
-        raise _broken(name, error) from error
-
-
-def _broken(name: str, error: BaseException) -> UnusableDataError:
-    why = " ".join(str(error).split())[:200].rstrip(". ")
-    if "encrypt" in why.lower() or "decrypt" in why.lower():
-        return UnusableDataError(f"{name} is an encrypted Parquet file. Save it without encryption.")
-    return UnusableDataError(f"{name} is a broken Parquet file ({why}). Write it again and upload that.")

@@ -166,7 +166,7 @@ class _Draft:
     contents: list[bytes] = field(default_factory=list)
     """Their UTF-8."""
 
-    bytes: int = 0
+    text_bytes: int = 0
     rejected: list[Rejected] = field(default_factory=list)
     rejected_count: int = 0
     last: Row | None = None
@@ -181,7 +181,7 @@ class _Draft:
         if self.last is None:
             return False
         return (
-            (bool(self.documents) and self.bytes + size > PIECE_BYTES)
+            (bool(self.documents) and self.text_bytes + size > PIECE_BYTES)
             or len(self.documents) >= PIECE_DOCUMENTS
             or len(self.documents) + self.rejected_count >= PIECE_ROWS
             or row.offset - self.first_offset > PIECE_READ_BYTES
@@ -192,7 +192,7 @@ class _Draft:
         if isinstance(row.found, Document):
             self.documents.append(row.found)
             self.contents.append(content)
-            self.bytes += len(content)
+            self.text_bytes += len(content)
             return
         self.rejected_count += 1
         if len(self.rejected) < REJECTED_LISTED:

@@ -20,7 +20,7 @@ from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Rejected, Source, UnusableDataError
 from trainwright.prepare.json_rows import json_rows, parse_object
 from trainwright.prepare.lines import read_lines
-from trainwright.prepare.parquet_rows import open_parquet, parquet_columns, parquet_rows
+from trainwright.prepare.parquet_rows import parquet_columns, parquet_rows
 from trainwright.prepare.rows import Position, Row
 from trainwright.prepare.sniff import BYTE_ORDER_MARK, Sniffed
 from trainwright.prepare.text_rows import text_rows
@@ -39,8 +39,7 @@ def columns_of(source: Source, sniffed: Sniffed) -> list[Column]:
         UnusableDataError: the file is broken at its beginning.
     """
     if sniffed.format is FileFormat.PARQUET:
-        with open_parquet(source, sniffed.compression) as (table, _):
-            return parquet_columns(table)
+        return parquet_columns(source, sniffed.compression)
     if sniffed.format is FileFormat.TEXT:
         return []
     with PlainStream(source, sniffed.compression) as stream:
@@ -89,8 +88,7 @@ def positioned_rows(
         return
     field = _field_of(source, sniffed, read)
     if sniffed.format is FileFormat.PARQUET:
-        with open_parquet(source, sniffed.compression) as (table, file):
-            yield from parquet_rows(table, file, source, field, place)
+        yield from parquet_rows(source, sniffed.compression, field, place)
     elif sniffed.format is FileFormat.JSON_LINES:
         with _stream_at(source, sniffed, place) as stream:
             yield from json_rows(stream, source.name, field, place)
@@ -111,8 +109,8 @@ def _stream_at(source: Source, sniffed: Sniffed, place: Position) -> Iterator[Pl
 
 
 def _field_of(source: Source, sniffed: Sniffed, read: ReadSpec) -> str:
-    """The field by name; of JSON Lines a resolved one is not looked for in the first rows again."""
-    if sniffed.format is FileFormat.JSON_LINES and read.field is not None:
+    """The field by name; one that is given is looked for in the header of CSV only, which is read anyway."""
+    if sniffed.format is not FileFormat.CSV and read.field is not None:
         return read.field
     try:
         return resolve_field(columns_of(source, sniffed), read.field) or TEXT

@@ -1,0 +1,187 @@
+"""Takes a Parquet file apart: ``python -m trainwright.prepare.parquet_process columns|values … < file``.
+
+The library that reads Parquet ends its process on some broken files, and others make it ask for any amount of memory. So
+it reads here, in a process with a memory limit that can be lost; `parquet_rows` starts it and reads what it writes:
+
+- ``columns``: a JSON list of name, type and whether it can be a document, for each top-level column;
+- ``values FIELD ROW``: an Arrow stream of one column, from that row on. Only this column is read, page by page, after what
+  the pages announce was held against the file; a page is unpacked as a whole.
+
+What is wrong with the file is said in the last line of the error output, and then the exit status is `WRONG`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trainwright.prepare.parquet_pages import largest_page_bytes
+
+WRONG = 3
+"""Exit status when the file is at fault."""
+ROWS = b"rows"
+"""Key, in the metadata of the stream, of the number of rows in the file."""
+MEMORY_BYTES = 4 * 2**30
+"""Address space, of which the libraries alone take 1 GiB."""
+MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+MOST_FOOTER_BYTES = 64 * 2**20
+BUFFER_BYTES = 2**20
+MOST_ROWS_AT_ONCE = 256
+BATCH_BYTES = 128 * 2**20
+"""Values reach the length of a page at most, so a batch holds as many rows as pages go into this."""
+TEXT, MESSAGES = "text", "messages"
+ENCRYPTED = "it is encrypted. Save it without encryption."
+
+
+class WrongError(Exception):
+    """What is wrong with the file, and what to do."""
+
+
+def main(arguments: list[str]) -> int:
+    """Answer for the file on standard input."""
+    _limit_memory()
+    file, out = sys.stdin.buffer, sys.stdout.buffer
+    try:
+        _check_frame(file)
+        file.seek(0)
+        with pq.ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False) as table:
+            if arguments[0] == "columns":
+                out.write(json.dumps(_columns(table)).encode())
+            else:
+                write_values(table, file, out, arguments[1], int(arguments[2]))
+    except BrokenPipeError:
+        return 0  # whoever asked needs no more
+    except WrongError as error:
+        return _say(str(error))
+    except (pa.ArrowException, OSError, ValueError, OverflowError, LookupError, MemoryError) as error:
+        why = " ".join(str(error).split())[:200].rstrip(". ")
+        encrypted = "encrypt" in why.lower() or "decrypt" in why.lower()
+        return _say(ENCRYPTED if encrypted else f"it is broken ({why}). Write it again and upload that.")
+    return 0
+
+
+def write_values(table: pq.ParquetFile, file: BinaryIO, out: BinaryIO, field: str, skipped: int) -> None:
+    """Write the values of ``field``, from row ``skipped`` on, to ``out``."""
+    if [column["usable"] for column in _columns(table) if column["name"] == field] != [True]:
+        raise WrongError(
+            f"it has no column '{field}' of texts or chat messages, or several. Choose another field."
+        )
+    kind = _plain(table.schema_arrow.field(field).type)
+    schema = pa.schema([(field, kind)], {ROWS: str(table.metadata.num_rows)})
+    with pa.ipc.new_stream(out, schema) as stream:
+        first = 0
+        for number in range(table.metadata.num_row_groups):
+            rows = table.metadata.row_group(number).num_rows
+            if first + rows > skipped:
+                for column in _of_group(table, file, field, number, max(skipped - first, 0)):
+                    stream.write_batch(pa.record_batch([column], schema))
+            first += rows
+
+
+def _of_group(
+    table: pq.ParquetFile, file: BinaryIO, field: str, number: int, skipped: int
+) -> Iterator[pa.Array]:
+    at_once = max(1, min(MOST_ROWS_AT_ONCE, BATCH_BYTES // max(_largest_page(table, file, field, number), 1)))
+    row = 0
+    for batch in table.iter_batches(at_once, row_groups=[number], columns=[field], use_threads=False):
+        if row + len(batch) > skipped:
+            column = batch.column(field).slice(max(skipped - row, 0))
+            yield column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        row += len(batch)
+    announced = table.metadata.row_group(number).num_rows
+    if row != announced:
+        raise WrongError(
+            f"its row group {number} announces {announced:,} rows and holds {row:,}. Write it again and upload that."
+        )
+
+
+def _largest_page(table: pq.ParquetFile, file: BinaryIO, field: str, number: int) -> int:
+    """Plain bytes of the largest page of ``field`` in a row group."""
+    group, size = table.metadata.row_group(number), file.seek(0, 2)
+    largest = 0
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema != field and not column.path_in_schema.startswith(f"{field}."):
+            continue
+        starts = [column.data_page_offset]
+        if column.has_dictionary_page and column.dictionary_page_offset:
+            starts.append(column.dictionary_page_offset)
+        start, stored_bytes = min(starts), column.total_compressed_size
+        if start < len(MAGIC) or stored_bytes < 0 or start + stored_bytes > size:
+            raise ValueError(f"a column announces {stored_bytes:,} bytes at {start:,}, beyond its file")
+        largest = max(largest, largest_page_bytes(file, start, stored_bytes))
+    return largest
+
+
+def _columns(table: pq.ParquetFile) -> list[dict[str, Any]]:
+    words = [(field.name, _word(field.type)) for field in table.schema_arrow]
+    return [{"name": name, "type": word, "usable": word in (TEXT, MESSAGES)} for name, word in words]
+
+
+def _word(kind: pa.DataType) -> str:
+    """`text`, `messages`, or the library's word."""
+    kind = _plain(kind)
+    if _is_text(kind):
+        return TEXT
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = kind.value_type
+        if pa.types.is_struct(inner) and {"role", "content"} <= {one.name for one in inner.fields}:
+            return MESSAGES
+    return str(kind)[:80]
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    # Older writers leave out the mark that tells a text from bytes.
+    tests = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_string_view,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
+    return any(test(kind) for test in tests)
+
+
+def _check_frame(file: BinaryIO) -> None:
+    size = file.seek(0, 2)
+    file.seek(max(size - 8, 0))
+    tail = file.read(8)
+    if tail[4:] == ENCRYPTED_MAGIC:
+        raise WrongError(ENCRYPTED)
+    if size < 12 or tail[4:] != MAGIC:
+        raise WrongError("it does not end like a Parquet file: it was cut short. Upload the whole file.")
+    footer_bytes = int.from_bytes(tail[:4], "little")
+    if footer_bytes > min(size - 12, MOST_FOOTER_BYTES):
+        raise WrongError(
+            f"it announces a footer of {footer_bytes:,} bytes; it has {size:,} bytes in all, and "
+            f"{MOST_FOOTER_BYTES:,} are the most for a footer. Upload it again, or write it in fewer row groups."
+        )
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, MEMORY_BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _say(what: str) -> int:
+    print(what, file=sys.stderr)
+    return WRONG
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
