@@ -1,3 +1,5 @@
+import { useId } from "react";
+
 interface Props<Value extends string> {
   label: string;
   value: Value;
@@ -7,6 +9,8 @@ interface Props<Value extends string> {
 
 /** A choice between few words, all in sight. */
 export function Segmented<Value extends string>({ label, value, options, onChange }: Props<Value>) {
+  // A page may have several with the same label; only those of one are exclusive.
+  const group = useId();
   return (
     <div role="radiogroup" aria-label={label} className="control inline-flex overflow-hidden">
       {options.map((option) => (
@@ -16,7 +20,7 @@ export function Segmented<Value extends string>({ label, value, options, onChang
         >
           <input
             type="radio"
-            name={label}
+            name={group}
             className="sr-only"
             checked={option === value}
             onChange={() => {

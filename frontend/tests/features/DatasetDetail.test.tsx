@@ -112,7 +112,7 @@ it("shows documents in pages, those that are left out with the reason", async ()
     "a.jsonl:112 charactersletter 0",
     "a.jsonl:212 charactersleft out: duplicateletter 1",
   ]);
-  await userEvent.click(screen.getByRole("button", { name: "Show more after 2" }));
+  await userEvent.click(screen.getByRole("button", { name: "Show more documents" }));
   expect(await screen.findByText("letter 2")).toBeDefined();
 });
 

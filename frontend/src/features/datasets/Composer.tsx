@@ -33,7 +33,8 @@ interface Props {
 /** What the files hold, by their first rows, and how they become documents. */
 export function Composer({ team, uploads, names, start, named, verb, make, onMade, onLeaveOut }: Props) {
   const [draft, setDraft] = useState(() => draftOf(start));
-  const [name, setName] = useState(() => nameFor(names));
+  const [typed, setTyped] = useState<string | null>(null);
+  const name = typed ?? nameFor(names);
   const { data: preview, error, isPlaceholderData } = useQuery(previewQuery(team, uploads, readOf(draft), start));
   const mistakes = mistakesOf(draft);
   const making = useMutation({
@@ -108,7 +109,7 @@ export function Composer({ team, uploads, names, start, named, verb, make, onMad
                     autoComplete="off"
                     value={name}
                     onChange={(event) => {
-                      setName(event.target.value);
+                      setTyped(event.target.value);
                     }}
                   />
                 )}

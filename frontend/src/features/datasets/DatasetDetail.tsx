@@ -4,7 +4,6 @@ import { useState } from "react";
 import { Button, buttonClass } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { Copyable } from "@/components/Copyable";
-import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
 import { NewVersion } from "@/features/datasets/NewVersion";
 import { datasetQuery, deleteDataset } from "@/features/datasets/queries";
@@ -81,7 +80,6 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
             }}
           />
         )}
-        {newest === undefined && <EmptyState title="No versions.">Every version of this dataset was deleted.</EmptyState>}
         {dataset.versions.map((version) => (
           <VersionPanel key={version.number} team={team} dataset={dataset} version={version} />
         ))}

@@ -4,7 +4,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { DocumentText } from "@/features/datasets/DocumentText";
 import { documentsQuery } from "@/features/datasets/queries";
 import { partWords } from "@/features/datasets/recipe";
-import { count, plural } from "@/lib/format";
+import { plural } from "@/lib/format";
 
 interface Props {
   team: string;
@@ -37,7 +37,7 @@ export function DocumentList({ team, dataset, version }: Props) {
       </ol>
       {hasNextPage && (
         <Button disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-          Show more after {count(documents.length)}
+          Show more documents
         </Button>
       )}
     </div>

@@ -50,7 +50,7 @@ export function NewTokenizer({ team }: { team: string }) {
                 ref={input}
                 type="file"
                 accept=".json"
-                className={`${inputClass} py-1 text-small max-tablet:py-2.5`}
+                className={`${inputClass} py-1 text-small file:mr-3 file:font-medium file:text-accent max-tablet:py-3`}
                 onChange={(event) => {
                   const chosen = event.target.files?.[0] ?? null;
                   setFile(chosen);

@@ -15,14 +15,14 @@ export function PreviewFileCard({ file, onLeaveOut }: Props) {
     <li className="px-4 py-3">
       <h3 className="flex flex-wrap items-baseline gap-x-3">
         <span className="min-w-0 font-medium break-all">{name}</span>
-        <span className="text-small text-soft">{fileKind(file)}</span>
+        {file.format !== null && file.format !== undefined && <span className="text-small text-soft">{fileKind(file)}</span>}
       </h3>
       {columns.length > 0 && (
         <p className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-small text-soft">
           {columns.map((column) => (
-            <span key={column.name} className={column.name === field ? "font-medium text-text" : ""}>
-              <span className="font-mono">{column.name}</span> {column.type}
-              {column.name === field && ", read"}
+            <span key={column.name} className={column.name === field ? "text-text" : ""}>
+              {column.name === field && "reads "}
+              <span className="font-mono font-medium">{column.name}</span> ({column.type})
             </span>
           ))}
         </p>
@@ -31,7 +31,7 @@ export function PreviewFileCard({ file, onLeaveOut }: Props) {
         <div role="alert" className="mt-2 flex flex-wrap items-center gap-x-4 gap-y-1 rounded-box border border-bad px-3 py-2">
           <p className="min-w-0 flex-1 basis-64">{problem}</p>
           <button type="button" className="rounded-box text-accent hover:underline max-tablet:min-h-11" onClick={onLeaveOut}>
-            Leave it out<span className="sr-only">: {name}</span>
+            Leave out <span className="sr-only">{name}</span>
           </button>
         </div>
       )}

@@ -27,8 +27,8 @@ const ACTION = "rounded-box text-accent hover:underline max-tablet:min-h-11 max-
 export function UploadRow({ row, used, onUse, onRemove }: Props) {
   const { shape, word, color } = LOOKS[row.state];
   return (
-    <li className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-      <label className="flex min-w-0 flex-1 basis-64 items-center gap-3">
+    <li className="grid grid-cols-[minmax(0,1fr)_6.5rem_9rem_20rem_8rem] items-center gap-x-4 gap-y-1 px-4 py-1.5 max-desk:grid-cols-[minmax(0,1fr)_auto]">
+      <label className="flex min-w-0 items-center gap-3">
         <input
           type="checkbox"
           checked={used}
@@ -39,13 +39,21 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
         <span className="sr-only">use </span>
         <span className="min-w-0 break-all">{row.name}</span>
       </label>
-      <span className={`inline-flex w-24 shrink-0 items-center gap-1.5 ${color}`}>
+      <span className={`inline-flex items-center gap-1.5 max-desk:justify-self-end ${color}`}>
         <StateIcon shape={shape} />
         {word}
       </span>
-      <Meter fraction={row.bytes === 0 ? 1 : row.sent / row.bytes} label={`Upload of ${row.name}`} className="w-36 max-tablet:hidden" />
-      <span className="w-64 text-soft max-tablet:w-full">{progress(row)}</span>
-      <span className="ml-auto flex gap-4">
+      {row.state === "complete" ? (
+        <span className="max-desk:hidden" />
+      ) : (
+        <Meter
+          fraction={row.bytes === 0 ? 1 : row.sent / row.bytes}
+          label={`Upload of ${row.name}`}
+          className="w-full max-desk:col-span-full max-desk:my-1"
+        />
+      )}
+      <span className="text-soft">{progress(row)}</span>
+      <span className="flex justify-end gap-4">
         {(row.state === "sending" || row.state === "queued") && (
           <button
             type="button"
@@ -74,7 +82,7 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
         </button>
       </span>
       {row.error !== null && (
-        <div className="w-full">
+        <div className="col-span-full">
           <ErrorNote error={row.error} />
         </div>
       )}

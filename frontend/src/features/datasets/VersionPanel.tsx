@@ -40,15 +40,17 @@ export function VersionPanel({ team, dataset, version }: Props) {
           )}
           <Time at={version.created} />
         </span>
-        <Button
-          look="quiet"
-          className="ml-auto"
-          onClick={() => {
-            setAsking(true);
-          }}
-        >
-          Delete <span className="sr-only">version {number}</span>
-        </Button>
+        {dataset.versions.length > 1 && (
+          <Button
+            look="quiet"
+            className="ml-auto"
+            onClick={() => {
+              setAsking(true);
+            }}
+          >
+            Delete <span className="sr-only">version {number}</span>
+          </Button>
+        )}
       </div>
       {(changes.length > 0 || parts.length > 0) && (
         <div className="border-b px-4 py-2">

@@ -18,7 +18,7 @@ export const RULES: readonly Rule[] = [
   {
     name: "min_letter_fraction",
     label: "Least share of letters, %",
-    help: "Of all characters but white space. Lists of numbers and code have few.",
+    help: "Of all characters but white space. Tables of numbers have few letters.",
     percent: true,
   },
   {
