@@ -90,14 +90,14 @@ def _refuse_if_used(session: Read, team_id: UUID, what: str, versions: Sequence[
 
 def _mixtures_of(session: Read, version_ids: Sequence[UUID]) -> list[str]:
     rows = session.execute(
-        select(Dataset.name, DatasetVersion.number)
+        select(Dataset.name, DatasetVersion.number, DatasetVersion.id)
         .join(DatasetVersion, DatasetVersion.dataset_id == Dataset.id)
         .join(MixedVersion, MixedVersion.version_id == DatasetVersion.id)
         .where(MixedVersion.source_id.in_(version_ids))
         .order_by(DatasetVersion.id)
         .distinct()
     )
-    return [f"{name}, version {number}" for name, number in rows]
+    return [f"{name}, version {number}" for name, number, _ in rows]
 
 
 def _refuse_if_tokenizer_is_wanted(

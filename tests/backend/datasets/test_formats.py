@@ -17,6 +17,11 @@ CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hel
 CHAT_TEXT = "<|user|>\nhi\n<|assistant|>\nhello\n"
 
 
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
+
+
 def parquet(**columns: list[Any]) -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink)

@@ -1,6 +1,7 @@
 """A look at uploads: what the files hold, by a child process that nothing in them can turn against the platform."""
 
 import io
+import os
 import time
 
 import pyarrow as pa
@@ -9,6 +10,11 @@ import pytest
 
 from tests.backend.datasets.desk import Desk, lines
 from trainwright_backend.datasets import look, previews
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
 
 
 def test_columns_and_the_field_that_all_files_agree_on_are_filled_in(desk: Desk) -> None:
@@ -61,8 +67,6 @@ def test_a_file_that_takes_too_long_is_told_so_and_the_next_one_is_looked_at(
     keys = [key for key in desk.stored() if "/files/" in key]
     stuck = next(desk.path_of(key) for key in keys if b"b.jsonl" in desk.path_of(key).read_bytes())
     stuck.unlink()
-    import os
-
     os.mkfifo(stuck)
     started = time.monotonic()
     files = desk.post("uploads/preview", {"uploads": uploads}).json()["files"]

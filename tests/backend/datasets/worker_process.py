@@ -12,12 +12,16 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import SecretStr
 from sqlalchemy import select
 
 from trainwright.contracts.api import PreparationState, VersionState
+from trainwright.contracts.recipe import ReadSpec
 from trainwright.prepare import pieces
+from trainwright.prepare.documents import Source
+from trainwright.prepare.sniff import sniff
 from trainwright_backend.core.broker import die_with_parent
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.enqueue import Enqueuer
@@ -42,14 +46,27 @@ def main(url: str, objects: str) -> None:
         for name in ("MOST_LOST_LEASES", "MOST_FAILURES"):  # so many kills in a row mean nothing here
             if hasattr(module, name):
                 setattr(module, name, 1_000)
+    warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the killed ones
+    arm = die_with_parent(signal.SIGKILL)
     for _ in sys.stdin:
         worker = os.fork()
         if not worker:
-            die_with_parent(signal.SIGKILL)()
+            if arm is not None:
+                arm()
             work_on(url, objects)
             os._exit(0)
         print(worker, flush=True)
+
+
+def warm_up() -> None:
+    """Make a piece, so that what the first one of a process has to prepare is done before the forks."""
+    with TemporaryDirectory() as folder:
+        source = Source("a.txt", Path(folder) / "a.txt")
+        source.path.write_text("some prose")
+        assert [
+            piece.documents for piece in pieces.write_pieces(source, sniff(source), ReadSpec(), Path(folder))
+        ] == [1]
 
 
 def work_on(url: str, objects: str) -> None:

@@ -414,6 +414,18 @@ def test_a_failed_preparation_fails_the_run(scene: Scene) -> None:
     assert scene.used() == 0
 
 
+def test_data_that_turns_out_shorter_than_one_sequence_fails_the_run(scene: Scene) -> None:
+    data = {"dataset": scene.dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.2}
+    batch = {"sequence_tokens": 65_536, "micro_sequences": 1, "global_sequences": 1}
+    run_id = scene.submit(data=data, batch=batch)
+    scene.site.prepare()
+    scene.control.sweep()
+    shown = scene.show(run_id)
+    assert (shown["state"], shown["reason"]) == ("failed", "data")
+    assert "one sequence of 65,536 needs 65,537" in shown["sentence"]
+    assert scene.used() == 0 and scene.agent.heartbeat() == []
+
+
 def test_only_ended_runs_are_deleted_with_all_they_own(scene: Scene) -> None:
     work = scene.running()
     work.save(3)

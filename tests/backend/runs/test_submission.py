@@ -187,3 +187,14 @@ def test_the_list_is_paged_and_filtered(scene: Scene) -> None:
     assert rest["next_cursor"] is None
     cancelled = scene.site.admin.get(scene.runs, params={"state": "cancelled"}).json()
     assert [run["id"] for run in cancelled["items"]] == [ids[1]]
+
+
+def test_data_shorter_than_one_sequence_is_refused(scene: Scene) -> None:
+    spec = scene.spec(batch={"sequence_tokens": 65_536, "micro_sequences": 1, "global_sequences": 1})
+    answer = scene.site.admin.post(scene.runs, json=spec)
+    (problem,) = answer.json()["errors"]
+    assert (answer.status_code, problem["field"], problem["value"]) == (422, "batch.sequence_tokens", 65_536)
+    assert "one sequence of 65,536 needs 65,537" in problem["message"]
+    verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert verdicts["problems"] == [problem]
+    assert count_runs(scene.site.app) == 0 and scene.used() == 0
