@@ -45,7 +45,7 @@ def first_step(toy: bool, folder: Path) -> dict[str, Entry]:
     """Seconds of both, in turn; where the trainer's go is printed."""
     seconds: dict[str, list[float]] = {"ours": [], "bare": []}
     built: list[float] = []
-    for number in range(1 if toy else 11):
+    for number in range(1 if toy else 5):
         for turn, who in enumerate(("ours", "bare", "bare", "ours")):
             if who == "bare":
                 taken = _bare()

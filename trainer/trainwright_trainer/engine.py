@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
 import torch
@@ -136,8 +136,9 @@ class TorchEngine:
             return self._head_loss(features, self.model.head.weight, batch.targets)
 
     def _autocast(self) -> AbstractContextManager[object]:
-        in_bf16 = self._precision is PrecisionKind.BF16
-        return torch.autocast(self._mesh.device.type, dtype=torch.bfloat16, enabled=in_bf16)
+        if self._precision is not PrecisionKind.BF16:
+            return nullcontext()
+        return torch.autocast(self._mesh.device.type, dtype=torch.bfloat16)
 
     def _on_device(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:
