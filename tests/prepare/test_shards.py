@@ -1,50 +1,48 @@
-"""Shards are a pure function of the files, the tokenizer and the split, and every text comes back from its tokens."""
+"""Shards are a pure function of pieces, masks, tokenizer and split, and every text comes back from its tokens."""
 
 import json
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from trainwright.contracts.recipe import ReadSpec, Recipe, Rules
 from trainwright.contracts.run_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import ShardManifest, ShardSplit
-from trainwright.prepare import shards, tokenizer
-from trainwright.prepare.documents import Source, is_validation, plan_slices
+from trainwright.prepare import pieces, shards
+from trainwright.prepare.documents import Source, UnusableDataError, is_validation
+from trainwright.prepare.encode import make_encoder
 from trainwright.prepare.shards import (
+    Cancelled,
+    SliceResult,
     build_manifest,
+    cut_validation_tail,
     prepare_folder,
-    rejected_lines,
-    tokenize_slice,
+    sample_texts,
+    tokenize_piece,
 )
-from trainwright.prepare.tokenizer import (
-    END_OF_TEXT,
-    byte_tokenizer,
-    load_tokenizer,
-    save_tokenizer,
-    train_tokenizer,
-)
+from trainwright.prepare.sniff import sniff
+from trainwright.prepare.tokenizer import byte_tokenizer, end_of_text_id
 
 BYTES = TokenizerSpec(kind=TokenizerKind.BYTES)
 BPE = TokenizerSpec(vocabulary=400)
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+    """Two hundred documents that make several pieces, and two lines that are none."""
+    monkeypatch.setattr(pieces, "PIECE_DOCUMENTS", 40)
     draw = random.Random(1)
     words = ["grün", "red", "<|endoftext|>", "blue-ish", "\U0001f98a", "def f(x):\n\treturn x", "  "]
+    lines = [json.dumps({"text": " ".join(draw.choices(words, k=30))}) for _ in range(200)]
     path = tmp_path / "object"
-    with path.open("w") as file:
-        for number in range(200):
-            file.write(
-                "oops\n"
-                if number % 50 == 7
-                else json.dumps({"text": " ".join(draw.choices(words, k=30))}) + "\n"
-            )
+    path.write_text("\n".join([*lines[:7], "oops", *lines[7:57], "oops", *lines[57:]]))
     return Source("texts.jsonl", path)
 
 
@@ -52,98 +50,196 @@ def _texts(source: Source) -> list[str]:
     return [json.loads(line)["text"] for line in source.path.read_text().splitlines() if line != "oops"]
 
 
-def _prepare(source: Source, spec: TokenizerSpec, folder: Path, slice_bytes: int) -> ShardManifest:
-    folder.mkdir()
-    parts = plan_slices([source], slice_bytes)
-    save_tokenizer(train_tokenizer([source], parts, spec, 0.2), folder / "tokenizer.json")
-    loaded = load_tokenizer(folder / "tokenizer.json")
-    results = [tokenize_slice(source, part, loaded, spec, 0.2, folder) for part in reversed(parts)]
-    return build_manifest(loaded, spec, 0.2, results)
+def _tokens(folder: Path, manifest: ShardManifest, split: ShardSplit) -> np.ndarray:
+    dtype = f"<u{manifest.token_type.bytes_per_token}"
+    empty = np.zeros(0, dtype)
+    tokens = np.concatenate([empty, *(np.fromfile(folder / shard.name, dtype) for shard in split.shards)])
+    assert len(tokens) == split.tokens == sum(shard.tokens for shard in split.shards)
+    return tokens
 
 
 def _documents(folder: Path, manifest: ShardManifest, split: ShardSplit) -> list[str]:
     whole = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    dtype = f"<u{manifest.token_type.bytes_per_token}"
-    tokens = np.concatenate([np.fromfile(folder / shard.name, dtype) for shard in split.shards])
-    assert len(tokens) == split.tokens
+    tokens = _tokens(folder, manifest, split)
     ends = np.flatnonzero(tokens == manifest.end_of_text)
     assert ends[-1] == len(tokens) - 1
-    pieces = np.split(tokens, ends + 1)[:-1]
-    return [whole.decode(piece[:-1].tolist(), skip_special_tokens=False) for piece in pieces]
+    found = np.split(tokens, ends + 1)[:-1]
+    return [whole.decode(document[:-1].tolist(), skip_special_tokens=False) for document in found]
 
 
 @pytest.mark.parametrize("spec", [BYTES, BPE], ids=["bytes", "bpe"])
-def test_every_document_comes_back_from_the_split_it_belongs_to(
+def test_every_kept_document_comes_back_from_the_split_it_belongs_to(
     tmp_path: Path, source: Source, spec: TokenizerSpec
 ) -> None:
-    manifest = _prepare(source, spec, tmp_path / "out", slice_bytes=4_000)
-    assert len(manifest.train.shards) > 3
-    held = [text for text in _texts(source) if is_validation(text, 0.2)]
-    kept = [text for text in _texts(source) if not is_validation(text, 0.2)]
-    assert _documents(tmp_path / "out", manifest, manifest.train) == kept
+    data = DataSpec(dataset="x", tokenizer=spec, validation_fraction=0.2)
+    recipe = Recipe(drop_duplicates=True, rules=Rules(min_characters=200))
+    manifest, rejected = prepare_folder([source], data, tmp_path / "out", recipe)
+    texts = [text for text in dict.fromkeys(_texts(source)) if len(text) >= 200]
+    assert 20 < len(texts) < 200
+    held = [text for text in texts if is_validation(text, 0.2)]
     assert _documents(tmp_path / "out", manifest, manifest.validation) == held
-    assert (manifest.train.documents, manifest.validation.documents) == (len(kept), len(held))
+    assert _documents(tmp_path / "out", manifest, manifest.train) == [
+        text for text in texts if text not in held
+    ]
+    assert manifest.train.documents + manifest.validation.documents == len(texts)
+    assert len(manifest.train.shards) > 3
+    assert [(row.file, row.line) for row in rejected] == [("texts.jsonl", 8), ("texts.jsonl", 59)]
+    again, _ = prepare_folder([source], data, tmp_path / "again", recipe)
+    assert again == manifest
 
 
-@pytest.mark.parametrize("spec", [BYTES, BPE], ids=["bytes", "bpe"])
-def test_a_rerun_gives_the_same_digests(tmp_path: Path, source: Source, spec: TokenizerSpec) -> None:
-    first = _prepare(source, spec, tmp_path / "first", slice_bytes=4_000)
-    second = _prepare(source, spec, tmp_path / "second", slice_bytes=4_000)
-    assert first == second
+def test_too_many_rejected_rows_and_nothing_to_train_on_are_refused(tmp_path: Path, source: Source) -> None:
+    data = DataSpec(dataset="x", tokenizer=BYTES)
+    with pytest.raises(
+        UnusableDataError, match=r"2 of 202 documents .* limit of 0.5 %. First: line 8 of texts.jsonl"
+    ):
+        prepare_folder([source], data, tmp_path / "out", Recipe(rejected_limit=0.005))
+    with pytest.raises(UnusableDataError, match="nothing to train on"):
+        prepare_folder([source], data, tmp_path / "out", Recipe(rules=Rules(min_characters=10**6)))
+    with pytest.raises(UnusableDataError, match="two files have this name"):
+        prepare_folder([source, source], data, tmp_path / "out")
+    assert not (tmp_path / "out/manifest.json").exists()
 
 
-def test_a_killed_slice_leaves_nothing_and_its_repetition_the_same_bytes(
-    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+@dataclass
+class Pieces:
+    paths: list[Path]
+
+    def tokenize(
+        self, number: int, folder: Path, mask: bytes | None = None, **options: object
+    ) -> SliceResult:
+        folder.mkdir(exist_ok=True)
+        tokenizer = byte_tokenizer()
+        given = (make_encoder(tokenizer), BYTES, end_of_text_id(tokenizer), 0.2, folder)
+        return tokenize_piece(self.paths[number], mask, number, *given, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def written(tmp_path: Path, source: Source) -> Pieces:
+
+    folder = tmp_path / "pieces"
+    folder.mkdir()
+    list(pieces.write_pieces(source, sniff(source), ReadSpec(field="text"), folder))
+    return Pieces(sorted(folder.iterdir()))
+
+
+def test_a_killed_or_cancelled_piece_leaves_nothing_and_its_repetition_the_same_bytes(
+    tmp_path: Path, written: Pieces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = plan_slices([source])[0]
-    given = (source, part, byte_tokenizer(), BYTES, 0.2)
-    whole = tokenize_slice(*given, tmp_path)
-    content = {path.name: path.read_bytes() for path in tmp_path.glob("*.bin")}
+    monkeypatch.setattr(shards, "BATCH_CHARACTERS", 500)
+    whole = written.tokenize(1, tmp_path / "whole")
+    content = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    again = tmp_path / "again"
+    asked: list[bool] = []
+
+    def is_cancelled() -> bool:
+        asked.append(len(asked) == 3)
+        return asked[-1]
+
+    with pytest.raises(Cancelled):
+        written.tokenize(1, again, is_cancelled=is_cancelled)
+    assert asked == [False, False, False, True]
+    assert not list(again.iterdir())
 
     def killed(text: str, fraction: float) -> bool:
         raise KeyboardInterrupt
 
-    again = tmp_path / "again"
-    again.mkdir()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(shards, "is_validation", killed)
-        tokenize_slice(*given, again)
+        written.tokenize(1, again)
     assert not list(again.iterdir())
-    assert tokenize_slice(*given, again) == whole
+    assert written.tokenize(1, again) == whole
     assert {path.name: path.read_bytes() for path in again.iterdir()} == content
 
 
-def test_rejected_lines_are_counted_and_numbered_within_the_file(tmp_path: Path, source: Source) -> None:
-    parts = plan_slices([source], 4_000)
-    results = [tokenize_slice(source, part, byte_tokenizer(), BYTES, 0.2, tmp_path) for part in parts]
-    assert [item.line for item in rejected_lines(results)] == [8, 58, 108, 158]
-    assert sum(result.rejected_count for result in results) == 4
-    assert sum(result.documents for result in results) == 196
+def test_a_result_counts_documents_tokens_and_their_lengths(tmp_path: Path, written: Pieces) -> None:
+    every = list(pieces.read_piece(written.paths[0]))
+    mask = bytes(number % 2 for number in range(len(every)))
+    result = written.tokenize(0, tmp_path / "out", mask)
+    sizes = [len(document.text.encode()) for document in every[::2]]
+    assert (result.documents, result.tokens) == (len(sizes), sum(sizes) + len(sizes))
+    assert sum(bin_.documents for bin_ in result.lengths) == len(sizes)
+    for bin_ in result.lengths:
+        assert bin_.documents == sum(bin_.upto // 2 < size <= bin_.upto for size in sizes)
 
 
-def test_the_list_of_rejected_lines_is_bounded_and_the_count_is_not(tmp_path: Path) -> None:
-    source = Source("bad.jsonl", tmp_path / "bad")
-    source.path.write_text("oops\n" * 1_500)
-    result = tokenize_slice(source, plan_slices([source])[0], byte_tokenizer(), BYTES, 0.2, tmp_path)
-    assert (len(result.rejected), result.rejected_count) == (1_000, 1_500)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.lists(st.lists(st.integers(0, 130), max_size=4), min_size=1, max_size=5),
+    fraction=st.sampled_from([0.0, 0.01]),
+)
+def test_the_tail_that_is_cut_off_is_one_percent_and_no_token_moves(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[list[int]], fraction: float
+) -> None:
+    folder = tmp_path_factory.mktemp("tail")
+    manifest = _made(folder, sizes, fraction)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    tokens = _tokens(folder, manifest, manifest.train)
+    cut, written = cut_validation_tail(manifest, folder)
+    if fraction == 0.0 or len(tokens) < 2:
+        assert (cut, written) == (manifest, [])
+        return
+    train, tail = _tokens(folder, cut, cut.train), _tokens(folder, cut, cut.validation)
+    assert np.array_equal(np.concatenate([train, tail]), tokens)
+    assert len(tail) == max(1, len(tokens) // 100)
+    assert cut.validation_from_tail
+    assert cut.train.documents + cut.validation.documents == manifest.train.documents
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert {name: after[name] for name in before} == before, "what was there stays"
+    assert {path.name for path in written} == after.keys() - before.keys()
+    assert cut_validation_tail(manifest, folder) == (cut, written)
+    assert cut_validation_tail(cut, folder) == (cut, []), "there is a validation split now"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == after
 
 
-def test_a_split_into_which_nothing_fell_is_empty(tmp_path: Path) -> None:
+def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifest:
+    """A manifest whose shards hold documents of so many tokens each, all of them for training."""
+    results = []
+    for number, documents in enumerate(sizes):
+        with (
+            shards._ShardWriter(folder / f"train-{number:05d}.bin", shards.TokenType.UINT16, 256) as train,
+            shards._ShardWriter(
+                folder / f"validation-{number:05d}.bin", shards.TokenType.UINT16, 256
+            ) as held,
+        ):
+            for size in documents:
+                train.add(np.arange(size, dtype=np.uint32))
+        results.append(SliceResult(number=number, train=train.shard, validation=held.shard))
+    return build_manifest("0" * 64, 256, BYTES, fraction, list(reversed(results)))
+
+
+def test_a_folder_whose_split_would_be_empty_holds_out_its_end(tmp_path: Path) -> None:
     source = Source("one.txt", tmp_path / "one")
-    source.path.write_text("a single short document")
+    source.path.write_text("a single short document " * 30)
     manifest, rejected = prepare_folder([source], DataSpec(dataset="x", tokenizer=BYTES), tmp_path / "out")
-    assert manifest.validation == ShardSplit()
-    assert manifest.train.tokens == len("a single short document") + 1
+    assert (manifest.train.tokens, manifest.validation.tokens, manifest.validation_from_tail) == (
+        714,
+        7,
+        True,
+    )
+    assert bytes(_tokens(tmp_path / "out", manifest, manifest.train).astype("u1")).startswith(
+        b"a single short"
+    )
     assert not rejected
+    saved = ShardManifest.model_validate_json((tmp_path / "out/manifest.json").read_bytes())
+    assert saved == manifest
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.text())
-def test_bytes_bring_back_any_text(text: str) -> None:
-    whole = byte_tokenizer()
-    ids = whole.encode(text).ids
-    assert ids == list(text.encode())
-    assert whole.decode(ids, skip_special_tokens=False) == text
+def test_the_sample_is_bounded_drawn_from_kept_training_texts_and_the_same_each_time(
+    written: Pieces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [
+        (path, bytes(number % 2 for number in range(pieces.count_documents(path)))) for path in written.paths
+    ]
+    kept = [document.text for path, mask in given for document in pieces.read_piece(path, mask)]
+    training = [text for text in kept if not is_validation(text, 0.2)]
+    assert list(sample_texts(given, 0.2)) == training, "all of them when they are few"
+    monkeypatch.setattr(shards, "SAMPLE_BYTES", 4_000)
+    monkeypatch.setattr(shards, "SAMPLE_PIECES", 3)
+    sample = list(sample_texts(given, 0.2))
+    assert 1_500 < sum(len(text.encode()) for text in sample) <= 4_000
+    assert set(sample) < set(training)
+    assert sample == list(sample_texts(given, 0.2))
 
 
 def test_the_vocabulary_is_the_size_asked_for_whatever_bpe_found(tmp_path: Path) -> None:
@@ -153,27 +249,13 @@ def test_the_vocabulary_is_the_size_asked_for_whatever_bpe_found(tmp_path: Path)
     manifest, _ = prepare_folder([source], DataSpec(dataset="x", tokenizer=spec), tmp_path / "out")
     assert manifest.tokenizer.size == 70_000
     assert manifest.token_type.bytes_per_token == 4
-    assert load_tokenizer(tmp_path / "out/tokenizer.json").get_vocab_size() < 300
-
-
-def test_bpe_reaches_the_size_asked_for_and_ends_texts_with_one_token(source: Source) -> None:
-    trained = train_tokenizer([source], plan_slices([source]), TokenizerSpec(vocabulary=280), 0.2)
-    assert trained.get_vocab_size() == 280
-    assert trained.token_to_id(END_OF_TEXT) is not None
+    assert Tokenizer.from_file(str(tmp_path / "out/tokenizer.json")).get_vocab_size() < 300
 
 
 def test_transformers_reads_the_tokenizer(tmp_path: Path, source: Source) -> None:
-    _prepare(source, BPE, tmp_path / "out", slice_bytes=2**20)
+    prepare_folder([source], DataSpec(dataset="x", tokenizer=BPE), tmp_path / "out")
     theirs = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "out/tokenizer.json"))
-    ours = load_tokenizer(tmp_path / "out/tokenizer.json")
+    ours = Tokenizer.from_file(str(tmp_path / "out/tokenizer.json"))
     text = "grün and def f(x):\n\treturn x \U0001f98a"
     assert theirs(text)["input_ids"] == ours.encode(text).ids
     assert theirs.decode(theirs(text)["input_ids"]) == text
-
-
-def test_the_sample_is_bounded(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenizer, "SAMPLE_BYTES", 2_000)
-    sample = list(tokenizer._sample([source], plan_slices([source], 1_000), 0.2))
-    assert 1_000 < sum(len(text.encode()) for text in sample) <= 2_000
-    assert not any(is_validation(text, 0.2) for text in sample)
-    assert sample == list(tokenizer._sample([source], plan_slices([source], 1_000), 0.2))

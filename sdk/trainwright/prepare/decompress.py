@@ -1,7 +1,7 @@
 """Decompression as a stream, with budgets: a small file that swells to terabytes ends in an error, not in a full disk.
 
 gzip and Zstandard, several members or frames one after the other included. Memory is bounded whatever the bytes say:
-gzip hands out at most 1 MiB at a time; Zstandard gets its input by the KiB, of which the format can make 32 MiB at
+gzip hands out at most 1 MiB at a time; Zstandard gets 256 bytes at a time, of which the format can make 8 MiB at
 most. Nothing is unpacked to disk here, and what the bytes mean is `reading`'s affair.
 """
 
@@ -20,7 +20,7 @@ from trainwright.prepare.documents import Source, UnusableDataError
 WINDOW_BYTES = 128 * 2**20
 """Most memory that a Zstandard frame may ask for."""
 BLOCK_BYTES = 2**20
-ZSTANDARD_STEP_BYTES = 2**10
+ZSTANDARD_STEP_BYTES = 2**8
 SKIPPABLE_MAGIC = tuple(bytes([low]) + b"\x2a\x4d\x18" for low in range(0x50, 0x60))
 
 

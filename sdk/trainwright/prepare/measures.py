@@ -48,7 +48,7 @@ class Measures:
 
 def measure(texts: Sequence[str], contents: Sequence[bytes]) -> Measures:
     """The measures of ``texts``, whose UTF-8 is ``contents``, in order."""
-    counts = [_counts(batch) for batch in _batches(texts)]
+    counts = [_counts(batch) if len(batch) > 1 else _counts_of_one(batch[0]) for batch in _batches(texts)]
     letters, visible, words = np.concatenate([*counts, np.zeros((3, 0), np.int64)], axis=1)
     hashes = b"".join(map(hash_of, contents))
     return Measures(
@@ -91,6 +91,16 @@ def _counts(texts: Sequence[str]) -> NDArray[np.int64]:
     return np.array(
         [[np.count_nonzero(mask[start:end]) for start, end in bounds] for mask in masks], np.int64
     )
+
+
+def _counts_of_one(text: str) -> NDArray[np.int64]:
+    """The same for a single text, which may be long; a stretch at a time."""
+    total = np.zeros((3, 1), np.int64)
+    for start in range(0, len(text), BATCH_CHARACTERS):
+        total += _counts([text[start : start + BATCH_CHARACTERS]])
+        if start and not text[start - 1].isspace() and not text[start].isspace():
+            total[2] -= 1  # a word goes on from the stretch before
+    return total
 
 
 def _kinds(text: str) -> NDArray[np.uint8]:

@@ -61,8 +61,8 @@ SAMPLE_BYTES = 64 * 2**20
 """Most UTF-8 in the sample on which a tokenizer is trained."""
 SAMPLE_PIECES = 32
 """Most pieces that the sample is drawn from, so that choosing it takes seconds for any dataset."""
-TAIL_FRACTION = 0.01
-"""Share of the tokens that is held out where no document was."""
+TAIL_PART = 100
+"""One of so many tokens is held out where no document was."""
 BLOCK_BYTES = 2**20
 
 KEEP_ALL = Recipe()
@@ -176,7 +176,7 @@ def cut_validation_tail(manifest: ShardManifest, folder: Path) -> tuple[ShardMan
     total = manifest.train.tokens
     if manifest.validation.tokens or not manifest.validation_fraction or total < 2:
         return manifest, []
-    left = max(1, int(total * TAIL_FRACTION))
+    left = max(1, total // TAIL_PART)
     train, tail = list(manifest.train.shards), list[Shard]()
     while left:
         shard = train.pop()

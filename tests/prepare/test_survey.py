@@ -1,0 +1,192 @@
+"""A survey equals what a naive reading of the texts gives: duplicates, rules, mixtures and counts."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trainwright.contracts.recipe import ReadSpec, Recipe, Rules
+from trainwright.prepare import duplicates
+from trainwright.prepare.documents import Source
+from trainwright.prepare.measures import measure
+from trainwright.prepare.pieces import read_piece, write_pieces
+from trainwright.prepare.sniff import sniff
+from trainwright.prepare.survey import Kept, SurveySource, length_histogram, survey
+
+KEEP_ALL = Recipe()
+
+
+def _pieces(folder: Path, texts: Sequence[Sequence[str]]) -> list[Path]:
+    """A piece for each list of texts."""
+
+    found = []
+    for group in texts:
+        number = len(list(folder.glob("*.jsonl")))
+        path = folder / f"{number}.jsonl"
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in group))
+        source = Source(path.name, path)
+        [info] = write_pieces(source, sniff(source), ReadSpec(field="text"), folder, None, number)
+        found.append(folder / f"piece-{info.number:05d}.parquet")
+    return found
+
+
+def _masks(sources: Sequence[SurveySource], recipe: Recipe) -> list[list[int]]:
+    masks: list[list[int]] = []
+    survey(sources, recipe, lambda number, mask: masks.append(list(mask)) if number == len(masks) else None)
+    return masks
+
+
+GROUPS = st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(groups=GROUPS, bucket=st.sampled_from([1, 3, 10**6]), dropped=st.sets(st.integers(0, 40)))
+def test_duplicates_are_those_of_a_naive_set(
+    tmp_path: Path, groups: list[list[str]], bucket: int, dropped: set[int]
+) -> None:
+    pieces = _pieces(tmp_path, groups)
+    seen: set[str] = set()
+    masks, expected, place = [], list[list[int]](), 0
+    for group in groups:
+        masks.append(bytes(9 if place + index in dropped else 0 for index in range(len(group))))
+        row = []
+        for index, text in enumerate(group):
+            if place + index in dropped:
+                row.append(9)
+                continue
+            row.append(Kept.DUPLICATE if text in seen else Kept.KEPT)
+            seen.add(text)
+        expected.append(row)
+        place += len(group)
+    source = SurveySource(pieces, None, masks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duplicates, "BUCKET_DOCUMENTS", bucket)
+        assert _masks([source], Recipe(drop_duplicates=True)) == expected
+        kept = survey([source], KEEP_ALL)
+    again = sum(code == Kept.DUPLICATE for row in expected for code in row)
+    exist = sum(code != 9 for row in expected for code in row)
+    assert (kept.documents, kept.kept, kept.duplicates, kept.dropped) == (exist, exist, again, {})
+
+
+def test_the_first_rule_that_applies_counts_and_limits_are_kept(tmp_path: Path) -> None:
+    texts = [
+        "ab",
+        "abc def",
+        "abc def",
+        "1234 5678",
+        "x\nx\nx\nx\n",
+        "a b c d e f",
+        "abcdefghijklmnop",
+        "y" * 99,
+    ]
+    [piece] = _pieces(tmp_path, [texts])
+    rules = Rules(
+        min_characters=7,
+        max_characters=98,
+        min_letter_fraction=0.5,
+        max_repeated_line_fraction=0.7,
+        min_mean_word_characters=3,
+        max_mean_word_characters=10,
+    )
+    parts = [
+        Kept.MIN_CHARACTERS,
+        Kept.KEPT,
+        Kept.DUPLICATE,
+        Kept.MIN_LETTER_FRACTION,
+        Kept.MAX_REPEATED_LINE_FRACTION,
+        Kept.MIN_MEAN_WORD_CHARACTERS,
+        Kept.MAX_MEAN_WORD_CHARACTERS,
+        Kept.MAX_CHARACTERS,
+    ]
+    recipe = Recipe(drop_duplicates=True, rules=rules)
+    assert _masks([SurveySource([piece])], recipe) == [parts]
+    found = survey([SurveySource([piece])], recipe, rejected=3)
+    assert (found.documents, found.kept, found.rejected, found.characters) == (8, 1, 3, 7)
+    assert found.dropped == {part.name.lower(): 1 for part in parts if part is not Kept.KEPT}
+    measured = measure(texts, [text.encode() for text in texts])
+    at_limits = Rules(
+        min_letter_fraction=float(measured.letter_fraction.min()),
+        max_repeated_line_fraction=0.75,
+        min_mean_word_characters=1,
+        max_mean_word_characters=99,
+    )
+    assert survey([SurveySource([piece])], Recipe(rules=at_limits)).kept == 8, "a document at a limit is kept"
+
+
+def _random_texts(prefix: str, count: int, seed: int) -> list[str]:
+    lengths = np.random.default_rng(seed).integers(5, 400, count)
+    return [f"{prefix} {number} " + "x" * int(length) for number, length in enumerate(lengths)]
+
+
+def test_a_mixture_has_its_shares_and_takes_the_scarcest_whole(tmp_path: Path) -> None:
+    texts = {
+        "big": _random_texts("big", 40_000, 1),
+        "mid": _random_texts("mid", 9_000, 2),
+        "small": _random_texts("small", 4_000, 3),
+    }
+    weights = {"big": 5.0, "mid": 2.0, "small": 1.0}
+    sources = [
+        SurveySource(
+            _pieces(tmp_path, [texts[name][: len(texts[name]) // 2], texts[name][len(texts[name]) // 2 :]]),
+            weight,
+        )
+        for name, weight in weights.items()
+    ]
+    found = survey(sources, KEEP_ALL)
+    total = sum(share.characters for share in found.shares)
+    assert total == found.characters
+    for share, weight in zip(found.shares, weights.values(), strict=True):
+        assert share.characters / total == pytest.approx(weight / 8, rel=0.01)
+    assert found.shares[2].documents == 4_000, "the scarcest, by its weight, is taken whole"
+    assert found.dropped == {"mixture": found.documents - found.kept}
+    masks = _masks(sources, KEEP_ALL)
+    assert masks == _masks(sources, KEEP_ALL)
+    assert sum(mask.count(0) for mask in masks) == found.kept
+    assert {code for mask in masks for code in mask} == {Kept.KEPT, Kept.MIXTURE}
+    # A heavier weight takes more of the same documents.
+    more = _masks([replace(sources[0], weight=6.0), *sources[1:]], KEEP_ALL)
+    assert all(heavy <= light for heavy, light in zip(more[0], masks[0], strict=True))
+
+
+def test_a_mixture_leaves_out_what_its_sources_and_its_rules_do(tmp_path: Path) -> None:
+    one, two = _random_texts("one", 3_000, 4), _random_texts("two", 3_000, 5)
+    own = bytes(Kept.MIN_CHARACTERS if number % 3 == 0 else 0 for number in range(3_000))
+    sources = [
+        SurveySource(_pieces(tmp_path, [one]), 1.0, [own]),
+        SurveySource(_pieces(tmp_path, [two]), 1.0, [bytes(3_000)]),
+    ]
+    recipe = Recipe(rules=Rules(max_characters=300))
+    found = survey(sources, recipe)
+    assert found.documents == 5_000
+    assert found.shares[0].characters == pytest.approx(found.shares[1].characters, rel=0.02)
+    first = _masks(sources, recipe)[0]
+    assert all(code == Kept.MIN_CHARACTERS for code in first[::3])
+    assert first.count(Kept.MIXTURE) == 0, "the scarcer source is taken whole"
+    assert first.count(Kept.MAX_CHARACTERS) == sum(len(text) > 300 for n, text in enumerate(one) if n % 3)
+
+
+def test_lengths_are_counted_up_to_powers_of_two(tmp_path: Path) -> None:
+    [piece] = _pieces(tmp_path, [["x" * length for length in (1, 2, 3, 4, 5, 8, 9, 1_024, 1_025)]])
+    bins = {bin_.upto: bin_.documents for bin_ in survey([SurveySource([piece])], KEEP_ALL).lengths}
+    assert bins == {1: 1, 2: 1, 4: 2, 8: 2, 16: 1, 32: 0, 64: 0, 128: 0, 256: 0, 512: 0, 1_024: 1, 2_048: 1}
+    assert length_histogram(np.array([], np.int64)) == []
+    assert [bin_.upto for bin_ in length_histogram(np.array([0, 0]))] == [1]
+
+
+def test_a_count_of_some_pieces_is_scaled_up_and_says_so(tmp_path: Path) -> None:
+    pieces = _pieces(tmp_path, [[f"{group} {number}" for number in range(50)] for group in range(20)])
+    found = survey([SurveySource(pieces)], KEEP_ALL, rejected=7, most_pieces=4)
+    assert (found.counted_fraction, found.documents, found.kept, found.rejected) == (0.2, 1_000, 1_000, 7)
+    characters = sum(len(document.text) for piece in pieces for document in read_piece(piece))
+    assert found.characters == pytest.approx(characters, rel=0.05)
+    assert survey([SurveySource(pieces)], KEEP_ALL, most_pieces=20).counted_fraction == 1.0
+
+
+def test_nothing_to_survey_gives_zeros() -> None:
+    found = survey([SurveySource([])], Recipe(drop_duplicates=True))
+    assert (found.documents, found.kept, found.lengths, found.dropped) == (0, 0, [], {"duplicate": 0})
