@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,7 +57,7 @@ def upload(
     sets: RecipeSets = None,
 ) -> None:
     """Upload files and folders as a new dataset. The same command goes on where one that was cut off was."""
-    recipe = _recipe(text_documents, field, drop_duplicates, sets)
+    recipe = recipe_of(text_documents, field, drop_duplicates, sets)
     with open_team(server, key, team) as api:
         _tell_skipped(paths)
         dataset = api.upload(name, paths, recipe, show_bytes)
@@ -78,8 +79,9 @@ def add(
     sets: RecipeSets = None,
 ) -> None:
     """Upload files and folders as a dataset's next version; its recipe stays unless options change it."""
-    recipe = _recipe(text_documents, field, drop_duplicates, sets)
     with open_team(server, key, team) as api:
+        base = api.dataset(dataset).versions[0].recipe
+        recipe = recipe_of(text_documents, field, drop_duplicates, sets, base)
         _tell_skipped(paths)
         made = api.upload_version(dataset, paths, recipe, show_bytes, keep_files=keep_files)
         err.print()
@@ -97,7 +99,7 @@ def preview(
     sets: RecipeSets = None,
 ) -> None:
     """Show the first documents of files. They are sent for it; `upload` then has little left to send."""
-    recipe = _recipe(text_documents, field, None, sets)
+    recipe = recipe_of(text_documents, field, None, sets)
     with open_team(server, key, team) as api:
         _tell_skipped(paths)
         found = api.preview(paths, recipe, show_bytes)
@@ -125,12 +127,12 @@ def show(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show a dataset's versions: state, statistics, what was rejected, preparations."""
     with open_team(server, key, team) as api:
         shown = api.dataset(dataset)
-        if json:
+        if as_json:
             typer.echo(shown.model_dump_json(indent=2))
         else:
             _show_dataset(api, shown)
@@ -160,24 +162,28 @@ def delete_dataset(
             api.delete_version(dataset, version)
 
 
-def _recipe(
+def recipe_of(
     text_documents: TextDocuments | None,
     field: str | None,
     drop_duplicates: bool | None,
     sets: list[str] | None,
+    base: Recipe | None = None,
 ) -> Recipe | None:
-    """The recipe that the options describe; None when they say nothing."""
-    said: dict[str, Any] = {"recipe": {}}
-    read = {"text_documents": text_documents, "field": field}
-    if any(value is not None for value in read.values()):
-        said["recipe"]["read"] = {name: value for name, value in read.items() if value is not None}
-    if drop_duplicates is not None:
-        said["recipe"]["drop_duplicates"] = drop_duplicates
+    """The recipe that the options make of ``base``; None when they say nothing."""
+    changes: dict[str, Any] = {
+        "read.text_documents": text_documents,
+        "read.field": field,
+        "drop_duplicates": drop_duplicates,
+    }
+    said: dict[str, Any] = {"recipe": (base or Recipe()).model_dump(mode="json")}
+    before = json.dumps(said)
+    for path, value in changes.items():
+        if value is not None:
+            set_value(said, f"recipe.{path}={json.dumps(value)}", {"recipe": Recipe})
     for change in sets or []:
-        path = change if change.startswith("recipe.") else f"recipe.{change}"
-        set_value(said, path, {"recipe": Recipe})
+        set_value(said, f"recipe.{change.removeprefix('recipe.')}", {"recipe": Recipe})
     try:
-        return Recipe.model_validate(said["recipe"]) if said["recipe"] else None
+        return Recipe.model_validate(said["recipe"]) if json.dumps(said) != before else None
     except ValidationError as error:
         refuse(problems(error, Recipe))
         raise
