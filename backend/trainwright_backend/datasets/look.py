@@ -3,7 +3,7 @@
     python -m trainwright_backend.datasets.look < job.json
 
 It limits its own memory, and answers one line of JSON a file, so that what was seen before a file that kills it is not
-lost. Who starts it limits its time. It knows no database and no secret.
+lost. Who starts it limits its time. It is given no database and no secret.
 """
 
 import resource
@@ -18,7 +18,6 @@ from trainwright.prepare.documents import Document, Rejected, Source, UnusableDa
 from trainwright.prepare.reading import columns_of, read_rows, resolve_field
 from trainwright.prepare.sniff import sniff
 
-MEMORY_BYTES = 2 * 2**30
 DOCUMENTS = 20
 CHARACTERS = 2**20
 """Text of documents after which the look at a file ends."""
@@ -38,6 +37,8 @@ class Look(Envelope):
 
     files: list[LookedAt]
     read: ReadSpec
+    memory_bytes: int
+    """That the process may have at most."""
 
 
 class Seen(Envelope):
@@ -52,16 +53,16 @@ class Seen(Envelope):
     problem: str | None = None
 
 
-def look_at(file: LookedAt, read: ReadSpec) -> Seen:
+def look_at(file: LookedAt, asked: Look) -> Seen:
     """The first rows of one file."""
     seen = Seen()
     try:
-        for more in _looks(Source(file.name, Path(file.path)), read):
+        for more in _looks(Source(file.name, Path(file.path)), asked.read):
             seen = more
     except UnusableDataError as error:
         return seen.model_copy(update={"problem": str(error)})
     except MemoryError:
-        return seen.model_copy(update={"problem": too_large(file.name)})
+        return seen.model_copy(update={"problem": too_large(file.name, asked.memory_bytes)})
     return seen
 
 
@@ -86,10 +87,10 @@ def _looks(source: Source, read: ReadSpec) -> Iterator[Seen]:
         yield seen.model_copy(update={"documents": documents, "rejected": rejected})
 
 
-def too_large(name: str) -> str:
+def too_large(name: str, memory_bytes: int) -> str:
     """What is said of a file whose first rows do not fit into the memory of a look."""
     return (
-        f"Looking at {name} needs more than {MEMORY_BYTES // 2**30} GiB of memory. Write it with smaller rows or row "
+        f"Looking at {name} needs more than {memory_bytes // 2**20:,} MiB of memory. Write it with smaller rows or row "
         "groups, or as JSON Lines."
     )
 
@@ -105,11 +106,12 @@ def first_rows(rows: Iterator[Document | Rejected]) -> Iterator[Document | Rejec
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    job = Look.model_validate_json(sys.stdin.buffer.read())
-    for file in job.files:
-        sys.stdout.write(look_at(file, job.read).model_dump_json() + "\n")
-        sys.stdout.flush()
+    asked = Look.model_validate_json(sys.stdin.buffer.read())
+    resource.setrlimit(resource.RLIMIT_AS, (asked.memory_bytes, asked.memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for file in asked.files:
+        sys.stdout.buffer.write(look_at(file, asked).model_dump_json().encode() + b"\n")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -203,7 +203,9 @@ def show_preparation(preparation: Preparation, rejected: int | None = None) -> P
     Args:
         rejected: documents of its version that could not be read, when known.
     """
-    manifest = ShardManifest.model_validate(preparation.manifest) if preparation.manifest else None
+    manifest = (
+        preparation.manifest
+    )  # of a large dataset it is long: what is shown needs no look at each shard
     return PreparationOut(
         id=public_id("prep", preparation.id),
         state=PreparationState(preparation.state),
@@ -214,9 +216,9 @@ def show_preparation(preparation: Preparation, rejected: int | None = None) -> P
         tokens_done=preparation.tokens_done,
         documents=preparation.documents,
         rejected=rejected,
-        train_tokens=None if manifest is None else manifest.train.tokens,
-        validation_tokens=None if manifest is None else manifest.validation.tokens,
-        validation_from_tail=manifest is not None and manifest.validation_from_tail,
+        train_tokens=None if manifest is None else manifest["train"]["tokens"],
+        validation_tokens=None if manifest is None else manifest["validation"]["tokens"],
+        validation_from_tail=manifest is not None and manifest.get("validation_from_tail", False),
         lengths=[HistogramBin(upto=upto, documents=documents) for upto, documents in preparation.lengths],
         error=preparation.error,
     )

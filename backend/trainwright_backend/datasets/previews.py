@@ -4,11 +4,11 @@ The files are opened by a child process with a limit on its time and memory (`lo
 answers requests.
 """
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -28,6 +28,9 @@ SECONDS = 10.0
 
 MOST_SECONDS = 30.0
 """For the whole preview, when several files use up theirs."""
+
+MEMORY_BYTES = 2 * 2**30
+"""Of the process that looks."""
 
 OUT_OF_MEMORY = 1
 """Python's exit code for an error that nobody caught: here, memory that ran out in the middle of something else."""
@@ -70,7 +73,7 @@ def look(files: Sequence[UploadedFile], store: LocalStore, read: ReadSpec) -> li
 def _child(jobs: Sequence[LookedAt], read: ReadSpec, seconds: float) -> tuple[list[Seen], str | None]:
     """What a child saw, and why it saw no more."""
     command = [sys.executable, "-P", "-m", "trainwright_backend.datasets.look"]
-    job = Look(files=list(jobs), read=read).model_dump_json().encode()
+    job = Look(files=list(jobs), read=read, memory_bytes=MEMORY_BYTES).model_dump_json().encode()
     try:
         done = subprocess.run(
             command,
@@ -78,7 +81,8 @@ def _child(jobs: Sequence[LookedAt], read: ReadSpec, seconds: float) -> tuple[li
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=seconds,
-            cwd=Path("/"),
+            cwd="/",
+            env=_environment(),
         )
     except subprocess.TimeoutExpired as error:
         late = f"Looking at {{name}} took longer than {SECONDS:g} s. See whether the file is damaged."
@@ -87,11 +91,17 @@ def _child(jobs: Sequence[LookedAt], read: ReadSpec, seconds: float) -> tuple[li
     if len(found) == len(jobs):
         return found, None
     if done.returncode == OUT_OF_MEMORY:
-        return found, too_large("{name}")
+        return found, too_large("{name}", MEMORY_BYTES)
     return (
         found,
         "{name} cannot be read: its content ended the program that looked at it. Write the file anew.",
     )
+
+
+def _environment() -> dict[str, str]:
+    """What Python needs to start, and none of this process's secrets."""
+    needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
+    return {**needed, "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 def _lines(output: bytes) -> list[Seen]:

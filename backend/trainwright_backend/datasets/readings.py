@@ -18,8 +18,9 @@ from trainwright.contracts.api import VersionState
 from trainwright.contracts.recipe import ReadSpec
 from trainwright.prepare.pieces import piece_name
 from trainwright.prepare.sniff import COMPRESSED_NAMES, JSON_NAMES, TABLE_NAMES, kind_of_name
-from trainwright_backend.core.db import Write, now
+from trainwright_backend.core.db import Write, now, storable
 from trainwright_backend.core.doomed import doom
+from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.messages import Work, send_step
 from trainwright_backend.datasets.tables import DatasetFile, DatasetVersion, Reading
@@ -42,7 +43,14 @@ def piece_key(team_id: UUID, reading_id: UUID, number: int) -> str:
 
 
 def find_reading(session: Write, stored_file_id: UUID, read: ReadSpec, name: str) -> Reading | None:
-    """The reading of a stored file under ``name``, kept from being dropped until the transaction ends."""
+    """The reading of a stored file under ``name``, kept from being dropped until the transaction ends.
+
+    Raises:
+        Invalid: no column can have the name of the field.
+    """
+    if read.field is not None and storable(read.field) != read.field:
+        message = "No column has such a name: it holds characters that are no text. Choose one that the preview lists."
+        raise Invalid.at("recipe.read.field", message, read.field)
     same = Reading.digest == _digest(read, name)
     if read.field is not None:  # one that was to find the field by itself may have found this one
         unnamed = _digest(read.model_copy(update={"field": None}), name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from trainwright.contracts.api import PreparationState, VersionState
-from trainwright_backend.core.db import Database, Write, now
+from trainwright_backend.core.db import Database, Write, now, storable
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.leases import MOST_FAILURES, Lease, release
 from trainwright_backend.datasets.messages import UNPREPARED, UNREAD, Work, send_step
@@ -81,19 +81,19 @@ def end(session: Write, owner: Owner, error: str, *, repeatable: bool) -> None:
     """Give up a reading, a version or a preparation, and what cannot be without it."""
     match owner:
         case Reading() if owner.state in UNREAD:
-            owner.state, owner.error = VersionState.FAILED, error[:MOST_ERROR_CHARACTERS]
+            owner.state, owner.error = VersionState.FAILED, storable(error)[:MOST_ERROR_CHARACTERS]
             session.flush()
             send_surveys(session, owner)
         case DatasetVersion() if owner.state in UNREAD:
             end_version(session, owner, error)
         case Preparation() if owner.state in UNPREPARED:
-            owner.state, owner.error = PreparationState.FAILED, error[:MOST_ERROR_CHARACTERS]
+            owner.state, owner.error = PreparationState.FAILED, storable(error)[:MOST_ERROR_CHARACTERS]
             owner.may_be_repeated = repeatable
 
 
 def end_version(session: Write, version: DatasetVersion, error: str) -> None:
     """Give up a version, and the preparations that wait for it."""
-    version.state, version.error = VersionState.FAILED, error[:MOST_ERROR_CHARACTERS]
+    version.state, version.error = VersionState.FAILED, storable(error)[:MOST_ERROR_CHARACTERS]
     version.touched = now()
     waiting = select(Preparation).where(Preparation.version_id == version.id).with_for_update()
     for preparation in session.scalars(waiting):

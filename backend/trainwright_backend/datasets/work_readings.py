@@ -17,7 +17,7 @@ from trainwright.prepare.pieces import PieceInfo, piece_name, write_pieces
 from trainwright.prepare.reading import columns_of, resolve_field
 from trainwright.prepare.rows import Position
 from trainwright.prepare.sniff import Sniffed, sniff
-from trainwright_backend.core.db import Database, Write, now
+from trainwright_backend.core.db import Database, Write, now, storable
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.leases import MOST_LOST_LEASES, is_free, take
 from trainwright_backend.datasets.messages import UNREAD
@@ -27,6 +27,7 @@ from trainwright_backend.datasets.tables import DatasetFile, DatasetVersion, Pie
 from trainwright_backend.uploads.tables import StoredFile
 
 REJECTED_LISTED = 1_000
+MOST_REASON_CHARACTERS = 255
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,12 @@ def _list_rejected(session: Write, reading_id: UUID, rows: list[Rejected]) -> No
     )
     first = listed or 0
     session.add_all(
-        RejectedLine(reading_id=reading_id, position=position, line=row.line, reason=row.reason)
+        RejectedLine(
+            reading_id=reading_id,
+            position=position,
+            line=row.line,
+            reason=storable(row.reason)[:MOST_REASON_CHARACTERS],
+        )
         for position, row in enumerate(rows[: REJECTED_LISTED - first], start=first)
     )
 

@@ -308,3 +308,25 @@ def test_a_version_without_a_document_fails_with_a_sentence(
     assert version["state"] == "failed" and sentence in version["error"]
     (preparation,) = version["preparations"]
     assert preparation["state"] == "failed" and sentence in preparation["error"]
+
+
+def test_a_field_that_no_column_can_have_is_refused(desk: Desk) -> None:
+    asked = {
+        "name": "x",
+        "uploads": [desk.send("a.jsonl", GOOD)],
+        "recipe": {"read": {"field": "te\u0000xt"}},
+    }
+    assert desk.problem(desk.post("datasets", asked))[0] == "recipe.read.field"
+
+
+def test_words_of_files_that_no_database_takes_do_not_stop_the_reading(desk: Desk) -> None:
+    """Reasons and errors repeat names that stand in the files."""
+    rows = b'{"te\\u0000xt": 1, "body": 2}\n' * 3
+    made = desk.make("nul", {"rejected_limit": 1.0}, **{"a.jsonl": rows})
+    (version,) = made["versions"]
+    assert version["state"] == "failed" and "a.jsonl" in version["error"]
+    asked = {"read": {"field": "n" * 200}, "rejected_limit": 1.0}
+    long = desk.make(
+        "long", asked, **{"a.jsonl": lines({"n" * 200: 7}, {"n" * 200: "fine"}, {"n" * 200: [1]})}
+    )
+    assert long["versions"][0]["state"] == "ready" and len(desk.rejected(long)) == 2
