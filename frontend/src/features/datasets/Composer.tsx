@@ -13,7 +13,7 @@ import { nameFor } from "@/features/datasets/nameFor";
 import { PreviewFileCard } from "@/features/datasets/PreviewFileCard";
 import { previewQuery } from "@/features/datasets/queries";
 import { ReadChoice } from "@/features/datasets/ReadChoice";
-import { draftOf, mistakesOf, partsOf, readOf, recipeOf } from "@/features/datasets/recipe";
+import { draftOf, keptPartsOf, mistakesOf, readOf, recipeOf } from "@/features/datasets/recipe";
 import { RecipeFields } from "@/features/datasets/RecipeFields";
 import { plural } from "@/lib/format";
 
@@ -88,7 +88,7 @@ export function Composer({ team, uploads, names, start, named, verb, make, onMad
           </div>
         )}
         <div className="border-t py-1">
-          <Fold title="What is kept" summary={partsOf(recipeOf(draft)).join(", ") || "all documents"}>
+          <Fold title="What is kept" summary={keptPartsOf(recipeOf(draft)).join(", ") || "all documents"}>
             <RecipeFields
               draft={draft}
               mistakes={mistakes}

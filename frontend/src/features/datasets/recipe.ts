@@ -104,20 +104,24 @@ export function mistakesOf(draft: RecipeDraft): Partial<Record<RuleName | "rejec
   return Object.fromEntries(wrong.map(([name, text]) => [name, `${text?.trim() ?? ""} is not a number. Write one, or leave it empty.`]));
 }
 
-/** What a recipe does beyond reading, in words. */
+/** What a recipe does, in words. */
 export function partsOf(recipe: Recipe): string[] {
+  return [
+    ...(recipe.read.field === null || recipe.read.field === undefined ? [] : [`field ${recipe.read.field}`]),
+    ...(recipe.read.text_documents === "blank_line" ? ["text split at blank lines"] : []),
+    ...keptPartsOf(recipe),
+    ...(recipe.mix.length > 0 ? [`mixed from ${recipe.mix.length} datasets`] : []),
+  ];
+}
+
+/** What leaves documents out. */
+export function keptPartsOf(recipe: Recipe): string[] {
   const rules = RULES.flatMap(({ name, label: words, percent }) => {
     const value = recipe.rules[name];
     if (value === null || value === undefined) return [];
     return [`${words.replace(/,.*/, "").toLowerCase()} ${percent ? `${percentText(value)} %` : value.toLocaleString("en-US")}`];
   });
-  return [
-    ...(recipe.read.field === null || recipe.read.field === undefined ? [] : [`field ${recipe.read.field}`]),
-    ...(recipe.read.text_documents === "blank_line" ? ["text split at blank lines"] : []),
-    ...(recipe.drop_duplicates ? ["without duplicates"] : []),
-    ...rules,
-    ...(recipe.mix.length > 0 ? [`mixed from ${recipe.mix.length} datasets`] : []),
-  ];
+  return [...(recipe.drop_duplicates ? ["without duplicates"] : []), ...rules];
 }
 
 const PART_WORDS: Record<string, string> = {
