@@ -71,7 +71,7 @@ def test_bytes_behind_the_end_and_bad_checksums_are_errors(store: Store, compres
     with pytest.raises(UnusableDataError, match="holds broken"):
         _whole(store, packed + b"garbage!", compression)
     if compression is Compression.GZIP:
-        with pytest.raises(UnusableDataError, match="holds broken gzip data .*incorrect data check"):
+        with pytest.raises(UnusableDataError, match=r"holds broken gzip data .*incorrect data check"):
             _whole(store, packed[:-8] + bytes(4) + packed[-4:], compression)
 
 
@@ -105,7 +105,7 @@ def test_a_zstandard_bomb_ends_at_the_ratio(store: Store) -> None:
 
 
 def test_a_huge_window_is_refused_before_it_is_allocated(store: Store) -> None:
-    with pytest.raises(UnusableDataError, match="window of more than 128 MiB. Compress it without --long"):
+    with pytest.raises(UnusableDataError, match=r"window of more than 128 MiB. Compress it without --long"):
         _whole(store, rle_frame(1, window_log=31), Compression.ZSTANDARD)
 
 
