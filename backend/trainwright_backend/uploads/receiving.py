@@ -195,10 +195,10 @@ class Receiver:
     async def _add(self, file: "_File", sent: Sent, transfer: "_Transfer") -> None:
         try:
             await self._pour(file, sent, transfer)
-        except (ClientDisconnect, Interrupted) as broken:
+        except (ClientDisconnect, Interrupted, asyncio.CancelledError) as broken:
             if sent.checksum is None and file.position < file.bytes:
                 await self._in_thread(self._save, file, file.mark())
-            if isinstance(broken, ClientDisconnect):
+            if not isinstance(broken, Interrupted):
                 raise
             raise _interrupted(transfer.is_replaced) from None
         if not file.has_checksum():

@@ -22,8 +22,9 @@ SMALL_SAVE = 128 << 10
 PROCESSES = multiprocessing.get_context("forkserver")
 
 
-def serve(settings: dict[str, Any], listening: socket.socket) -> None:
+def serve(settings: dict[str, Any], listening: socket.socket, idle_seconds: float) -> None:
     """The whole application in a process of its own."""
+    receiving.IDLE_SECONDS = idle_seconds
     receiving.BLOCK_BYTES = SMALL_BLOCK
     receiving.SAVE_BYTES = SMALL_SAVE
     app = create_app(Settings(**settings))
@@ -34,7 +35,8 @@ def serve(settings: dict[str, Any], listening: socket.socket) -> None:
 class Server:
     """A server process on a port that outlives it: while it is dead, connections wait."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, idle_seconds: float = 60.0) -> None:
+        self._idle_seconds = idle_seconds
         PROCESSES.set_forkserver_preload(["tests.backend.uploads.faults"])
         self._settings = settings.model_dump() | {"log_level": "CRITICAL"}
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -61,7 +63,9 @@ class Server:
         return self._process.pid
 
     def _start(self) -> ForkServerProcess:
-        process = PROCESSES.Process(target=serve, args=(self._settings, self._listening), daemon=True)
+        process = PROCESSES.Process(
+            target=serve, args=(self._settings, self._listening, self._idle_seconds), daemon=True
+        )
         process.start()
         return process
 

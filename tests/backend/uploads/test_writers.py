@@ -1,0 +1,139 @@
+"""Who may write when: one request at a time, in one process and in several; silent and refused ones lose nothing."""
+
+import errno
+import socket
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from tests.backend.conftest import Site
+from tests.backend.uploads.conftest import BYTES, Tus
+from tests.backend.uploads.faults import Server
+from tests.live import eventually
+from trainwright_backend.uploads import receiving
+
+CONTENT = bytes(range(250)) * 4
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """Nothing here depends on the kind of database."""
+    return sqlite_url
+
+
+@pytest.fixture
+def connect(site: Site) -> Iterator[Callable[[Server], Tus]]:
+    """Clients of server processes."""
+    opened: list[httpx.Client] = []
+
+    def open_client(server: Server) -> Tus:
+        headers = {"Authorization": site.admin.headers["Authorization"]}
+        opened.append(httpx.Client(base_url=f"http://127.0.0.1:{server.port}", headers=headers, timeout=30))
+        return Tus(opened[-1], f"{site.path}/uploads")
+
+    yield open_client
+    for client in opened:
+        client.close()
+
+
+class Halting:
+    """A request whose client stops in the middle of the body and keeps the connection open."""
+
+    def __init__(self, site: Site, server: Server, url: str, body: bytes) -> None:
+        said = BYTES | {"Upload-Offset": "0", "Content-Length": str(len(CONTENT)), "Host": "localhost"}
+        said["Authorization"] = site.admin.headers["Authorization"]
+        lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        self._connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        self._connection.sendall(f"PATCH {url} HTTP/1.1\r\n{lines}\r\n".encode() + body)
+
+    def __enter__(self) -> "Halting":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def answer(self) -> str:
+        """What the server said to it in the end."""
+        heard = b""
+        while b'"errors"' not in heard and (data := self._connection.recv(65_536)):
+            heard += data
+        return heard.decode()
+
+
+def holds(tus: Tus, url: str) -> bool:
+    """Whether a request is writing to the upload: another one at a wrong place hears of its bytes."""
+    return tus.add(url, 999, b"").json().get("offset") == 400
+
+
+def test_a_silent_connection_is_dropped_and_its_bytes_are_kept(
+    site: Site, connect: Callable[[Server], Tus]
+) -> None:
+    with Server(site.app.state.settings, idle_seconds=0.3) as server:
+        tus = connect(server)
+        url = tus.begin(len(CONTENT))
+        with Halting(site, server, url, CONTENT[:400]) as halting:
+            answer = halting.answer()
+        assert answer.startswith("HTTP/1.1 408") and "upload_idle" in answer
+        assert "onnection: close" in answer
+        assert tus.offset(url) == 400
+        assert tus.add(url, 400, CONTENT[400:]).status_code == 204
+
+
+def test_a_newer_request_ends_the_one_before_it(site: Site, connect: Callable[[Server], Tus]) -> None:
+    with Server(site.app.state.settings) as server:
+        tus = connect(server)
+        url = tus.begin(len(CONTENT))
+        with Halting(site, server, url, CONTENT[:400]) as halting:
+            eventually(lambda: holds(tus, url), "the first request's bytes are kept when it is ended")
+            assert "upload_taken_over" in halting.answer()
+        assert tus.add(url, 400, CONTENT[400:]).status_code == 204
+
+
+def test_ending_an_upload_ends_the_request_that_writes_to_it(
+    site: Site, connect: Callable[[Server], Tus], exact: Callable[[], bool]
+) -> None:
+    with Server(site.app.state.settings) as server:
+        tus = connect(server)
+        url = tus.begin(len(CONTENT))
+        with Halting(site, server, url, CONTENT[:400]) as halting:
+            assert tus.drop(url).status_code == 204
+            assert halting.answer().startswith(("HTTP/1.1 409", "HTTP/1.1 404"))
+    assert exact() and site.app.state.store.list_partials() == []
+
+
+def test_another_process_waits_until_the_writer_is_gone(site: Site, connect: Callable[[Server], Tus]) -> None:
+    with Server(site.app.state.settings) as one, Server(site.app.state.settings) as two:
+        first, second = connect(one), connect(two)
+        url = first.begin(len(CONTENT))
+        with Halting(site, one, url, CONTENT[:400]):
+
+            def is_taken() -> bool:
+                answer = second.add(url, 0, b"")
+                return answer.status_code == 423 and answer.headers["Retry-After"] == "2"
+
+            eventually(is_taken, "the other process is refused while the first one writes")
+        eventually(lambda: second.offset(url) == 400, "the first connection's end makes its bytes safe")
+        assert second.add(url, 400, CONTENT[400:500]).status_code == 204
+        assert first.add(url, 500, CONTENT[500:]).status_code == 204
+        (shown,) = site.admin.get(f"{site.path}/uploads").json()
+        assert shown["complete"]
+
+
+def test_an_upload_goes_on_when_the_disk_has_room_again(
+    tus: Tus, monkeypatch: pytest.MonkeyPatch, exact: Callable[[], bool]
+) -> None:
+    url = tus.begin(len(CONTENT))
+    assert tus.add(url, 0, CONTENT[:400]).status_code == 204
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(receiving.os, "pwrite", full)
+        answer = tus.add(url, 400, CONTENT[400:])
+    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+    assert tus.offset(url) == 400 and exact()
+    assert tus.add(url, 400, CONTENT[400:]).status_code == 204
+    (shown,) = tus.client.get(tus.path).json()
+    assert shown["complete"]
