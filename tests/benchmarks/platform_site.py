@@ -62,6 +62,11 @@ class Site:
     def team_path(self) -> str:
         return f"/api/v1/teams/{TEAM}"
 
+    @property
+    def kind(self) -> str:
+        """Of its database."""
+        return "sqlite" if self.database.is_sqlite else "postgresql"
+
     def person(self) -> Caller:
         """A connection of somebody in the team."""
         return Caller(self.url, self.key)

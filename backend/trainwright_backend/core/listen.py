@@ -63,7 +63,7 @@ async def _listen_again(url: str, topics: Topics) -> None:
                 pause_seconds = 0.1
                 async for notice in connection.notifies():
                     sender, _, topic = notice.payload.partition(" ")
-                    if sender != _OURSELVES:
+                    if not _is_ours(sender):
                         topics.publish(topic)
         except (psycopg.Error, OSError) as error:
             log.warning("does not hear other processes", error=str(error), again_in_seconds=pause_seconds)
@@ -76,3 +76,7 @@ async def _connected(url: str) -> psycopg.AsyncConnection:
     noticing = {name: value for name, value in NOTICES_A_LOST_HOST.items() if name not in plain.query}
     address = plain.render_as_string(hide_password=False)
     return await psycopg.AsyncConnection.connect(address, autocommit=True, **noticing)  # type: ignore[arg-type]
+
+
+def _is_ours(sender: str) -> bool:
+    return sender == _OURSELVES

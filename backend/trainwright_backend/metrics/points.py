@@ -155,7 +155,7 @@ def _new_series(run_id: UUID, attempt: int, name: str) -> dict[str, object]:
 
 
 def _rows(session: Write, *which: Any) -> list[_Series]:
-    found = select(MetricSeries.__table__).where(*which).order_by(SERIES.id)  # type: ignore[arg-type]
+    found = select(MetricSeries.__table__).where(*which).order_by(SERIES.id)
     return [_Series(**row) for row in session.execute(found).mappings()]
 
 

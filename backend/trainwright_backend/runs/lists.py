@@ -6,9 +6,9 @@ stood still while others came, went or moved. Runs without the number that is so
 """
 
 import base64
-import binascii
 import json
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +17,9 @@ from sqlalchemy import ColumnElement, Select, and_, or_, select
 from trainwright.contracts import api
 from trainwright.contracts.api import RunSort, SortOrder
 from trainwright.contracts.run_state import RunState
-from trainwright_backend.core.db import Read
-from trainwright_backend.core.errors import Invalid
-from trainwright_backend.core.ids import parse_id, public_id
+from trainwright_backend.core.db import Read, storable
+from trainwright_backend.core.errors import Invalid, NotFound
+from trainwright_backend.core.ids import LARGEST_NUMBER, parse_id, public_id
 from trainwright_backend.runs.service import show_runs
 from trainwright_backend.runs.tables import Run
 
@@ -144,10 +144,9 @@ def _cursor(last: Any, asked: Asked) -> str:
 
 def _place(cursor: str, asked: Asked) -> _Place:
     try:
-        said = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        sort, order, value, run = said
+        sort, order, value, run = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         place = _Place(value, parse_id("run", run))
-    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError, NotFound):
         raise _wrong(cursor) from None
     if (sort, order) != (asked.sort, asked.order) or not _fits(value, asked.sort):
         raise _wrong(cursor)
@@ -158,8 +157,10 @@ def _fits(value: object, sort: RunSort) -> bool:
     if sort is RunSort.CREATED:
         return value is None
     if sort is RunSort.NAME:
-        return isinstance(value, str)
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+        return isinstance(value, str) and value == storable(value)
+    if sort is RunSort.STEP:
+        return value is None or (type(value) is int and 0 <= value <= LARGEST_NUMBER)
+    return value is None or (isinstance(value, float) and isfinite(value))
 
 
 def _wrong(cursor: str) -> Invalid:

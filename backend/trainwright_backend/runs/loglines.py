@@ -135,7 +135,8 @@ def _blocks(session: Read, log: AttemptFile, lines_before: int) -> Iterator[_Blo
     begin = _Stretch(0, 0) if lines_before == 0 else _stretch_with_end(session, log, lines_before)
     if begin is None:
         return
-    offset, line = begin.offset, begin.lines_before
+    offset: int | None = begin.offset
+    line = begin.lines_before
     carry, read_bytes, skips = b"", 0, lines_before > 0
     while offset is not None:
         following = None
