@@ -99,6 +99,19 @@ it("does not go on with a file that cannot be read until it is left out", async 
   });
 });
 
+it("looks at the first of many files, and makes a dataset of all", async () => {
+  const names = Array.from({ length: 23 }, (_, n) => `part ${n}.csv`);
+  for (const [n, name] of names.entries()) tus.begun(`up_many${n}`, name, 4, 4);
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "Look at the first rows" }).then(enabled));
+  expect(await screen.findByText(/These are the first 20 of 23 files/)).toBeDefined();
+  expect(screen.getAllByRole("heading", { level: 3 }).map((heading) => heading.textContent)).toEqual(names.slice(0, 20).map((name) => `${name}CSV`));
+  await userEvent.click(screen.getByRole("button", { name: "Create dataset" }));
+  await waitFor(() => {
+    expect(made).toMatchObject([{ name: "part 0", uploads: names.map((_, n) => `up_many${n}`) }]);
+  });
+});
+
 it("asks for the file of an upload that a reload interrupted, and goes on with it", async () => {
   tus.begun("up_old", "rows.csv", 4, 3);
   show();

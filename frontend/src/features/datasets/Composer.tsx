@@ -30,12 +30,15 @@ interface Props {
   onLeaveOut: (uploadId: string) => void;
 }
 
+/** As many files as the API opens for one look. */
+const LOOKED_AT = 20;
+
 /** What the files hold, by their first rows, and how they become documents. */
 export function Composer({ team, uploads, names, start, named, verb, make, onMade, onLeaveOut }: Props) {
   const [draft, setDraft] = useState(() => draftOf(start));
   const [typed, setTyped] = useState<string | null>(null);
   const name = typed ?? nameFor(names);
-  const { data: preview, error, isPlaceholderData } = useQuery(previewQuery(team, uploads, readOf(draft), start));
+  const { data: preview, error, isPlaceholderData } = useQuery(previewQuery(team, uploads.slice(0, LOOKED_AT), readOf(draft), start));
   const mistakes = mistakesOf(draft);
   const making = useMutation({
     mutationFn: () => make({ name, uploads: [...uploads], recipe: recipeOf(chosen()) }),
@@ -85,6 +88,11 @@ export function Composer({ team, uploads, names, start, named, verb, make, onMad
                 ))}
               </ul>
             </div>
+            {uploads.length > LOOKED_AT && (
+              <p className="border-t px-4 py-2 text-soft">
+                These are the first {LOOKED_AT} of {plural(uploads.length, "file")}; the others are looked at when they are read.
+              </p>
+            )}
           </div>
         )}
         <div className="border-t py-1">

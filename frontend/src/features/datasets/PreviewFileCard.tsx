@@ -15,7 +15,7 @@ export function PreviewFileCard({ file, onLeaveOut }: Props) {
     <li className="px-4 py-3">
       <h3 className="flex flex-wrap items-baseline gap-x-3">
         <span className="min-w-0 font-medium break-all">{name}</span>
-        {file.format !== null && file.format !== undefined && <span className="text-small text-soft">{fileKind(file)}</span>}
+        {file.format !== null && <span className="text-small text-soft">{fileKind(file)}</span>}
       </h3>
       {columns.length > 0 && (
         <p className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-small text-soft">
