@@ -37,6 +37,8 @@ from trainwright.contracts.api import (
     Health,
     JoinToken,
     LogFile,
+    LogLines,
+    LogMatches,
     LogText,
     Me,
     MetricPoints,
@@ -250,9 +252,9 @@ class TeamClient:
     def submit(self, spec: Mapping[str, Any] | RunSpec) -> Run:
         return self._client.post_repeatable(f"{self._path}/runs", Run, json=_as_json(spec))
 
-    def runs(self, state: str | None = None) -> list[Run]:
-        """All runs, newest first."""
-        return self._pages(f"{self._path}/runs", Run, {"state": state} if state else {})
+    def runs(self, state: str | None = None, **query: Any) -> list[Run]:
+        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``sort``, ``order``."""
+        return self._pages(f"{self._path}/runs", Run, query | ({"state": state} if state else {}))
 
     def run(self, run_id: str) -> Run:
         return self._client.get(f"{self._path}/runs/{run_id}", Run)
@@ -278,8 +280,11 @@ class TeamClient:
     def events(self, run_id: str, after: int = 0) -> list[RunEvent]:
         return self._client.get_list(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
 
-    def metrics(self, run_id: str, names: Sequence[str] = (), points: int | None = None) -> Metrics:
-        params: dict[str, Any] = {"names": list(names)} if names else {}
+    def metrics(
+        self, run_id: str, names: Sequence[str] = (), points: int | None = None, **window: int
+    ) -> Metrics:
+        """Curves; ``window`` is ``after_step`` and ``to_step``."""
+        params: dict[str, Any] = {**window, **({"names": list(names)} if names else {})}
         if points is not None:
             params["points"] = points
         return self._client.get(f"{self._path}/runs/{run_id}/metrics", Metrics, params)
@@ -317,6 +322,15 @@ class TeamClient:
     def log_text(self, run_id: str, attempt: int, file: str, offset: int = 0) -> LogText:
         path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}"
         return self._client.get(path, LogText, {"offset": offset})
+
+    def log_lines(self, run_id: str, attempt: int, file: str, first: int = 1, limit: int = 1_000) -> LogLines:
+        path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}/lines"
+        return self._client.get(path, LogLines, {"first": first, "limit": limit})
+
+    def search_log(self, run_id: str, attempt: int, file: str, words: str, after_line: int = 0) -> LogMatches:
+        """Lines that contain ``words``; go on from `LogMatches.searched_to` until its `end`."""
+        path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}/search"
+        return self._client.get(path, LogMatches, {"q": words, "after_line": after_line})
 
     # --- checkpoints
 
