@@ -13,7 +13,7 @@ interface Props {
 export function ZoomBar({ zoom, error }: Props) {
   const zoomed = zoom.range !== null;
   return (
-    <div className="mb-3 flex flex-wrap items-center gap-x-3 gap-y-2 text-small text-soft">
+    <div className="flex flex-wrap items-center gap-x-3 gap-y-2 text-small text-soft">
       <div role="group" aria-label="Zoom" className="control inline-flex overflow-hidden">
         <Step icon={ZoomIn} label="Zoom in" move="in" zoom={zoom} />
         <Step icon={ZoomOut} label="Zoom out" move="out" zoom={zoom} disabled={!zoomed} />

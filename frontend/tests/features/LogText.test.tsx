@@ -50,22 +50,22 @@ function show(first: LogSearch = {}) {
   renderRoute(<Log first={first} />);
 }
 
-it("asks for the lines in sight only, and numbers them", async () => {
+it("begins at the end, asks for the lines in sight only, and numbers them", async () => {
   show();
   const region = await screen.findByRole("region", { name: "Log of attempt 2, rank-0.log" });
-  expect(await within(region).findByText("line 1")).toBeDefined();
-  expect(within(region).getByRole("button", { name: "Link to line 1" })).toBeDefined();
-  expect(within(region).queryByText("line 600")).toBeNull();
-  expect(new Set(asked)).toEqual(new Set(["lines 1"]));
+  expect(await within(region).findByText("line 3000")).toBeDefined();
+  expect(within(region).getByRole("button", { name: "Link to line 3,000" })).toBeDefined();
+  expect(within(region).queryByText("line 2000")).toBeNull();
+  expect(new Set(asked)).toEqual(new Set(["lines 1", "lines 2501"]));
 });
 
 it("links to a line, by its number and by the field", async () => {
   show();
-  await userEvent.click(await screen.findByRole("button", { name: "Link to line 7" }));
-  expect(views).toEqual([{ line: 7, find: undefined }]);
-  expect(screen.getByRole("button", { name: "Link to line 7" }).parentElement?.getAttribute("aria-current")).toBe("true");
+  await userEvent.click(await screen.findByRole("button", { name: "Link to line 2,997" }));
+  expect(views).toEqual([{ line: 2_997, find: undefined }]);
+  expect(screen.getByRole("button", { name: "Link to line 2,997" }).parentElement?.getAttribute("aria-current")).toBe("true");
   const field = screen.getByRole<HTMLInputElement>("spinbutton", { name: "line" });
-  expect(field.value).toBe("7");
+  expect(field.value).toBe("2997");
   await userEvent.clear(field);
   await userEvent.type(field, "2500{Enter}");
   expect(views[1]).toEqual({ line: 2_500, find: undefined });

@@ -1,12 +1,15 @@
+import type { ReactNode } from "react";
 import type { ChartView } from "@/features/metrics/view";
 import { Segmented } from "@/components/Segmented";
 
 interface Props {
   view: ChartView;
   onChange: (view: ChartView) => void;
+  /** What else changes the charts. */
+  children: ReactNode;
 }
 
-export function ChartControls({ view, onChange }: Props) {
+export function ChartControls({ view, onChange, children }: Props) {
   return (
     <div className="mb-3 flex flex-wrap items-center gap-x-4 gap-y-2 text-small text-soft">
       <Segmented
@@ -39,6 +42,7 @@ export function ChartControls({ view, onChange }: Props) {
           }}
         />
       </label>
+      {children}
       <span aria-hidden className="ml-auto flex items-center gap-4 max-tablet:hidden">
         <span>▲ checkpoint</span>
         <span>┆ attempt</span>

@@ -54,8 +54,9 @@ export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onVi
   const shared = { columns, coarse, zoom, position: axis.at, marks, view };
   return (
     <>
-      <ChartControls view={view} onChange={onView} />
-      <ZoomBar zoom={zoom} error={shown.error} />
+      <ChartControls view={view} onChange={onView}>
+        <ZoomBar zoom={zoom} error={shown.error} />
+      </ChartControls>
       <div className="mb-3 grid grid-cols-[2fr_1fr_1fr] gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
         <div className="grid min-w-0 max-desk:col-span-full">
           <SeriesChart {...shared} title="loss" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />

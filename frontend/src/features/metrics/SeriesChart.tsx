@@ -21,6 +21,9 @@ interface Props {
 
 const X_NAMES: Record<Axis, string> = { step: "step", tokens: "tokens", time: "training time" };
 const X_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: short, time: duration };
+/** Where little of the axis is shown, two figures of a number are the same from end to end. */
+const CLOSE_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: count, time: (value) => `${count(value)} s` };
+const CLOSE = 0.05;
 
 /** One chart of a run's series, over the axis and with the smoothing that the person chose. */
 export function SeriesChart({ title, series, columns, position, marks, zoom, coarse, view, scale, text, axisText }: Props) {
@@ -41,7 +44,7 @@ export function SeriesChart({ title, series, columns, position, marks, zoom, coa
       group="run"
       x={x}
       xName={X_NAMES[view.x]}
-      xText={X_TEXTS[view.x]}
+      xText={(isClose(zoom) ? CLOSE_TEXTS : X_TEXTS)[view.x]}
       lines={lines}
       yText={text}
       axisText={axisText}
@@ -51,4 +54,8 @@ export function SeriesChart({ title, series, columns, position, marks, zoom, coa
       coarse={coarse}
     />
   );
+}
+
+function isClose({ range }: ChartZoom): boolean {
+  return range !== null && range[1] - range[0] < CLOSE * range[1];
 }

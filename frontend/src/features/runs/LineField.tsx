@@ -26,18 +26,19 @@ export function LineField({ line, total, onLine }: Props) {
       <label htmlFor={id} className="text-soft">
         line
       </label>
-      <TextInput
-        id={id}
-        type="number"
-        min={1}
-        max={total}
-        required
-        className="w-28"
-        value={text}
-        onChange={(event) => {
-          setText(event.target.value);
-        }}
-      />
+      <div className="w-28">
+        <TextInput
+          id={id}
+          type="number"
+          min={1}
+          max={total}
+          required
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+          }}
+        />
+      </div>
       <span className="whitespace-nowrap text-soft">of {count(total)}</span>
       <Button type="submit">Go</Button>
     </form>

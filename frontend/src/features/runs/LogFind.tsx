@@ -40,17 +40,18 @@ export function LogFind({ place, total, line, find, onView }: Props) {
           else void begin();
         }}
       >
-        <TextInput
-          type="search"
-          aria-label={`Search in ${place.file}`}
-          placeholder="Search"
-          maxLength={200}
-          className="w-56"
-          value={text}
-          onChange={(event) => {
-            setText(event.target.value);
-          }}
-        />
+        <div className="w-56 max-tablet:w-full">
+          <TextInput
+            type="search"
+            aria-label={`Search in ${place.file}`}
+            placeholder="Search"
+            maxLength={200}
+            value={text}
+            onChange={(event) => {
+              setText(event.target.value);
+            }}
+          />
+        </div>
         <Button
           disabled={found.length === 0}
           onClick={() => {

@@ -20,7 +20,7 @@ interface Props {
 /** A log by its lines, however many: only those in sight are asked for and are in the page. */
 export function LogText({ place, bytes, live, line, find, onView }: Props) {
   const { data: total, error, refetch } = useQuery(logTotalQuery(place, bytes));
-  const { box, list, scrolled, begin, end, following, stay, onScroll } = useLogScroll(total ?? 0, line);
+  const { box, list, place: at, begin, end, following, stay, onScroll } = useLogScroll(total ?? 0, line);
   const textOf = useLogLines(place, total ?? 0, bytes, begin, end);
 
   if (total === undefined) {
@@ -53,7 +53,7 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
               text={textOf(row + 1)}
               find={find}
               chosen={row + 1 === line}
-              top={list.topOf(row, scrolled)}
+              top={list.topOf(row, at)}
               digits={digits}
               onChoose={() => {
                 look({ line: row + 1, find });
@@ -70,7 +70,6 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
     </div>
   );
 
-  /** Who looks at a line does not want it to move away. */
   function look(view: Pick<LogSearch, "line" | "find">): void {
     if (view.line !== undefined) stay();
     onView({ line: view.line, find: view.find === "" ? undefined : view.find });

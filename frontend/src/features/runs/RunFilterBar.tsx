@@ -44,22 +44,23 @@ export function RunFilterBar({ filter, onFilter, onClear }: Props) {
   const chosen = WORDS.filter(([, of]) => of.every((one) => states.includes(one))).map(([word]) => word);
   return (
     <div role="search" aria-label="Runs" className="mb-4 flex flex-wrap items-center gap-2">
-      <TextInput
-        ref={input}
-        type="search"
-        aria-label="Words in the name"
-        aria-keyshortcuts="/"
-        placeholder="Filter by name"
-        maxLength={200}
-        className="w-72 max-tablet:w-full"
-        value={text}
-        onChange={(event) => {
-          setText(event.target.value);
-        }}
-        onKeyDown={(event) => {
-          if (event.key === "Escape") event.currentTarget.blur();
-        }}
-      />
+      <div className="w-72 max-tablet:w-full">
+        <TextInput
+          ref={input}
+          type="search"
+          aria-label="Words in the name"
+          aria-keyshortcuts="/"
+          placeholder="Filter by name"
+          maxLength={200}
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+          }}
+          onKeyDown={(event) => {
+            if (event.key === "Escape") event.currentTarget.blur();
+          }}
+        />
+      </div>
       <Menu
         trigger={
           <Button>

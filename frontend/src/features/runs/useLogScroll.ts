@@ -6,21 +6,23 @@ const NEAR_END_PX = 24;
 
 /**
  * Where the reader of a log of `total` lines is. It follows the end until the reader looks elsewhere, and goes to
- * `line` when that changes and is not in sight.
+ * `line` when that changes and is not in sight. What is read stays where it is while lines are added.
  */
 export function useLogScroll(total: number, line: number | undefined) {
   const box = useRef<HTMLDivElement>(null);
   const [following, setFollowing] = useState(line === undefined);
-  const [{ scrolled, height }, setView] = useState({ scrolled: 0, height: 0 });
+  const [seen, setSeen] = useState({ place: 0, height: 0 });
+  const { height } = seen;
   const list = longList(total, LINE_PX, height);
-  const { begin, end } = list.inSight(scrolled);
+  const place = following ? list.last : seen.place;
+  const { begin, end } = list.inSight(place);
   const [empty, drawn] = [total === 0, height > 0];
 
   useEffect(() => {
     const element = box.current;
     if (element === null || empty) return;
     const observer = new ResizeObserver(() => {
-      setView({ scrolled: element.scrollTop, height: element.clientHeight });
+      setSeen((old) => ({ ...old, height: element.clientHeight }));
     });
     observer.observe(element);
     return () => {
@@ -28,31 +30,37 @@ export function useLogScroll(total: number, line: number | undefined) {
     };
   }, [empty]);
 
+  // A longer log has another rate: the scrollbar moves, what is read does not.
+  const scrolled = list.scrolledAt(place);
   useEffect(() => {
-    if (following && box.current !== null) box.current.scrollTop = box.current.scrollHeight;
-  }, [following, list.height, height]);
+    if (box.current !== null && Math.abs(box.current.scrollTop - scrolled) > 1) box.current.scrollTop = scrolled;
+  }, [scrolled, list.height]);
 
-  const wanted = line === undefined || (line > begin + 1 && line < end) ? null : list.scrollTo(Math.min(line, total) - 1);
-  const latest = useRef(wanted);
+  const wanted = line === undefined || (line > begin + 1 && line < end) ? null : list.placeOf(Math.min(line, total) - 1);
+  const latest = useRef({ wanted, list });
   useEffect(() => {
-    latest.current = wanted;
+    latest.current = { wanted, list };
   });
   useEffect(() => {
-    if (drawn && box.current !== null && latest.current !== null) box.current.scrollTop = latest.current;
+    const { wanted, list } = latest.current;
+    if (drawn && box.current !== null && wanted !== null) box.current.scrollTop = list.scrolledAt(wanted);
   }, [line, drawn]);
 
   return {
     box,
     list,
-    scrolled,
+    place,
     begin,
     end,
     following,
+    /** Who looks at a line does not want it to move away. */
     stay: () => {
+      setSeen({ place, height });
       setFollowing(false);
     },
     onScroll: ({ currentTarget: at }: UIEvent<HTMLElement>) => {
-      setView({ scrolled: at.scrollTop, height: at.clientHeight });
+      const moved = Math.abs(at.scrollTop - scrolled) > 1;
+      setSeen({ place: moved ? list.placeAt(at.scrollTop) : place, height: at.clientHeight });
       setFollowing(at.scrollHeight - at.scrollTop - at.clientHeight < NEAR_END_PX);
     },
   };

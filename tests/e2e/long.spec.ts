@@ -1,0 +1,291 @@
+import { expect, test, type Locator, type Page, type Request } from "@playwright/test";
+import { complaints, look } from "./look";
+
+const STEPS = 1_000_000;
+const RUN = process.env["TRAINWRIGHT_E2E_RUN"] ?? "";
+
+interface Answer {
+  series: { name: string; steps: number[]; values: number[] }[];
+}
+
+/** A run of a million steps goes on while a person looks at it from afar and closely, and reads its log. */
+test("a run of a million steps, while it grows", async ({ page }) => {
+  const heard = complaints(page);
+  await page.goto(process.env["TRAINWRIGHT_E2E_LINK"] ?? "");
+  await page.getByRole("main").getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("link", { name: "million" })).toBeVisible();
+
+  await test.step("the list is filtered and sorted, and the address keeps it", async () => {
+    await look(page, "runs-all");
+    await page.keyboard.press("/");
+    await page.keyboard.type("night");
+    await expect(page.getByRole("link", { name: "million" })).toBeHidden();
+    await expect(page.getByRole("link", { name: /^night/ })).toHaveCount(2);
+    await expect(page).toHaveURL(/q=night/);
+    await page.getByRole("button", { name: "name", exact: true }).click();
+    await expect(page.getByRole("link", { name: /^night/ })).toHaveText(["night 1", "night 2"]);
+    await page.getByRole("button", { name: "Any state" }).click();
+    await page.getByRole("menuitemcheckbox", { name: "Running" }).click();
+    await page.keyboard.press("Escape");
+    await expect(page.getByText("No run matches.")).toBeVisible();
+    await look(page, "runs-none");
+    await page.reload();
+    await expect(page.getByText("No run matches.")).toBeVisible();
+    await page.getByRole("searchbox").clear();
+    await expect(page.getByRole("link", { name: "million" })).toBeVisible();
+    await page.getByRole("checkbox", { name: "Mine" }).check();
+    await look(page, "runs-filtered");
+    await page.getByRole("button", { name: "Clear filters" }).click();
+    await expect(page.getByRole("link", { name: /^night/ })).toHaveCount(2);
+  });
+
+  const whole = page.waitForResponse((response) => isCurves(response.request()));
+  await page.getByRole("link", { name: "million" }).click();
+  const loss = figure(page, "loss");
+  const plot = loss.getByRole("slider");
+
+  await test.step("the whole run is drawn with its spike, and its last value follows", async () => {
+    const { steps, values } = lossOf((await (await whole).json()) as Answer);
+    expect(steps.length).toBeGreaterThan(500);
+    expect(steps.length).toBeLessThanOrEqual(4_000);
+    expect(Math.max(...values)).toBe(15);
+    const asked: string[] = [];
+    const note = (request: Request) => {
+      if (isCurves(request)) asked.push(request.url());
+    };
+    page.on("request", note);
+    for (let time = 0; time < 5; time += 1) await changes(loss.locator("figcaption"));
+    await follows(page, loss);
+    page.off("request", note);
+    expect(asked, "points that come are merged, not asked for again").toEqual([]);
+    await expect(page.getByText("live", { exact: true })).toBeVisible();
+    await look(page, "run-million");
+  });
+
+  await test.step("frames stay short while it grows", async () => {
+    const longest = await longTasks(page, 5_000);
+    console.log(`tasks over 50 ms in 5 s, in ms: ${longest.join(", ") || "none"}`);
+  });
+
+  await test.step("a drag asks the server for the window, which has more points a step", async () => {
+    const coming = page.waitForResponse((response) => isCurves(response.request()));
+    await drag(page, plot, 0.6, 0.7);
+    const answer = await coming;
+    const query = new URL(answer.url()).searchParams;
+    const [after, to] = [Number(query.get("after_step")), Number(query.get("to_step"))];
+    const newest = await stepOf(page);
+    expect(after / newest).toBeGreaterThan(0.55);
+    expect(to / newest).toBeLessThan(0.75);
+    expect(query.getAll("names")).toEqual(expect.arrayContaining(["loss", "mfu", "tokens_per_second", "grad_norm"]));
+    const { steps } = lossOf((await answer.json()) as Answer);
+    expect(Math.min(...steps)).toBeGreaterThan(after);
+    expect(Math.max(...steps)).toBeLessThanOrEqual(to);
+    expect(steps.length / (to - after)).toBeGreaterThan(5 * (1_200 / STEPS));
+    await expect(page).toHaveURL(new RegExp(`from=${after + 1}&to=${to}`));
+    await expect(page.getByText(/^Steps [\d,]+ to [\d,]+$/)).toBeVisible();
+    await look(page, "run-million-window");
+  });
+
+  await test.step("keys go closer, along and back; the address brings the window back", async () => {
+    await plot.focus();
+    const before = windowOf(page);
+    await plot.press("+");
+    await expect.poll(() => width(windowOf(page))).toBeCloseTo(width(before) / 2, -2);
+    await plot.press("ArrowLeft");
+    await expect(plot).toHaveAttribute("aria-valuetext", /^steps [\d,]+ to [\d,]+$/);
+    for (let time = 0; time < 16; time += 1) await plot.press("+");
+    const close = windowOf(page);
+    expect(width(close)).toBeLessThan(10);
+    await expect(plot).toBeFocused();
+    const coming = page.waitForResponse((response) => isCurves(response.request()) && response.url().includes("to_step"));
+    await page.reload();
+    const { steps } = lossOf((await (await coming).json()) as Answer);
+    expect(steps).toEqual(Array.from({ length: width(close) + 1 }, (_, index) => close.from + index));
+    expect(windowOf(page)).toEqual(close);
+    await page.getByRole("radiogroup", { name: "x axis" }).getByText("tokens").click();
+    expect(windowOf(page)).toEqual(close);
+    await look(page, "run-million-close");
+    await plot.dblclick();
+    await expect(page).not.toHaveURL(/from=/);
+    await page.getByRole("radiogroup", { name: "x axis" }).getByText("step").click();
+  });
+
+  await test.step("a window at the end follows it; one in the past stays", async () => {
+    await drag(page, plot, 0.9, 1);
+    await expect(page).toHaveURL(/last=\d+/);
+    await expect(page.getByText(/^The last [\d,]+ steps, following the end$/)).toBeVisible();
+    for (let time = 0; time < 3; time += 1) await changes(loss.locator("figcaption"));
+    await follows(page, loss);
+    const coming = page.waitForResponse((response) => isCurves(response.request()) && response.url().includes("to_step"));
+    await page.getByRole("button", { name: "Earlier steps" }).click();
+    await expect(page).toHaveURL(/from=\d+&to=\d+/);
+    await coming;
+    await changes(page.getByText(/^step [\d,]+/).first());
+    const still = await loss.locator("figcaption").textContent();
+    await changes(page.getByText(/^step [\d,]+/).first());
+    await changes(page.getByText(/^step [\d,]+/).first());
+    await expect(loss.locator("figcaption")).toHaveText(still ?? "");
+    await page.getByRole("button", { name: "whole run" }).click();
+    await expect(page).not.toHaveURL(/from=/);
+  });
+
+  await test.step("the log of a million lines follows its end", async () => {
+    await page.getByRole("link", { name: "Logs" }).click();
+    const log = page.getByRole("region", { name: /^Log of attempt/ });
+    await expect(log.getByText(/^step 1\d{6}: loss/).last()).toBeVisible();
+    await expect(page.getByText("Following the end.")).toBeVisible();
+    const last = log.getByRole("button", { name: /^Link to line/ }).last();
+    await changes(last);
+    expect(await log.locator("span").count()).toBeLessThan(200);
+    await look(page, "run-million-log");
+  });
+
+  await test.step("a line is gone to, linked and found again", async () => {
+    const log = page.getByRole("region", { name: /^Log of attempt/ });
+    await page.getByRole("spinbutton", { name: "line" }).fill("500000");
+    await page.keyboard.press("Enter");
+    await expect(log.getByText("step 500000: loss")).toBeInViewport();
+    await expect(page).toHaveURL(/line=500000/);
+    await log.getByRole("button", { name: "Link to line 500,003" }).click();
+    await expect(page).toHaveURL(/line=500003/);
+    await page.reload();
+    await expect(log.locator("[aria-current]")).toContainText("step 500003: loss");
+    await expect(log.locator("[aria-current]")).toBeInViewport();
+    await expect(page.getByText("Not following.")).toBeVisible();
+    for (const share of [0.25, 0.75, 0]) {
+      await log.evaluate((box, to) => (box.scrollTop = to * box.scrollHeight), share);
+      const there = new RegExp(`^step ${share === 0 ? "1" : String(share * 10).slice(0, 1)}\\d*: `);
+      await expect(log.getByText(there).first()).toBeVisible();
+    }
+    await log.hover();
+    await page.mouse.wheel(0, 180);
+    await expect(log.getByText("step 11: loss")).toBeInViewport();
+  });
+
+  await test.step("the log is searched on the server", async () => {
+    const log = page.getByRole("region", { name: /^Log of attempt/ });
+    const status = page.getByRole("search").locator("..").getByRole("status");
+    await page.getByRole("searchbox").fill("gradient OVERFLOW");
+    await page.keyboard.press("Enter");
+    for (let time = 0; time < 20 && !(await status.textContent())?.startsWith("1 of 3"); time += 1) {
+      const more = page.getByRole("button", { name: "Go on" });
+      if (await more.isVisible()) await more.click();
+      await expect(status).toHaveText(/found/);
+    }
+    await expect(status).toHaveText(/^1 of 3 lines found/);
+    await expect(log.getByText("step 250000: Gradient overflow")).toBeInViewport();
+    await page.getByRole("button", { name: "Next" }).click();
+    await expect(log.getByText("step 500001: Gradient overflow")).toBeInViewport();
+    await expect(log.locator("mark").first()).toHaveText("Gradient overflow");
+    await look(page, "run-million-found");
+  });
+
+  await test.step("it reads as well in the dark, on a tablet and on a phone", async () => {
+    for (const [name, width, height] of [["tablet", 820, 1180], ["phone", 390, 844]] as const) {
+      await page.emulateMedia({ colorScheme: name === "phone" ? "dark" : "light" });
+      await page.setViewportSize({ width, height });
+      await look(page, `run-million-found-${name}`);
+      await fits(page, width);
+      await page.getByRole("link", { name: "Overview" }).click();
+      await page.getByRole("button", { name: "Zoom in" }).click();
+      await expect(page.getByText(/^The last/)).toBeVisible();
+      await look(page, `run-million-${name}`);
+      await fits(page, width);
+      await page.getByRole("button", { name: "whole run" }).click();
+      await page.getByRole("link", { name: "Runs" }).first().click();
+      await expect(page.getByRole("link", { name: "million" })).toBeVisible();
+      await look(page, `runs-all-${name}`);
+      await fits(page, width);
+      await page.goBack();
+      await page.getByRole("link", { name: "Logs" }).click();
+    }
+    await page.setViewportSize({ width: 1440, height: 900 });
+    await look(page, "run-million-found-dark");
+    await page.getByRole("link", { name: "Overview" }).click();
+    await drag(page, plot, 0.6, 0.7);
+    await expect(page.getByText(/^Steps [\d,]+ to/)).toBeVisible();
+    await look(page, "run-million-window-dark");
+  });
+
+  expect(heard).toEqual([]);
+});
+
+function isCurves(request: Request): boolean {
+  return new URL(request.url()).pathname.endsWith(`/runs/${RUN}/metrics`);
+}
+
+function figure(page: Page, title: string): Locator {
+  return page.locator("figure", { has: page.getByRole("heading", { name: title, exact: true }) });
+}
+
+function lossOf({ series }: Answer) {
+  const found = series.find(({ name }) => name === "loss");
+  if (found === undefined) throw new Error("the answer has no loss");
+  return found;
+}
+
+function windowOf(page: Page): { from: number; to: number } {
+  const query = new URL(page.url()).searchParams;
+  return { from: Number(query.get("from")), to: Number(query.get("to")) };
+}
+
+function width({ from, to }: { from: number; to: number }): number {
+  return to - from;
+}
+
+async function changes(place: Locator): Promise<void> {
+  const before = await place.textContent();
+  await expect(place).not.toHaveText(before ?? "");
+}
+
+/** The caption's last value is the one that the server has. */
+async function follows(page: Page, chart: Locator): Promise<void> {
+  await expect
+    .poll(async () => {
+      const step = await stepOf(page);
+      const answer = await page.request.get(`${new URL(page.url()).origin}/api/v1${teamOf(page)}/runs/${RUN}/metrics?names=loss&after_step=${step - 1}`);
+      const { steps, values } = lossOf((await answer.json()) as Answer);
+      const value = values[steps.indexOf(step)];
+      return (await chart.locator("figcaption").textContent()) === `last train ${value?.toFixed(3)}`;
+    })
+    .toBe(true);
+}
+
+/** The newest step, as the page's head says it. */
+async function stepOf(page: Page): Promise<number> {
+  const words = await page.getByText(/^step [\d,]+/).first().textContent();
+  return Number(/step ([\d,]+)/.exec(words ?? "")?.[1]?.replaceAll(",", ""));
+}
+
+function teamOf(page: Page): string {
+  return `/teams/${new URL(page.url()).pathname.split("/")[1] ?? ""}`;
+}
+
+/** Draws the pointer over shares of what a chart shows. */
+async function drag(page: Page, plot: Locator, from: number, to: number): Promise<void> {
+  const box = await plot.locator(".u-over").boundingBox();
+  if (box === null) throw new Error("the chart is not drawn");
+  const y = box.y + box.height / 2;
+  await page.mouse.move(box.x + from * box.width, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + ((from + to) / 2) * box.width, y, { steps: 5 });
+  await page.mouse.move(box.x + to * box.width, y, { steps: 5 });
+  await page.mouse.up();
+}
+
+async function longTasks(page: Page, milliseconds: number): Promise<number[]> {
+  return page.evaluate(async (wait) => {
+    const found: number[] = [];
+    const observer = new PerformanceObserver((list) => {
+      for (const { duration } of list.getEntries()) found.push(Math.round(duration));
+    });
+    observer.observe({ entryTypes: ["longtask"] });
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    observer.disconnect();
+    return found;
+  }, milliseconds);
+}
+
+async function fits(page: Page, width: number): Promise<void> {
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+}
