@@ -1,6 +1,7 @@
 """Who may write when: one request at a time, in one process and in several; silent and refused ones lose nothing."""
 
 import errno
+import hashlib
 import socket
 from collections.abc import Callable, Iterator
 
@@ -13,7 +14,9 @@ from tests.backend.uploads.faults import Server
 from tests.live import eventually
 from trainwright_backend.uploads import receiving
 
-CONTENT = bytes(range(250)) * 4
+CONTENT = bytes(range(250)) * 400
+FIRST = 50_000
+"""More than a block, so that it shows on the disk that a request is writing."""
 
 
 @pytest.fixture
@@ -61,9 +64,24 @@ class Halting:
         return heard.decode()
 
 
-def holds(tus: Tus, url: str) -> bool:
-    """Whether a request is writing to the upload: another one at a wrong place hears of its bytes."""
-    return tus.add(url, 999, b"").json().get("offset") == 400
+def writes(site: Site) -> None:
+    """Wait until a request is writing to the only upload."""
+    store = site.app.state.store
+
+    def has_bytes() -> bool:
+        return any(store.partial_path(upload_id).stat().st_size for upload_id in store.list_partials())
+
+    eventually(has_bytes, "bytes of the first request lie on the disk")
+
+
+def finish(tus: Tus, url: str) -> None:
+    """Send the rest, from wherever the server says."""
+    offset = tus.offset(url)
+    assert 0 < offset <= FIRST
+    rest = CONTENT[offset:]
+    eventually(lambda: tus.add(url, offset, rest).status_code == 204, "the one before has let go of the file")
+    (shown,) = tus.client.get(tus.path).json()
+    assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
 
 
 def test_a_silent_connection_is_dropped_and_its_bytes_are_kept(
@@ -72,22 +90,25 @@ def test_a_silent_connection_is_dropped_and_its_bytes_are_kept(
     with Server(site.app.state.settings, idle_seconds=0.3) as server:
         tus = connect(server)
         url = tus.begin(len(CONTENT))
-        with Halting(site, server, url, CONTENT[:400]) as halting:
+        with Halting(site, server, url, CONTENT[:FIRST]) as halting:
             answer = halting.answer()
         assert answer.startswith("HTTP/1.1 408") and "upload_idle" in answer
         assert "onnection: close" in answer
-        assert tus.offset(url) == 400
-        assert tus.add(url, 400, CONTENT[400:]).status_code == 204
+        assert tus.offset(url) == FIRST
+        finish(tus, url)
 
 
 def test_a_newer_request_ends_the_one_before_it(site: Site, connect: Callable[[Server], Tus]) -> None:
     with Server(site.app.state.settings) as server:
         tus = connect(server)
         url = tus.begin(len(CONTENT))
-        with Halting(site, server, url, CONTENT[:400]) as halting:
-            eventually(lambda: holds(tus, url), "the first request's bytes are kept when it is ended")
+        with Halting(site, server, url, CONTENT[:FIRST]) as halting:
+            writes(site)
+            answer = tus.add(url, 0, CONTENT)
+            assert (answer.status_code, answer.json()["code"]) == (409, "wrong_offset")
+            assert 0 < answer.json()["offset"] <= FIRST, "the first request's bytes are kept"
             assert "upload_taken_over" in halting.answer()
-        assert tus.add(url, 400, CONTENT[400:]).status_code == 204
+        finish(tus, url)
 
 
 def test_ending_an_upload_ends_the_request_that_writes_to_it(
@@ -96,7 +117,8 @@ def test_ending_an_upload_ends_the_request_that_writes_to_it(
     with Server(site.app.state.settings) as server:
         tus = connect(server)
         url = tus.begin(len(CONTENT))
-        with Halting(site, server, url, CONTENT[:400]) as halting:
+        with Halting(site, server, url, CONTENT[:FIRST]) as halting:
+            writes(site)
             assert tus.drop(url).status_code == 204
             assert halting.answer().startswith(("HTTP/1.1 409", "HTTP/1.1 404"))
     assert exact() and site.app.state.store.list_partials() == []
@@ -106,18 +128,12 @@ def test_another_process_waits_until_the_writer_is_gone(site: Site, connect: Cal
     with Server(site.app.state.settings) as one, Server(site.app.state.settings) as two:
         first, second = connect(one), connect(two)
         url = first.begin(len(CONTENT))
-        with Halting(site, one, url, CONTENT[:400]):
-
-            def is_taken() -> bool:
-                answer = second.add(url, 0, b"")
-                return answer.status_code == 423 and answer.headers["Retry-After"] == "2"
-
-            eventually(is_taken, "the other process is refused while the first one writes")
-        eventually(lambda: second.offset(url) == 400, "the first connection's end makes its bytes safe")
-        assert second.add(url, 400, CONTENT[400:500]).status_code == 204
-        assert first.add(url, 500, CONTENT[500:]).status_code == 204
-        (shown,) = site.admin.get(f"{site.path}/uploads").json()
-        assert shown["complete"]
+        with Halting(site, one, url, CONTENT[:FIRST]):
+            writes(site)
+            answer = second.add(url, 0, b"")
+            assert (answer.status_code, answer.headers["Retry-After"]) == (423, "2")
+        eventually(lambda: second.offset(url) > 0, "the first connection's end makes its bytes safe")
+        finish(second, url)
 
 
 def test_an_upload_goes_on_when_the_disk_has_room_again(
