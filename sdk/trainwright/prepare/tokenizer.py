@@ -20,7 +20,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +29,6 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-
-from trainwright.contracts.run_spec import TokenizerKind, TokenizerSpec
-from trainwright.prepare.documents import Document, Slice, Source, is_validation, read_documents, sample_rank
 
 END_OF_TEXT = "<|endoftext|>"
 """Ends a text in the tokenizers made here."""
@@ -50,22 +47,6 @@ LARGEST_TOKENIZER_BYTES = 64 * 2**20
 """Largest ``tokenizer.json`` that is accepted; those of models with 256k tokens have about 35 MB."""
 CHECK_SECONDS = 120
 """Wall-clock time in which the check of an uploaded tokenizer must end; it limits its own CPU time more tightly."""
-SAMPLE_BYTES = 64 * 2**20
-"""Most text that a BPE is trained on."""
-SAMPLE_SLICES = 16
-"""Most slices that the sample is drawn from, so that choosing it takes seconds for any dataset."""
-
-
-def train_tokenizer(
-    sources: Sequence[Source], slices: Sequence[Slice], spec: TokenizerSpec, validation_fraction: float
-) -> Tokenizer:
-    """The tokenizer of a dataset: a pure function of its files, ``spec`` and the split.
-
-    Documents of the validation split are left out of the sample.
-    """
-    if spec.kind is TokenizerKind.BYTES:
-        return byte_tokenizer()
-    return train_bpe(_sample(sources, slices, validation_fraction), spec.size)
 
 
 def train_bpe(texts: Iterator[str], vocabulary: int) -> Tokenizer:
@@ -211,19 +192,3 @@ def byte_letters() -> list[str]:
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]
-
-
-def _sample(sources: Sequence[Source], slices: Sequence[Slice], validation_fraction: float) -> Iterator[str]:
-    """Training texts of at most ``SAMPLE_BYTES``: slices by a hash of their place, documents by a hash of their text."""
-    by_name = {source.name: source for source in sources}
-    chosen = sorted(slices, key=lambda part: sample_rank(f"{part.file}\n{part.start}"))[:SAMPLE_SLICES]
-    share = SAMPLE_BYTES / max(sum(part.end - part.start for part in chosen), 1)
-    left = SAMPLE_BYTES
-    for part in chosen:
-        for found in read_documents(by_name[part.file], part):
-            if not isinstance(found, Document) or is_validation(found.text, validation_fraction):
-                continue
-            size = len(found.text.encode())
-            if sample_rank(found.text) < share and size <= left:
-                left -= size
-                yield found.text
