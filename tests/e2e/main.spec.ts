@@ -14,8 +14,9 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await expect(page.getByText("No datasets yet.")).toBeVisible();
     await look(page, "datasets-empty");
     await page.getByLabel("choose files").setInputFiles({ name: "letters.jsonl", mimeType: "application/jsonl", buffer: letters() });
-    await page.getByRole("dialog").getByLabel("Name").fill("letters");
-    await page.getByRole("button", { name: "Upload 1 file" }).click();
+    await page.getByRole("button", { name: "Look at the first rows" }).click();
+    await page.getByRole("region", { name: "First rows" }).getByLabel("Name").fill("letters");
+    await page.getByRole("button", { name: "Create dataset" }).click();
     await expect(page.getByRole("heading", { name: "letters", level: 1 })).toBeVisible();
     await expect(page.getByText("Ready")).toBeVisible({ timeout: 60_000 });
     await page.getByRole("button", { name: "1 document could not be read" }).click();

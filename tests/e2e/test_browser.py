@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.long_run import growing_run, waiting_runs
 from tests.live import EMAIL, Live, live_platform, write_letters
 
 
@@ -16,16 +18,32 @@ def test_a_person_trains_a_model_in_the_browser(repository: Path, tmp_path: Path
 
 
 @pytest.mark.timeout(420)
+def test_a_person_brings_data_in(repository: Path, tmp_path: Path) -> None:
+    with live_platform(tmp_path / "data") as live:
+        drive(repository, live, "data.spec.ts")
+
+
+@pytest.mark.timeout(420)
 def test_a_person_reads_what_fp8_does_to_a_run(repository: Path, tmp_path: Path) -> None:
     with live_platform(tmp_path / "data") as live:
         live.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
         drive(repository, live, "fp8.spec.ts")
 
 
-def drive(repository: Path, live: Live, spec: str) -> None:
+@pytest.mark.timeout(420)
+def test_a_person_reads_a_run_of_a_million_steps_while_it_grows(repository: Path, tmp_path: Path) -> None:
+    with live_platform(tmp_path / "data") as live:
+        dataset = live.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
+        with growing_run(live, dataset) as run_id:
+            waiting_runs(live, dataset, ["night 1", "night 2"])
+            drive(repository, live, "long.spec.ts", {"TRAINWRIGHT_E2E_RUN": run_id})
+
+
+def drive(repository: Path, live: Live, spec: str, more: Mapping[str, str] | None = None) -> None:
     environment = os.environ | {
         "TRAINWRIGHT_E2E_URL": live.platform.url,
         "TRAINWRIGHT_E2E_LINK": live.platform.command("link", "sign-in", EMAIL).strip(),
+        **(more or {}),
     }
     node = [str(repository / "infra" / "with-node.sh"), "npm", "run", "e2e", "--", spec]
     done = subprocess.run(node, cwd=repository, env=environment, capture_output=True, text=True, timeout=400)

@@ -68,7 +68,7 @@ function Row({ team, dataset }: { team: string; dataset: Dataset }) {
         </Link>
       </Td>
       <Td className="text-right max-tablet:hidden">{version?.number ?? "–"}</Td>
-      <Td className="text-right">{version === undefined ? "–" : <Bytes value={version.bytes} />}</Td>
+      <Td className="text-right">{version === undefined || version.recipe.mix.length > 0 ? "–" : <Bytes value={version.bytes} />}</Td>
       <Td className="text-right max-tablet:hidden">
         {tokens === null || tokens === undefined ? "–" : short(tokens + (preparation?.validation_tokens ?? 0))}
       </Td>

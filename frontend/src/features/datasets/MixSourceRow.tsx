@@ -68,8 +68,8 @@ export function MixSourceRow({ number, source, share, datasets, onChange, onRemo
           />
         )}
       </Field>
-      <span className="pb-1.5 text-soft">{share === null ? "–" : shareText(share)}</span>
-      <Button look="quiet" disabled={onRemove === null} onClick={() => onRemove?.()}>
+      <span className="leading-8 text-soft max-tablet:leading-11">{share === null ? "–" : shareText(share)}</span>
+      <Button look="quiet" className="max-tablet:justify-self-end" disabled={onRemove === null} onClick={() => onRemove?.()}>
         Remove <span className="sr-only">dataset {number}</span>
       </Button>
     </div>

@@ -1,16 +1,18 @@
 import type { ReactNode } from "react";
 import type { Preparation, Statistics } from "@/api/types";
+import { DatasetName } from "@/features/datasets/DatasetName";
 import { LengthHistogram } from "@/features/datasets/LengthHistogram";
 import { partWords } from "@/features/datasets/recipe";
-import { count, share, short } from "@/lib/format";
+import { count, plural, share, short } from "@/lib/format";
 
 interface Props {
+  team: string;
   statistics: Statistics;
   preparations: readonly Preparation[];
 }
 
 /** What a version's recipe made of its documents. */
-export function StatisticsPanel({ statistics, preparations }: Props) {
+export function StatisticsPanel({ team, statistics, preparations }: Props) {
   const { documents, kept, characters, duplicates, dropped, rejected, mix } = statistics;
   const ready = preparations.find(({ state, lengths }) => state === "ready" && lengths.length > 0);
   const left = Object.entries(dropped).filter(([, number]) => number > 0);
@@ -37,9 +39,9 @@ export function StatisticsPanel({ statistics, preparations }: Props) {
           <ul aria-label="Mixed from" className="mt-3 flex flex-col gap-1 border-t pt-2">
             {mix.map((one) => (
               <li key={`${one.dataset} ${one.version}`} className="flex flex-wrap gap-x-3">
-                <span className="font-mono text-mono">{one.dataset}</span>
+                <DatasetName team={team} datasetId={one.dataset} />
                 <span className="text-soft">
-                  version {one.version}: {count(one.documents)} documents, {share(one.share)} of the characters
+                  version {one.version}: {plural(one.documents, "document")}, {share(one.share)} of the characters
                 </span>
               </li>
             ))}

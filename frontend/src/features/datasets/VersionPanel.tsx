@@ -73,7 +73,7 @@ export function VersionPanel({ team, dataset, version }: Props) {
           ))}
         </ul>
       )}
-      {statistics !== null && statistics !== undefined && <StatisticsPanel statistics={statistics} preparations={preparations} />}
+      {statistics !== null && statistics !== undefined && <StatisticsPanel team={team} statistics={statistics} preparations={preparations} />}
       <div className="divide-y border-t">
         {state === "ready" && (
           <Fold title="First rows" summary="documents in order, and which are left out">
