@@ -1,5 +1,6 @@
 """The application: every feature's routes under ``/api/v1``, the frontend beside them, and what surrounds both."""
 
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -102,7 +103,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 def app_from_environment() -> FastAPI:
     """The application as a server process makes it."""
-    return create_app(Settings())
+    app = create_app(Settings())
+    # What was made until here stays; looking through it for garbage would hold a request up for 200 ms now and then.
+    gc.collect()
+    gc.freeze()
+    return app
 
 
 @asynccontextmanager
