@@ -5,7 +5,7 @@
  * are added and the rate changes.
  */
 
-const TALLEST_PX = 12_000_000;
+const TALLEST_PX = 16_000_000;
 
 export interface LongList {
   /** Height of what scrolls. */
