@@ -33,6 +33,7 @@ from trainwright_backend.core.doomed import doom_unless_spared
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.uploads import refusals
 from trainwright_backend.uploads.protocol import CHECKSUMS, Checksum
 from trainwright_backend.uploads.service import (
     OBJECT_NAME,
@@ -123,7 +124,7 @@ class Receiver:
             return await self._in_thread(self.position, team_id, upload)
         except OSError as error:
             if error.errno in (ENOSPC, EDQUOT):
-                raise _disk_full() from error
+                raise refusals.disk_full() from error
             raise
         finally:
             self._transfers.pop(upload_id)
@@ -152,7 +153,7 @@ class Receiver:
             older.end()
             while not older.over.is_set():
                 if asyncio.get_running_loop().time() > deadline:
-                    raise _taken()
+                    raise refusals.taken()
                 await asyncio.sleep(0.01)
 
     def _open(self, team_id: UUID, upload: str, upload_id: UUID, sent: Sent) -> "_File":
@@ -200,9 +201,9 @@ class Receiver:
                 await self._in_thread(self._save, file, file.mark())
             if not isinstance(broken, Interrupted):
                 raise
-            raise _interrupted(transfer.is_replaced) from None
+            raise refusals.interrupted(transfer.is_replaced, IDLE_SECONDS) from None
         if not file.has_checksum():
-            raise _checksum_differs(file.row.file_name)
+            raise refusals.checksum_differs(file.row.file_name)
         if file.position == file.bytes:
             await self._in_thread(self._complete, file)
         else:
@@ -287,7 +288,7 @@ class _File:
 
     def __init__(self, handle: int, row: Upload, sent: Sent, running: "_Hash | None") -> None:
         if sent.offset != row.offset:
-            raise _wrong_offset(row, sent.offset)
+            raise refusals.wrong_offset(row, sent.offset)
         self._handle = handle
         self._running = running
         self._expected = sent.checksum
@@ -301,7 +302,7 @@ class _File:
     def admit(self, count: int) -> None:
         """Refuse bytes beyond the announced size."""
         if self.position + count > self.bytes:
-            raise _too_many(self.row)
+            raise refusals.too_many(self.row)
 
     def write(self, block: list[bytes]) -> None:
         data = b"".join(block)
@@ -426,64 +427,4 @@ def _lock(handle: int) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise _taken() from None
-
-
-def _taken() -> AppError:
-    return AppError(
-        "upload_taken",
-        423,
-        "Another request is still writing to this upload. Try again in a moment.",
-        headers={"Retry-After": "2"},
-    )
-
-
-def _wrong_offset(row: Upload, asked: int) -> AppError:
-    return AppError(
-        "wrong_offset",
-        409,
-        f"{row.offset:,} bytes of {row.file_name!r} are stored, so the next ones begin there and not at {asked:,}. "
-        f"Go on at Upload-Offset {row.offset}.",
-        headers={"Upload-Offset": str(row.offset)},
-        extensions={"offset": row.offset},
-    )
-
-
-def _too_many(row: Upload) -> AppError:
-    return AppError(
-        "too_many_bytes",
-        413,
-        f"{row.file_name!r} was announced with {row.bytes:,} bytes and these would be more. Nothing of them was kept: "
-        "delete the upload and announce the file again.",
-        extensions={"bytes": row.bytes, "offset": row.offset},
-    )
-
-
-def _checksum_differs(file_name: str) -> AppError:
-    return AppError(
-        "checksum_differs",
-        460,
-        f"The bytes that arrived of {file_name!r} do not have the checksum of Upload-Checksum. Nothing of them was "
-        "kept: send them again.",
-    )
-
-
-def _interrupted(is_replaced: bool) -> AppError:
-    if is_replaced:
-        return AppError(
-            "upload_taken_over", 409, "A newer request goes on with this upload. Ask for its offset."
-        )
-    return AppError(
-        "upload_idle",
-        408,
-        f"No byte came for {IDLE_SECONDS:.0f} s. What came before is kept: ask for the offset and go on there.",
-        headers={"Connection": "close"},
-    )
-
-
-def _disk_full() -> AppError:
-    return AppError(
-        "disk_full",
-        507,
-        "The server's disk is full. What was stored is kept: try again when its operator has made room.",
-    )
+        raise refusals.taken() from None
