@@ -128,10 +128,10 @@ def test_a_folder_that_cannot_be_deleted_keeps_no_other(scene: Scene) -> None:
     store.write("a-file", b"x")
     store.write("folder/file", b"x")
     with scene.database.write() as session:
-        for prefix in ("a-file", "folder"):
+        for prefix in ("a-file/inside", "folder"):
             session.add(DoomedBytes(prefix=prefix, next_sweep=now(), last_sweep=now() + timedelta(hours=1)))
     scene.control.sweep()
-    assert store.stat("a-file") == 1, "the plant works: a file is no folder"
+    assert store.stat("a-file") == 1, "the plant works: nothing can lie inside of a file"
     assert store.stat("folder/file") is None
 
 
