@@ -8,11 +8,17 @@ from uuid import UUID
 from sqlalchemy import select, text
 
 from tests.backend.conftest import Site
+from tests.backend.datasets.desk import Desk, letters
+from trainwright.contracts.api import NewDataset
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account, Team
+from trainwright_backend.control import sweep_bytes
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.datasets.deletion import delete_dataset
+from trainwright_backend.datasets.service import Maker, create_dataset
+from trainwright_backend.datasets.tables import Reading
 from trainwright_backend.runs.submission import Submitter, submit_run
+from trainwright_backend.uploads.tables import StoredFile
 
 Upload = Callable[..., dict[str, Any]]
 
@@ -24,7 +30,7 @@ def spec_on(dataset: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer_after(site: Site, work: Callable[[Write], object], request: Callable[[], Any]) -> tuple[int, str]:
-    """What ``request`` gets that arrives between ``work`` and its commit."""
+    """Status and code that ``request`` gets when it arrives between ``work`` and its commit."""
     database: Database = site.app.state.database
     answers = []
     thread = threading.Thread(target=lambda: answers.append(request()))
@@ -35,7 +41,7 @@ def answer_after(site: Site, work: Callable[[Write], object], request: Callable[
             until_somebody_waits(database)
     thread.join()
     (answer,) = answers
-    return answer.status_code, answer.json()["code"]
+    return answer.status_code, answer.json()["code"] if answer.status_code >= 400 else ""
 
 
 def until_somebody_waits(database: Database) -> None:
@@ -68,6 +74,41 @@ def test_a_delete_during_a_submission_finds_the_run(site: Site, upload: Upload) 
 
     path = f"{site.path}/datasets/{dataset['id']}"
     assert answer_after(site, submit, lambda: site.admin.delete(path)) == (409, "dataset_in_use")
+
+
+def test_a_dataset_of_the_same_bytes_made_during_a_delete_reads_them_again(desk: Desk) -> None:
+    old = desk.make("old", **{"a.jsonl": letters()})
+    new = {"name": "new", "uploads": [desk.send("b.jsonl", letters())]}
+    answer = answer_after(
+        desk.site,
+        lambda session: delete_dataset(session, team_id(session), old["id"]),
+        lambda: desk.post("datasets", new),
+    )
+    assert answer == (201, "")
+    check_only_dataset(desk)
+
+
+def test_a_delete_while_a_dataset_of_the_same_bytes_is_made_keeps_them(desk: Desk) -> None:
+    old = desk.make("old", **{"a.jsonl": letters()})
+    new = NewDataset(name="new", uploads=[desk.send("b.jsonl", letters())])
+
+    def make(session: Write) -> None:
+        by = Maker(session.scalars(select(Account.id)).one(), "Ada")
+        create_dataset(session, team_id(session), by, new)
+
+    assert answer_after(desk.site, make, lambda: desk.delete(f"datasets/{old['id']}")) == (204, "")
+    check_only_dataset(desk)
+
+
+def check_only_dataset(desk: Desk) -> None:
+    """One dataset is left; it is read and whole, and nothing else is."""
+    sweep_bytes(desk.site.app.state.database, desk.site.app.state.store)
+    (left,) = desk.get("datasets")["items"]
+    shown = desk.ready(left)
+    assert shown["versions"][0]["error"] is None
+    assert len(desk.texts(shown)) == 100
+    assert shown["versions"][0]["preparations"][0]["state"] == "ready"
+    assert desk.count(Reading) == desk.count(StoredFile) == 1
 
 
 def team_id(session: Write) -> UUID:
