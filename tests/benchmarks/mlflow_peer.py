@@ -72,7 +72,7 @@ def running_mlflow(folder: Path, toy: bool) -> Iterator[Mlflow]:
         )
     try:
         _wait_for(port, server, folder / "mlflow.log")
-        yield Mlflow(f"http://127.0.0.1:{port}", 3 if toy else 60)
+        yield Mlflow(f"http://127.0.0.1:{port}", 3 if toy else 20)
     finally:
         end(server)
 
