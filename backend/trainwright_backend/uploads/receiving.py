@@ -16,9 +16,8 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from errno import EDQUOT, ENOSPC
@@ -34,7 +33,6 @@ from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.uploads import refusals
-from trainwright_backend.uploads.protocol import CHECKSUMS, Checksum
 from trainwright_backend.uploads.service import (
     OBJECT_NAME,
     advance,
@@ -45,16 +43,13 @@ from trainwright_backend.uploads.service import (
     without_open_upload,
 )
 from trainwright_backend.uploads.tables import Upload
+from trainwright_backend.uploads.transfer import Interrupted, Mark, OpenUpload, Sent, Transfer
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-BLOCK_BYTES = 1 << 20
 SAVE_BYTES = 64 << 20
 """At most so many bytes are sent again after a crash of the server."""
-
-IDLE_SECONDS = 60.0
-"""A connection that brings no byte for so long is dropped."""
 
 HANDOVER_SECONDS = 10.0
 """How long a request waits for the one before it to end."""
@@ -70,27 +65,11 @@ Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
-class Sent:
-    """One request's bytes."""
-
-    offset: int
-    body: AsyncIterator[bytes]
-    length: int | None
-    """As announced, if it was."""
-
-    checksum: Checksum | None = None
-
-
-@dataclass(frozen=True)
 class Position:
     """What of an upload is safe now."""
 
     offset: int
     expires: datetime
-
-
-class Interrupted(Exception):  # noqa: N818 (no error: the bytes that came are kept)
-    """The body ends here, because nothing came or a newer request took over."""
 
 
 class Receiver:
@@ -100,7 +79,7 @@ class Receiver:
         self._database = database
         self._store = store
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="uploads")
-        self._transfers: dict[UUID, _Transfer] = {}
+        self._transfers: dict[UUID, Transfer] = {}
         self._hashes: OrderedDict[UUID, tuple[int, _Hash]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -112,7 +91,7 @@ class Receiver:
             AppError: 409 and where to go on, 413 for more bytes than were announced, 423 when another process has the
                 upload, 460 when the checksum differs, 507 when the disk is full.
         """
-        transfer = _Transfer()
+        transfer = Transfer()
         await self._take_over(upload_id, transfer)
         try:
             file = await self._in_thread(self._open, team_id, upload, upload_id, sent)
@@ -132,7 +111,7 @@ class Receiver:
 
     async def stop(self, upload_id: UUID) -> None:
         """End the request that brings bytes of this upload here now, if there is one."""
-        transfer = _Transfer()
+        transfer = Transfer()
         await self._take_over(upload_id, transfer)
         self._transfers.pop(upload_id)
         transfer.over.set()
@@ -147,7 +126,7 @@ class Receiver:
         """Let the threads end."""
         self._pool.shutdown(wait=False)
 
-    async def _take_over(self, upload_id: UUID, transfer: "_Transfer") -> None:
+    async def _take_over(self, upload_id: UUID, transfer: "Transfer") -> None:
         deadline = asyncio.get_running_loop().time() + HANDOVER_SECONDS
         while (older := self._transfers.setdefault(upload_id, transfer)) is not transfer:
             older.end()
@@ -156,18 +135,18 @@ class Receiver:
                     raise refusals.taken()
                 await asyncio.sleep(0.01)
 
-    def _open(self, team_id: UUID, upload: str, upload_id: UUID, sent: Sent) -> "_File":
+    def _open(self, team_id: UUID, upload: str, upload_id: UUID, sent: Sent) -> "OpenUpload":
         """The upload's file, locked, cut to what is safe; checked against the row as it is under the lock."""
         with self._database.read() as session:
             row = find_upload(session, team_id, upload)
         if row.stored_file_id is not None:
-            return _File(-1, row, sent, None)
+            return OpenUpload(-1, row, sent, None)
         handle = os.open(self._store.partial_path(upload_id), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(handle)
             with self._database.read() as session:
                 row = find_upload(session, team_id, upload)
-            file = _File(handle, row, sent, self._hash_at(upload_id, row.offset))
+            file = OpenUpload(handle, row, sent, self._hash_at(upload_id, row.offset))
             if not file.is_complete and os.fstat(handle).st_size < row.offset:
                 self._lost(row)
             if not file.is_complete:
@@ -193,7 +172,7 @@ class Receiver:
             f"The server's disk has less of {row.file_name!r} than was stored. Send the file again from its start.",
         )
 
-    async def _add(self, file: "_File", sent: Sent, transfer: "_Transfer") -> None:
+    async def _add(self, file: "OpenUpload", sent: Sent, transfer: "Transfer") -> None:
         try:
             await self._pour(file, sent, transfer)
         except (ClientDisconnect, Interrupted, asyncio.CancelledError) as broken:
@@ -201,7 +180,7 @@ class Receiver:
                 await self._in_thread(self._save, file, file.mark())
             if not isinstance(broken, Interrupted):
                 raise
-            raise refusals.interrupted(transfer.is_replaced, IDLE_SECONDS) from None
+            raise refusals.interrupted(transfer.is_replaced, transfer.idle_seconds) from None
         if not file.has_checksum():
             raise refusals.checksum_differs(file.row.file_name)
         if file.position == file.bytes:
@@ -209,7 +188,7 @@ class Receiver:
         else:
             await self._in_thread(self._save, file, file.mark())
 
-    async def _pour(self, file: "_File", sent: Sent, transfer: "_Transfer") -> None:
+    async def _pour(self, file: "OpenUpload", sent: Sent, transfer: "Transfer") -> None:
         """Write the body as it comes: a block is written and hashed while the next one arrives."""
         writing: asyncio.Future[None] | None = None
         saving: asyncio.Future[None] | None = None
@@ -228,7 +207,7 @@ class Receiver:
                 if work is not None:
                     await _settled(work)
 
-    def _save(self, file: "_File", mark: "_Mark") -> None:
+    def _save(self, file: "OpenUpload", mark: "Mark") -> None:
         """Make the bytes up to ``mark`` safe, then say so in the row."""
         if mark.position == file.safe:
             return
@@ -238,7 +217,7 @@ class Receiver:
         file.safe = mark.position
         self._keep_hash(file.row.id, mark)
 
-    def _keep_hash(self, upload_id: UUID, mark: "_Mark") -> None:
+    def _keep_hash(self, upload_id: UUID, mark: "Mark") -> None:
         with self._lock:
             self._hashes.pop(upload_id, None)
             if mark.hash is not None:
@@ -246,7 +225,7 @@ class Receiver:
             while len(self._hashes) > HASHES_KEPT:
                 self._hashes.popitem(last=False)
 
-    def _complete(self, file: "_File") -> None:
+    def _complete(self, file: "OpenUpload") -> None:
         """Make an object of the file, and the upload complete; the same bytes are stored once a team."""
         file.sync()
         digest = file.digest()
@@ -273,130 +252,6 @@ class Receiver:
         self, work: Callable[Arguments, Result], *args: Arguments.args, **named: Arguments.kwargs
     ) -> Result:
         return await _settled(self._start(work, *args, **named))
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """A position in a file, and the hash up to it where it is known."""
-
-    position: int
-    hash: "_Hash | None"
-
-
-class _File:
-    """The open file of an upload, during one request."""
-
-    def __init__(self, handle: int, row: Upload, sent: Sent, running: "_Hash | None") -> None:
-        if sent.offset != row.offset:
-            raise refusals.wrong_offset(row, sent.offset)
-        self._handle = handle
-        self._running = running
-        self._expected = sent.checksum
-        self._own = CHECKSUMS[sent.checksum.algorithm]() if sent.checksum is not None else None
-        self.row = row
-        self.bytes = row.bytes
-        self.is_complete = row.stored_file_id is not None
-        self.position = self.safe = self.marked = row.offset
-        self.admit(sent.length or 0)
-
-    def admit(self, count: int) -> None:
-        """Refuse bytes beyond the announced size."""
-        if self.position + count > self.bytes:
-            raise refusals.too_many(self.row)
-
-    def write(self, block: list[bytes]) -> None:
-        data = b"".join(block)
-        view = memoryview(data)
-        at = self.position
-        while view:
-            written = os.pwrite(self._handle, view, at)
-            at, view = at + written, view[written:]
-        for running in (self._running, self._own):
-            if running is not None:
-                running.update(data)
-        self.position = at
-
-    def mark(self) -> _Mark:
-        """Where the file stands, while nobody writes to it."""
-        self.marked = self.position
-        return _Mark(self.position, None if self._running is None else self._running.copy())
-
-    def sync(self) -> None:
-        os.fdatasync(self._handle)
-
-    def has_checksum(self) -> bool:
-        """Whether the request's bytes are what it announced, if it did."""
-        return self._expected is None or self._own is None or self._own.digest() == self._expected.digest
-
-    def digest(self) -> str:
-        """SHA-256 of the whole file, in hex; it is read again when the hash did not run along."""
-        if self._running is None:
-            os.lseek(self._handle, 0, os.SEEK_SET)
-            with open(self._handle, "rb", closefd=False) as content:
-                self._running = hashlib.file_digest(content, "sha256")
-        return self._running.hexdigest()
-
-    def close(self) -> None:
-        """Also ends the lock."""
-        if self._handle >= 0:
-            os.close(self._handle)
-
-
-class _Transfer:
-    """One request's body, which others may end."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._waiting: asyncio.Timeout | None = None
-        self.is_replaced = False
-        self.over = threading.Event()
-
-    def end(self) -> None:
-        """Have the body end now; safe from any thread."""
-        self.is_replaced = True
-        with suppress(RuntimeError):  # its loop was closed meanwhile
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        if self._waiting is not None:
-            self._waiting.reschedule(self._loop.time())
-
-    async def blocks(self, body: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-        """The body in pieces of about a block; what came before it broke off is among them.
-
-        Raises:
-            ClientDisconnect: the connection broke.
-            Interrupted: nothing came, or a newer request took over.
-        """
-        gathered: list[bytes] = []
-        size = 0
-        broken: Exception | None = None
-        ended = False
-        while not ended:
-            try:
-                piece = await self._next(body)
-            except (ClientDisconnect, Interrupted) as error:
-                piece, broken = None, error
-            ended = piece is None
-            if piece:
-                gathered.append(piece)
-                size += len(piece)
-            if size >= BLOCK_BYTES or (ended and gathered):
-                yield gathered
-                gathered, size = [], 0
-        if broken is not None:
-            raise broken
-
-    async def _next(self, body: AsyncIterator[bytes]) -> bytes | None:
-        if self.is_replaced:
-            raise Interrupted
-        try:
-            async with asyncio.timeout(IDLE_SECONDS) as self._waiting:
-                return await anext(body, None)
-        except TimeoutError:
-            raise Interrupted from None
-        finally:
-            self._waiting = None
 
 
 def sweep_partials(database: Database, store: LocalStore) -> None:

@@ -14,7 +14,8 @@ from trainwright_backend.core.policy import public
 from trainwright_backend.core.storage import STREAMED, LocalStore, Store
 from trainwright_backend.uploads import protocol, service
 from trainwright_backend.uploads.protocol import SpeaksTus, TusRoute, bad_header, http_date
-from trainwright_backend.uploads.receiving import Position, Receiver, Sent
+from trainwright_backend.uploads.receiving import Position, Receiver
+from trainwright_backend.uploads.transfer import Sent
 
 router = APIRouter(prefix="/teams/{team}/uploads", tags=["uploads"], route_class=TusRoute)
 

@@ -13,7 +13,7 @@ import uvicorn
 
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
-from trainwright_backend.uploads import receiving
+from trainwright_backend.uploads import receiving, transfer
 
 SMALL_BLOCK = 32 << 10
 SMALL_SAVE = 128 << 10
@@ -24,8 +24,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 
 def serve(settings: dict[str, Any], listening: socket.socket, idle_seconds: float) -> None:
     """The whole application in a process of its own."""
-    receiving.IDLE_SECONDS = idle_seconds
-    receiving.BLOCK_BYTES = SMALL_BLOCK
+    transfer.IDLE_SECONDS = idle_seconds
+    transfer.BLOCK_BYTES = SMALL_BLOCK
     receiving.SAVE_BYTES = SMALL_SAVE
     app = create_app(Settings(**settings))
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import os
 import socket
 from collections.abc import Callable, Iterator
 
@@ -12,7 +13,6 @@ from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import BYTES, Tus
 from tests.backend.uploads.faults import Server
 from tests.live import eventually
-from trainwright_backend.uploads import receiving
 
 CONTENT = bytes(range(250)) * 400
 FIRST = 50_000
@@ -146,7 +146,7 @@ def test_an_upload_goes_on_when_the_disk_has_room_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(receiving.os, "pwrite", full)
+        patched.setattr(os, "pwrite", full)
         answer = tus.add(url, 400, CONTENT[400:])
     assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
     assert tus.offset(url) == 400 and exact()
