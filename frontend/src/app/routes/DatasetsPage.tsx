@@ -55,8 +55,8 @@ export function DatasetsPage() {
         <Boundary>
           <DatasetTable team={team} />
         </Boundary>
-        <section aria-labelledby="tokenizers" className="mt-6 flex flex-col gap-3">
-          <h2 id="tokenizers" className="font-semibold">
+        <section className="mt-6 flex flex-col gap-3">
+          <h2 className="font-semibold">
             Tokenizers
           </h2>
           <NewTokenizer team={team} />

@@ -77,7 +77,7 @@ export function NewTokenizer({ team }: { team: string }) {
             )}
           </Field>
         </div>
-        <Button type="submit" className="mt-6" disabled={making.isPending || file === null}>
+        <Button type="submit" className="mt-6 max-tablet:mt-0" disabled={making.isPending || file === null}>
           {making.isPending ? "Uploading" : "Upload tokenizer"}
         </Button>
       </div>
