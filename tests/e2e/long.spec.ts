@@ -184,6 +184,7 @@ test("a run of a million steps, while it grows", async ({ page }) => {
     for (const [name, width, height] of [["tablet", 820, 1180], ["phone", 390, 844]] as const) {
       await page.emulateMedia({ colorScheme: name === "phone" ? "dark" : "light" });
       await page.setViewportSize({ width, height });
+      await expect(page.locator("mark").first()).toBeVisible();
       await look(page, `run-million-found-${name}`);
       await fits(page, width);
       await page.getByRole("link", { name: "Overview" }).click();
@@ -200,6 +201,7 @@ test("a run of a million steps, while it grows", async ({ page }) => {
       await page.getByRole("link", { name: "Logs" }).click();
     }
     await page.setViewportSize({ width: 1440, height: 900 });
+    await expect(page.locator("mark").first()).toBeVisible();
     await look(page, "run-million-found-dark");
     await page.getByRole("link", { name: "Overview" }).click();
     await drag(page, plot, 0.6, 0.7);

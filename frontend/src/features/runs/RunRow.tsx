@@ -52,12 +52,19 @@ function Numbers({ run }: { run: Run }) {
   );
 }
 
+/** In the place of the numbers: of all four, or on a phone of the one that it has room for. */
 function Sentence({ text }: { text: string }) {
+  const words = (
+    <span className="block truncate [font-variant-numeric:normal]" title={text}>
+      {text}
+    </span>
+  );
   return (
-    <Td colSpan={4} className="max-w-0 text-soft">
-      <span className="block truncate [font-variant-numeric:normal]" title={text}>
-        {text}
-      </span>
-    </Td>
+    <>
+      <Td colSpan={4} className="max-w-0 text-soft max-tablet:hidden">
+        {words}
+      </Td>
+      <Td className="max-w-28 text-soft tablet:hidden">{words}</Td>
+    </>
   );
 }
