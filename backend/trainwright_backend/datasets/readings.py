@@ -6,7 +6,7 @@ itself: `work_readings`.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from uuid import UUID
@@ -28,6 +28,9 @@ from trainwright_backend.datasets.tables import DatasetFile, DatasetVersion, Rea
 PIECE_FORMAT = 1
 """Raised when the same file would give other pieces, so that old ones are not taken for new."""
 
+FILES_AT_ONCE = 500
+"""Of one query."""
+
 TELLING = frozenset({*COMPRESSED_NAMES, *JSON_NAMES, *TABLE_NAMES, ".parquet"})
 """Endings of names that say something about the bytes."""
 
@@ -48,9 +51,7 @@ def find_reading(session: Write, stored_file_id: UUID, read: ReadSpec, name: str
     Raises:
         Invalid: no column can have the name of the field.
     """
-    if read.field is not None and storable(read.field) != read.field:
-        message = "No column has such a name: it holds characters that are no text. Choose one that the preview lists."
-        raise Invalid.at("recipe.read.field", message, read.field)
+    check_field(read)
     same = Reading.digest == _digest(read, name)
     if read.field is not None:  # one that was to find the field by itself may have found this one
         unnamed = _digest(read.model_copy(update={"field": None}), name)
@@ -60,12 +61,43 @@ def find_reading(session: Write, stored_file_id: UUID, read: ReadSpec, name: str
     return session.scalars(wanted.limit(1).with_for_update(read=True, key_share=True)).first()
 
 
+def check_field(read: ReadSpec) -> None:
+    """Refuse a field that no column can have.
+
+    Raises:
+        Invalid: it holds what is no text.
+    """
+    if read.field is not None and storable(read.field) != read.field:
+        message = "No column has such a name: it holds characters that are no text. Choose one that the preview lists."
+        raise Invalid.at("recipe.read.field", message, read.field)
+
+
 def read_files(session: Write, team_id: UUID, version: DatasetVersion, read: ReadSpec) -> None:
     """See to it that each file of ``version`` has a reading; those that are new or failed are put to work."""
-    for file in version.files:
-        if file.reading_id is None:
-            file.reading = _find_or_make(session, team_id, file.stored_file_id, read, file.name)
+    check_field(read)
+    unread = [file for file in version.files if file.reading_id is None]
+    found = _find_all(session, unread, read)
+    missing = {
+        _key(file, read): _new_reading(team_id, file.stored_file_id, read, file.name)
+        for file in unread
+        if _key(file, read) not in found
+    }
+    try:
+        with session.begin_nested():
+            session.add_all(missing.values())
+        found |= missing
+    except IntegrityError:  # somebody else was faster with one of them
+        missing = {}
+    for file in unread:
+        file.reading = found.get(_key(file, read)) or _find_or_make(
+            session, team_id, file.stored_file_id, read, file.name
+        )
     session.flush()
+    for reading in missing.values():
+        send_step(session, Work.READ, reading.id)
+    for reading in {file.reading for file in unread if file.reading is not None}:
+        if reading.state == VersionState.FAILED:
+            _begin_anew(session, reading)
 
 
 def drop_unused_readings(session: Write, team_id: UUID, reading_ids: Iterable[UUID]) -> None:
@@ -78,22 +110,47 @@ def drop_unused_readings(session: Write, team_id: UUID, reading_ids: Iterable[UU
                 doom(session, reading_folder(team_id, reading_id))
 
 
-def _find_or_make(session: Write, team_id: UUID, stored_file_id: UUID, read: ReadSpec, name: str) -> Reading:
-    found = find_reading(session, stored_file_id, read, name)
-    if found is None:
-        made = _new_reading(team_id, stored_file_id, read, name)
-        try:
-            with session.begin_nested():
-                session.add(made)
-        except IntegrityError:  # somebody else was faster
-            found = find_reading(session, stored_file_id, read, name)
-            assert found is not None, "what stood in the way is there to be found"
-            return found
-        send_step(session, Work.READ, made.id)
-        return made
-    if found.state == VersionState.FAILED:
-        _begin_anew(session, found)
+def _find_all(
+    session: Write, files: Sequence[DatasetFile], read: ReadSpec
+) -> dict[tuple[UUID, str], Reading]:
+    """The readings that there are of many files, held as `find_reading` does; by stored file and digest."""
+    unnamed = read.model_copy(update={"field": None})
+    asked = {_digest(read, file.name): _digest(read, file.name) for file in files}
+    asked = {_digest(unnamed, file.name): _digest(read, file.name) for file in files} | asked
+    found = {}
+    for first in range(0, len(files), FILES_AT_ONCE):
+        ids = {file.stored_file_id for file in files[first : first + FILES_AT_ONCE]}
+        wanted = select(Reading).where(Reading.stored_file_id.in_(ids), Reading.digest.in_(asked))
+        for row in session.scalars(wanted.order_by(Reading.id).with_for_update(read=True, key_share=True)):
+            if row.digest == asked[row.digest] or _has_found(row, read):
+                found[row.stored_file_id, asked[row.digest]] = row
     return found
+
+
+def _has_found(reading: Reading, read: ReadSpec) -> bool:
+    """Whether a reading that was to find its field by itself found the one that is asked for."""
+    return reading.state == VersionState.READY and reading.read.get("field") == read.field
+
+
+def _key(file: DatasetFile, read: ReadSpec) -> tuple[UUID, str]:
+    return file.stored_file_id, _digest(read, file.name)
+
+
+def _find_or_make(session: Write, team_id: UUID, stored_file_id: UUID, read: ReadSpec, name: str) -> Reading:
+    """One reading, when another transaction makes some of the same."""
+    found = find_reading(session, stored_file_id, read, name)
+    if found is not None:
+        return found
+    made = _new_reading(team_id, stored_file_id, read, name)
+    try:
+        with session.begin_nested():
+            session.add(made)
+    except IntegrityError:
+        found = find_reading(session, stored_file_id, read, name)
+        assert found is not None, "what stood in the way is there to be found"
+        return found
+    send_step(session, Work.READ, made.id)
+    return made
 
 
 def _new_reading(team_id: UUID, stored_file_id: UUID, read: ReadSpec, name: str) -> Reading:
