@@ -82,6 +82,8 @@ EXPECTED = {
     f"GET {T}/runs/{{run}}/metrics/stream": "viewer",
     f"GET {T}/runs/{{run}}/logs": "viewer",
     f"GET {T}/runs/{{run}}/logs/{{attempt}}/{{file}}": "viewer",
+    f"GET {T}/runs/{{run}}/logs/{{attempt}}/{{file}}/lines": "viewer",
+    f"GET {T}/runs/{{run}}/logs/{{attempt}}/{{file}}/search": "viewer",
     f"GET {T}/runs/{{run}}/checkpoints": "viewer",
     f"GET {T}/runs/{{run}}/checkpoints/{{checkpoint}}/files": "viewer",
     f"GET {T}/runs/{{run}}/checkpoints/{{checkpoint}}/archive": "viewer",
