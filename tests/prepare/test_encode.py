@@ -20,6 +20,7 @@ from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
 from trainwright.prepare import encode
+from trainwright.prepare.documents import UnusableDataError
 from trainwright.prepare.encode import (
     control_texts,
     encode_alike,
@@ -359,3 +360,13 @@ def test_other_kinds_are_encoded_by_tokenizers_itself(make: Callable[[], Tokeniz
     long = "\n".join(CODE)[:100_000]
     texts = [*list(control_texts())[:5], "", long]
     assert [ids.tolist() for ids in encoder.encode(texts)] == [_ids(tokenizer, text) for text in texts]
+
+
+def test_a_pattern_that_gives_up_on_a_document_is_an_error_that_names_it() -> None:
+    content = json.loads(byte_tokenizer().to_str())
+    split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
+    letters = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, letters]}
+    encoder = make_encoder(for_preparing(Tokenizer.from_str(json.dumps(content))))
+    with pytest.raises(UnusableDataError, match="gives up on a document"):
+        encoder.encode(["x" * 40 + "z"])

@@ -34,6 +34,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
+from trainwright.prepare.documents import UnusableDataError
 from trainwright.prepare.tokenizer import byte_letters, for_preparing, load_tokenizer
 
 PIECE_CHARACTERS = 2**16
@@ -122,7 +123,13 @@ def exact_encode(tokenizer: Tokenizer) -> Encode:
     assert tokenizer.encode_special_tokens, "a tokenizer for preparing data finds no special token in a text"
 
     def encode(texts: list[str]) -> list[Ids]:
-        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        except BaseException as error:
+            # The library panics, with a class of its own beside `Exception`, on a pattern that gives up on a text.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise UnusableDataError(f"The tokenizer's pattern gives up on a document: {error}.") from error
         return [np.array(encoding.ids, np.uint32) for encoding in encodings]
 
     return encode

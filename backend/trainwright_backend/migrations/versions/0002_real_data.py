@@ -225,7 +225,7 @@ def _dataset_files() -> Sequence[sa.RowMapping]:
     """The files of all versions as the first release knew them."""
     old = _old_dataset_file.c
     asked = (
-        sa.select(old, _dataset.c.team_id, _dataset_version.c.created)
+        sa.select(*old, _dataset.c.team_id, _dataset_version.c.created)
         .join(_dataset_version, _dataset_version.c.id == old.version_id)
         .join(_dataset, _dataset.c.id == _dataset_version.c.dataset_id)
     )
