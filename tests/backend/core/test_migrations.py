@@ -1,11 +1,61 @@
-"""Tables in code and tables in the database are the same, on both databases."""
+"""Tables in code and tables in the database are the same, and rows of older releases go on, on both databases."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from trainwright_backend.core.db import Base, Database
-from trainwright_backend.migrations.run import migrate
+from trainwright.contracts.recipe import Recipe
+from trainwright_backend.core.db import Base, Database, now
+from trainwright_backend.datasets.tables import DatasetVersion
+from trainwright_backend.migrations.run import config, migrate
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """SQLAlchemy URL of a database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'empty.sqlite3'}"
+    return str(request.getfixturevalue("fresh_postgres_database"))
+
+
+@contextmanager
+def upgraded(url: str, rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Database]:
+    """A database of the first release with ``rows``, brought to the tables of now."""
+    database = Database(url)
+    with database.write() as session:
+        command.upgrade(config(session.connection()), "0001")
+        for name, values in rows:
+            table = sa.Table(name, sa.MetaData(), autoload_with=session.connection())
+            given = {key: _plain(value, database) for key, value in values.items()}
+            session.execute(table.insert().values(given))
+    migrate(database)
+    yield database
+    database.dispose()
+
+
+def _plain(value: object, database: Database) -> object:
+    """As the table's columns, which were looked up in the database, take it."""
+    return value.hex if isinstance(value, UUID) and database.is_sqlite else value
+
+
+def old_dataset(*numbers: int) -> list[tuple[str, dict[str, Any]]]:
+    """The rows of a dataset with these versions."""
+    team_id, dataset_id = uuid4(), uuid4()
+    made = {"created": now()}
+    team = {"id": team_id, "slug": "acme", "name": "Acme"} | made
+    dataset = {"id": dataset_id, "team_id": team_id, "name": "old", "created_by_name": "Ada"} | made
+    version = {"dataset_id": dataset_id, "bytes": 9, "digest": "0" * 64} | made
+    versions = [("dataset_version", version | {"id": uuid4(), "number": number}) for number in numbers]
+    return [("team", team), ("dataset", dataset), *versions]
 
 
 def test_migrations_make_the_tables_that_the_code_has(database_url: str) -> None:
@@ -29,3 +79,9 @@ def test_migrating_again_changes_nothing(database_url: str) -> None:
     database = Database(database_url)
     migrate(database)
     database.dispose()
+
+
+def test_an_old_version_has_no_limit_of_rejected_documents_that_it_did_not_have(empty_url: str) -> None:
+    with upgraded(empty_url, old_dataset(1)) as database, database.read() as session:
+        (version,) = session.scalars(sa.select(DatasetVersion))
+        assert Recipe.model_validate(version.recipe).rejected_limit == 1.0

@@ -145,7 +145,8 @@ def _make_readings() -> None:
 
 def _change_versions() -> None:
     for column in (
-        sa.Column("recipe", sa.JSON(), nullable=False, server_default="{}"),
+        # The first release had no limit: what worked with it goes on.
+        sa.Column("recipe", sa.JSON(), nullable=False, server_default='{"rejected_limit": 1.0}'),
         sa.Column("changes", sa.JSON(), nullable=False, server_default="[]"),
         sa.Column("state", sa.String(length=16), nullable=False, server_default="waiting"),
         sa.Column("error", sa.String(), nullable=True),
