@@ -99,10 +99,12 @@ def _stale_versions() -> Select[UUID]:
 
 
 def _stale_preparations() -> Select[UUID]:
+    """Also those of a version that failed while they were made: their step is to end."""
+    ended = (VersionState.READY, VersionState.FAILED)
     return (
         select(Preparation.id)
         .join(DatasetVersion, DatasetVersion.id == Preparation.version_id)
-        .where(DatasetVersion.state == VersionState.READY)
+        .where(DatasetVersion.state.in_(ended))
         .where(Preparation.state.in_(UNPREPARED), Preparation.touched < now() - SILENCE)
     )
 

@@ -106,6 +106,9 @@ def take_preparation(session: Write, preparation_id: UUID) -> PreparationStep | 
     preparation = session.get(Preparation, preparation_id, with_for_update=True)
     if preparation is None or preparation.state not in UNPREPARED:
         return None
+    if preparation.version.state == VersionState.FAILED:  # it failed while the preparation was made
+        end(session, preparation, preparation.version.error or "", repeatable=False)
+        return None
     if preparation.version.state != VersionState.READY:
         return None
     if preparation.shards_total is None:

@@ -1,11 +1,12 @@
-"""Deleting a dataset and submitting a run on it at once: one of the two is refused with a reason, in either order."""
+"""What two people, or a person and a worker, ask of a dataset at once: both end well, or with a reason, in either order."""
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.desk import Desk, letters
@@ -13,10 +14,13 @@ from trainwright.contracts.api import NewDataset
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.control import sweep_bytes
-from trainwright_backend.core.db import Database, Write
+from trainwright_backend.core.db import Database, Write, now
 from trainwright_backend.datasets.deletion import delete_dataset
+from trainwright_backend.datasets.messages import UNPREPARED, Work, resend_stale
 from trainwright_backend.datasets.service import Maker, create_dataset
-from trainwright_backend.datasets.tables import Reading
+from trainwright_backend.datasets.steps import end_version
+from trainwright_backend.datasets.tables import DatasetVersion, Preparation, Reading
+from trainwright_backend.datasets.work import next_step
 from trainwright_backend.runs.submission import Submitter, submit_run
 from trainwright_backend.uploads.tables import StoredFile
 
@@ -98,6 +102,27 @@ def test_a_delete_while_a_dataset_of_the_same_bytes_is_made_keeps_them(desk: Des
 
     assert answer_after(desk.site, make, lambda: desk.delete(f"datasets/{old['id']}")) == (204, "")
     check_only_dataset(desk)
+
+
+def test_a_submission_while_the_version_fails_ends_with_its_reason(desk: Desk) -> None:
+    dataset = desk.make(ready=False, **{"a.jsonl": letters()})
+    database: Database = desk.site.app.state.database
+
+    def give_up(session: Write) -> None:
+        version = session.scalars(select(DatasetVersion).with_for_update()).one()
+        end_version(session, version, "The file is gone.")
+
+    submitted = answer_after(desk.site, give_up, lambda: desk.post("runs", spec_on(dataset)))
+    assert submitted == ((422, "invalid") if database.is_sqlite else (201, ""))
+    with database.write() as session:
+        session.change(update(Preparation).values(touched=now() - timedelta(minutes=1)))
+        left = session.scalars(select(Preparation.id).where(Preparation.state.in_(UNPREPARED))).all()
+        assert len(left) == (0 if database.is_sqlite else 1)
+        assert resend_stale(session) == len(left)
+        assert [next_step(session, Work.PREPARE, one) for one in left] == [None] * len(left)
+    with database.read() as session:
+        found = session.execute(select(Preparation.state, Preparation.error)).all()
+        assert {tuple(row) for row in found} == {("failed", "The file is gone.")}
 
 
 def check_only_dataset(desk: Desk) -> None:
