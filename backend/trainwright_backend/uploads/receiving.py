@@ -91,6 +91,7 @@ class Receiver:
             AppError: 409 and where to go on, 413 for more bytes than were announced, 423 when another process has the
                 upload, 460 when the checksum differs, 507 when the disk is full.
         """
+        await self._in_thread(self.position, team_id, upload)  # others must not end the team's requests
         transfer = Transfer()
         await self._take_over(upload_id, transfer)
         try:
@@ -110,7 +111,10 @@ class Receiver:
             transfer.over.set()
 
     async def stop(self, upload_id: UUID) -> None:
-        """End the request that brings bytes of this upload here now, if there is one."""
+        """End the request that brings bytes of this upload here now, if there is one.
+
+        Whether the upload is the caller's is for the caller to know.
+        """
         transfer = Transfer()
         await self._take_over(upload_id, transfer)
         self._transfers.pop(upload_id)
@@ -203,9 +207,10 @@ class Receiver:
                     saving = self._start(self._save, file, file.mark())
                 writing = self._start(file.write, block)
         finally:
-            for work in (writing, saving):
-                if work is not None:
-                    await _settled(work)
+            under_way = [work for work in (writing, saving) if work is not None]
+            for result in await _settled(asyncio.gather(*under_way, return_exceptions=True)):
+                if isinstance(result, BaseException):
+                    raise result
 
     def _save(self, file: "OpenUpload", mark: "Mark") -> None:
         """Make the bytes up to ``mark`` safe, then say so in the row."""

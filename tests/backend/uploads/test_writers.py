@@ -1,18 +1,22 @@
 """Who may write when: one request at a time, in one process and in several; silent and refused ones lose nothing."""
 
+import asyncio
 import errno
 import hashlib
 import os
 import socket
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 import pytest
 
 from tests.backend.conftest import Site
-from tests.backend.uploads.conftest import BYTES, Tus
+from tests.backend.uploads.conftest import BYTES, TUS, Tus
 from tests.backend.uploads.faults import Server
 from tests.live import eventually
+from trainwright_backend.uploads import receiving, transfer
 
 CONTENT = bytes(range(250)) * 400
 FIRST = 50_000
@@ -55,6 +59,10 @@ class Halting:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def go_on(self, body: bytes) -> None:
+        """The rest after all."""
+        self._connection.sendall(body)
 
     def answer(self) -> str:
         """What the server said to it in the end."""
@@ -124,6 +132,25 @@ def test_ending_an_upload_ends_the_request_that_writes_to_it(
     assert exact() and site.app.state.store.list_partials() == []
 
 
+def test_a_request_of_another_team_ends_nothing(site: Site, connect: Callable[[Server], Tus]) -> None:
+    key = {"Authorization": site.other_team("globex").headers["Authorization"]}
+    with Server(site.app.state.settings) as server:
+        tus = connect(server)
+        url = tus.begin(len(CONTENT))
+        theirs = url.replace("/acme/", "/globex/")
+        with Halting(site, server, url, CONTENT[:FIRST]) as halting:
+            writes(site)
+            said = BYTES | {"Upload-Offset": "0"} | key
+            overridden = said | {"X-HTTP-Method-Override": "PATCH"}
+            assert tus.client.patch(theirs, content=b"x", headers=said).status_code == 404
+            assert tus.client.post(theirs, content=b"x", headers=overridden).status_code == 404
+            assert tus.client.delete(theirs, headers=TUS | key).status_code == 404
+            halting.go_on(CONTENT[FIRST:])
+            eventually(lambda: tus.offset(url) == len(CONTENT), "the team's own request went on")
+    (shown,) = site.admin.get(tus.path).json()
+    assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
+
+
 def test_another_process_waits_until_the_writer_is_gone(site: Site, connect: Callable[[Server], Tus]) -> None:
     with Server(site.app.state.settings) as one, Server(site.app.state.settings) as two:
         first, second = connect(one), connect(two)
@@ -153,3 +180,46 @@ def test_an_upload_goes_on_when_the_disk_has_room_again(
     assert tus.add(url, 400, CONTENT[400:]).status_code == 204
     (shown,) = tus.client.get(tus.path).json()
     assert shown["complete"]
+
+
+def test_when_a_write_fails_the_answer_waits_for_what_is_being_saved(
+    site: Site, tus: Tus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the row would move on over bytes that the next request has cut off."""
+    url = tus.begin(len(CONTENT))
+    has_failed = threading.Event()
+    write, sync = os.pwrite, os.fdatasync
+
+    def write_little(handle: int, data: bytes, at: int) -> int:
+        if at < FIRST:
+            return write(handle, data, at)
+        has_failed.set()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def sync_slowly(handle: int) -> None:
+        assert has_failed.wait(30)
+        time.sleep(0.2)  # in which an answer that does not wait would be given
+        sync(handle)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(CONTENT), FIRST // 5):
+            yield CONTENT[at : at + FIRST // 5]
+
+    async def send() -> httpx.Response:
+        said = BYTES | {"Upload-Offset": "0", "Authorization": site.admin.headers["Authorization"]}
+        transport = httpx.ASGITransport(site.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.patch(url, content=pieces(), headers=said)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transfer, "BLOCK_BYTES", FIRST // 5)
+        patched.setattr(receiving, "SAVE_BYTES", FIRST // 5 * 4)
+        patched.setattr(os, "pwrite", write_little)
+        patched.setattr(os, "fdatasync", sync_slowly)
+        answer = asyncio.run(send())
+    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+    offset = tus.offset(url)
+    assert offset == FIRST // 5 * 4
+    assert tus.add(url, offset, CONTENT[offset:]).status_code == 204
+    (shown,) = tus.client.get(tus.path).json()
+    assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
