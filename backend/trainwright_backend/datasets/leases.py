@@ -83,9 +83,11 @@ def release(session: Write, lease: Lease) -> bool:
 
 def renew(session: Write, lease: Lease) -> bool:
     """Keep ``lease`` for longer; False when it was lost."""
+    owner: Any = Preparation if lease.table is PreparationSlice else lease.table
+    # A preparation before its slice, as all who take both do.
+    session.execute(select(owner.id).where(owner.id == lease.owner_id).with_for_update())
     if not session.change(update(lease.table).where(*lease.conditions()).values(leased_until=now() + LEASE)):
         return False
-    owner: Any = Preparation if lease.table is PreparationSlice else lease.table
     session.change(update(owner).where(owner.id == lease.owner_id).values(touched=now()))
     return True
 

@@ -131,13 +131,14 @@ def _contents(
     if recipe.mix and uploads:
         message = "A mixture has no files of its own. Leave uploads empty, or take mix out of the recipe."
         raise Invalid.at("recipe.mix", message)
+    # Datasets first, then the team's files: whoever deletes a dataset takes them in this order.
+    sources = mixed_versions(session, team_id, recipe.mix, itself)
     added = [
         File(file.name, file.digest, file.bytes, file.stored_file_id)
         for file in complete_uploads(session, team_id, list(uploads))
     ]
     files = kept + added
     _check_files(files)
-    sources = mixed_versions(session, team_id, recipe.mix, itself)
     named = [
         source.model_copy(update={"version": version.number})
         for source, (version, _) in zip(recipe.mix, sources, strict=True)

@@ -172,13 +172,7 @@ def tokenize(database: Database, store: LocalStore, step: Tokenize, is_unwanted:
                 if stored.digest != shard.digest:
                     raise OSError(f"{shard.name} was not read back as it was written")
     with database.write() as session:
-        done = session.change(
-            update(PreparationSlice)
-            .where(*step.lease.conditions(), PreparationSlice.done.is_(False))
-            .values(done=True, result=result.model_dump(mode="json"), lease=None, leased_until=None)
-        )
-        if not done:
-            raise Unwanted
+        # The preparation before its slice, as all who take both do.
         session.change(
             update(Preparation)
             .where(Preparation.id == step.lease.owner_id)
@@ -189,6 +183,13 @@ def tokenize(database: Database, store: LocalStore, step: Tokenize, is_unwanted:
                 touched=now(),
             )
         )
+        done = session.change(
+            update(PreparationSlice)
+            .where(*step.lease.conditions(), PreparationSlice.done.is_(False))
+            .values(done=True, result=result.model_dump(mode="json"), lease=None, leased_until=None)
+        )
+        if not done:
+            raise Unwanted
         send_step(session, Work.PREPARE, step.lease.owner_id)
 
 

@@ -1,7 +1,7 @@
 """What two people, or a person and a worker, ask of a dataset at once: both end well, or with a reason, in either order."""
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -15,12 +15,15 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.control import sweep_bytes
 from trainwright_backend.core.db import Database, Write, now
+from trainwright_backend.core.ids import parse_id
 from trainwright_backend.datasets.deletion import delete_dataset
 from trainwright_backend.datasets.messages import UNPREPARED, Work, resend_stale
-from trainwright_backend.datasets.service import Maker, create_dataset
+from trainwright_backend.datasets.service import Maker, create_dataset, lock_dataset
 from trainwright_backend.datasets.steps import end_version
-from trainwright_backend.datasets.tables import DatasetVersion, Preparation, Reading
-from trainwright_backend.datasets.work import next_step
+from trainwright_backend.datasets.tables import DatasetVersion, Preparation, PreparationSlice, Reading
+from trainwright_backend.datasets.tasks import make_step
+from trainwright_backend.datasets.work import do_step, next_step
+from trainwright_backend.datasets.work_preparations import Tokenize
 from trainwright_backend.runs.submission import Submitter, submit_run
 from trainwright_backend.uploads.tables import StoredFile
 
@@ -35,17 +38,23 @@ def spec_on(dataset: dict[str, Any]) -> dict[str, Any]:
 
 def answer_after(site: Site, work: Callable[[Write], object], request: Callable[[], Any]) -> tuple[int, str]:
     """Status and code that ``request`` gets when it arrives between ``work`` and its commit."""
-    database: Database = site.app.state.database
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(request()))
-    with database.write() as session:
-        work(session)
-        thread.start()
-        if not database.is_sqlite:  # there it waits for the whole transaction anyway
-            until_somebody_waits(database)
-    thread.join()
-    (answer,) = answers
+    answer = meanwhile(site, work, request, lambda session: None)
     return answer.status_code, answer.json()["code"] if answer.status_code >= 400 else ""
+
+
+def meanwhile(
+    site: Site, work: Callable[[Write], object], other: Callable[[], Any], rest: Callable[[Write], object]
+) -> Any:
+    """What ``other`` gives when it arrives between ``work`` and the ``rest`` of the same transaction."""
+    database: Database = site.app.state.database
+    with ThreadPoolExecutor(1) as threads:
+        with database.write() as session:
+            work(session)
+            given = threads.submit(other)
+            if not database.is_sqlite:  # there it waits for the whole transaction anyway
+                until_somebody_waits(database)
+            rest(session)
+        return given.result()
 
 
 def until_somebody_waits(database: Database) -> None:
@@ -123,6 +132,38 @@ def test_a_submission_while_the_version_fails_ends_with_its_reason(desk: Desk) -
     with database.read() as session:
         found = session.execute(select(Preparation.state, Preparation.error)).all()
         assert {tuple(row) for row in found} == {("failed", "The file is gone.")}
+
+
+def test_a_mixture_made_while_what_it_mixes_is_deleted_finds_no_dataset(desk: Desk) -> None:
+    dataset = desk.make(**{"a.jsonl": letters()})
+    mix = {"name": "mixed", "recipe": {"mix": [{"dataset": dataset["id"], "weight": 1}]}}
+    answer = meanwhile(
+        desk.site,
+        lambda session: lock_dataset(session, team_id(session), dataset["id"]),
+        lambda: desk.post("datasets", mix),
+        lambda session: delete_dataset(session, team_id(session), dataset["id"]),
+    )
+    assert desk.problem(answer)[0] == "recipe.mix.0.dataset"
+
+
+def test_a_slice_is_done_while_its_preparation_is_asked_for_anew(desk: Desk) -> None:
+    desk.make(**{"a.jsonl": letters()})
+    tokenizer = {"tokenizer": {"kind": "bytes"}}
+    path = f"datasets/{desk.get('datasets')['items'][0]['id']}/preparations"
+    preparation_id = parse_id("prep", desk.post(path, tokenizer).json()["id"])
+    app = desk.site.app
+    assert make_step(app.state.database, app.state.store, Work.PREPARE, preparation_id), "it is planned"
+    with app.state.database.write() as session:
+        step = next_step(session, Work.PREPARE, preparation_id)
+    assert isinstance(step, Tokenize)
+    meanwhile(
+        desk.site,
+        lambda session: session.get_one(Preparation, preparation_id, with_for_update=True),
+        lambda: do_step(app.state.database, app.state.store, step),
+        lambda session: session.change(update(PreparationSlice).values(lost_leases=0)),
+    )
+    with app.state.database.read() as session:
+        assert session.get_one(PreparationSlice, (preparation_id, 0)).done
 
 
 def check_only_dataset(desk: Desk) -> None:
