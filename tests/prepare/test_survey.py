@@ -187,6 +187,33 @@ def test_a_count_of_some_pieces_is_scaled_up_and_says_so(tmp_path: Path) -> None
     assert survey([SurveySource(pieces)], KEEP_ALL, most_pieces=20).counted_fraction == 1.0
 
 
+def test_a_quick_count_looks_at_every_source_of_a_mixture(tmp_path: Path) -> None:
+    big = _pieces(tmp_path, [[f"big {group} {number:02}" for number in range(20)] for group in range(60)])
+    [small] = _pieces(tmp_path, [[f"small {number:04}" for number in range(20)]])
+    sources = [
+        SurveySource(big, 1.0, [bytes(20)] * len(big)),
+        SurveySource([small], 1.0, [bytes(20)]),
+    ]
+    full, quick = survey(sources, KEEP_ALL), survey(sources, KEEP_ALL, most_pieces=15)
+    assert (quick.documents, quick.duplicates) == (full.documents, full.duplicates) == (1_220, 0)
+    assert quick.counted_fraction < 0.3
+    assert quick.shares[1] == full.shares[1], "the scarcest source is taken whole"
+    # Chosen by hash: 20 documents wanted of 300 that are looked at, times 4, each with a standard error of 4.5.
+    assert quick.shares[0].documents == pytest.approx(full.shares[0].documents, abs=20)
+
+
+def test_a_quick_count_finds_duplicates_that_stand_far_apart(tmp_path: Path) -> None:
+    texts = [f"text number {number:04}" for number in range(600)]
+    shuffled = list(np.random.default_rng(1).permutation(texts))
+    groups = [rows[first : first + 20] for rows in (texts, shuffled) for first in range(0, 600, 20)]
+    source = SurveySource(_pieces(tmp_path, groups))
+    recipe = Recipe(drop_duplicates=True, rules=Rules(min_characters=5))
+    full, quick = survey([source], recipe), survey([source], recipe, most_pieces=6)
+    assert quick.counted_fraction < 0.3
+    assert quick.model_copy(update={"counted_fraction": 1.0}) == full
+    assert (full.kept, full.dropped) == (600, {"duplicate": 600, "min_characters": 0})
+
+
 def test_nothing_to_survey_gives_zeros() -> None:
     found = survey([SurveySource([])], Recipe(drop_duplicates=True))
     assert (found.documents, found.kept, found.lengths, found.dropped) == (0, 0, [], {"duplicate": 0})

@@ -24,7 +24,7 @@ from trainwright_backend.datasets.service import get_dataset
 from trainwright_backend.datasets.tables import DatasetVersion, Reading
 
 COUNTED_PIECES = 64
-"""A count looks at so many pieces at most, evenly spaced."""
+"""A count reads the measures of so many pieces at most, but of one of each source at least."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def count_sources(
     Args:
         rejected: rows that gave no document.
         on_mask: takes the keep mask of each piece, with its position among all pieces.
-        most_pieces: look at no more, and scale up what was counted; all when None.
+        most_pieces: read the measures of no more, and scale up what they say; all when None.
     """
     result = survey([_surveyed(store, source) for source in sources], recipe, on_mask, rejected, most_pieces)
     return RecipeCounts(
@@ -152,6 +152,7 @@ def _surveyed(store: LocalStore, source: Source) -> SurveySource:
     return SurveySource(
         pieces=[store.path_of(piece.object_key) for piece in source.pieces],
         weight=source.weight,
+        documents=[piece.documents for piece in source.pieces],
         masks=None if source.weight is None else StoredMasks(store, keys),
     )
 

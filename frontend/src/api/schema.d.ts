@@ -2892,7 +2892,8 @@ export interface components {
             characters: number;
             /**
              * Counted Fraction
-             * @description Share of the documents that was counted; below 1 the figures are scaled up from it.
+             * @description Share of the documents that was measured; below 1 the figures are scaled up from it, but for documents, rejected and
+             *     duplicates, which are exact.
              * @default 1
              */
             counted_fraction: number;

@@ -401,7 +401,8 @@ class RecipeCounts(Statistics):
     """What a recipe would do, before it is applied."""
 
     counted_fraction: float = 1.0
-    """Share of the documents that was counted; below 1 the figures are scaled up from it."""
+    """Share of the documents that was measured; below 1 the figures are scaled up from it, but for documents, rejected and
+    duplicates, which are exact."""
 
 
 class CountRequest(Strict):

@@ -5,6 +5,9 @@
 A mask holds one byte a document: 0 where it is kept, else which part of the recipe left it out (`Kept`); the first part
 that applies counts. Texts are not read. Memory holds one piece's measures, a bucket of hashes and a bit a document.
 
+A quick count reads the measures of some pieces only, evenly spaced within each source, and scales up what it finds,
+source by source. Documents and duplicates are exact even then: duplicates stand far apart, and a sample would miss them.
+
 In a mixture each source's own masks hold first, then the mixture's own recipe. Then the scarcest source, measured by
 its weight, is taken whole and sets the mixture's size: source i with weight share w gives w·T characters, where
 T is the least of characters ÷ w over the sources. Its documents are chosen by a hash of their texts, up to the rank by
@@ -62,6 +65,9 @@ class SurveySource:
     masks: Sequence[bytes] | None = None
     """A mixed version's own masks, read when they are needed: what they leave out does not exist for the mixture."""
 
+    documents: Sequence[int] | None = None
+    """Of each piece, where they are known; else the pieces are asked."""
+
 
 class SourceShare(Envelope):
     """What one source gives."""
@@ -71,7 +77,7 @@ class SourceShare(Envelope):
 
 
 class SurveyResult(Envelope):
-    """The counts; where only some pieces were counted, scaled up from them, but for ``rejected``."""
+    """The counts. Of a quick one, ``documents``, ``rejected`` and ``duplicates`` are exact, and the others scaled up."""
 
     documents: int
     """Of the sources, after their own masks."""
@@ -94,12 +100,12 @@ class SurveyResult(Envelope):
     """One for each source."""
 
     counted_fraction: float = 1.0
-    """Share of the documents in the pieces that were looked at."""
+    """Share of the documents in the pieces whose measures were read."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """One of the pieces that are looked at."""
+    """One piece of one source."""
 
     number: int
     """Its place among all pieces of all sources."""
@@ -111,7 +117,7 @@ class _Piece:
     """Its place among the pieces, and the masks, of its source."""
 
     first: int
-    """Number of its first document among those that are looked at."""
+    """Number of its first document."""
 
     documents: int
 
@@ -122,6 +128,25 @@ class _Piece:
         mask = np.frombuffer(self.own_masks[self.place], np.uint8)
         assert len(mask) == self.documents, f"{self.path}: the mask is of another piece"
         return mask
+
+
+@dataclass(frozen=True)
+class _Exact:
+    """What is counted in all pieces, one entry for each."""
+
+    documents: NDArray[np.int64]
+    """That their sources keep."""
+
+    duplicates: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """The pieces whose measures are read, and what their counts are multiplied by."""
+
+    pieces: Sequence[_Piece]
+    scales: Sequence[float]
+    """For each source; 1 where all its pieces are read."""
 
 
 def survey(
@@ -136,47 +161,66 @@ def survey(
     Args:
         on_mask: is given each piece's place among all of them and its mask, in order.
         rejected: rows that gave no document, passed on into the result.
-        most_pieces: look at no more than these, evenly spaced; no masks then.
+        most_pieces: read the measures of no more than these, but of one a source at least; no masks then.
     """
     assert on_mask is None or most_pieces is None, "masks need all pieces"
-    pieces, total = _plan(sources, most_pieces)
-    with Duplicates(sum(piece.documents for piece in pieces)) as duplicates:
-        for piece in pieces:
-            duplicates.add(read_hashes(piece.path), piece.own_mask() == Kept.KEPT)
-        duplicates.find()
-        limits = _mixture_limits(sources, pieces, recipe, duplicates)
-        counts = _Counts(len(sources))
-        for piece in pieces:
+    pieces = list(_pieces(sources))
+    total = sum(piece.documents for piece in pieces)
+    with Duplicates(total) as duplicates:
+        exact = _find_duplicates(pieces, duplicates)
+        looked = _look_at(pieces, exact, recipe, len(sources), most_pieces)
+        limits = _mixture_limits(sources, looked, recipe, duplicates)
+        counts = _Counts(exact, looked.scales)
+        for piece in looked.pieces:
             again = duplicates.between(piece.first, piece.first + piece.documents)
             measures = read_measures(piece.path)
             mask = _mask(piece, measures, recipe, again)
             if limits is not None:
                 _leave_out(mask, mix_ranks(measures.hash) >= limits[piece.source], Kept.MIXTURE)
-            counts.add(piece, measures, mask, again)
+            counts.add(piece, measures, mask)
             if on_mask is not None:
                 on_mask(piece.number, mask.tobytes())
-    counted = sum(piece.documents for piece in pieces)
-    return counts.result(_parts(recipe, limits is not None), rejected, counted / total if total else 1.0)
+    read = sum(piece.documents for piece in looked.pieces)
+    return counts.result(_parts(recipe, limits is not None), rejected, read / total if total else 1.0)
 
 
-def _plan(sources: Sequence[SurveySource], most_pieces: int | None) -> tuple[list[_Piece], int]:
-    """The pieces to look at, and the documents in all pieces."""
-    all_pieces = [
-        (number, place, path)
-        for number, source in enumerate(sources)
-        for place, path in enumerate(source.pieces)
-    ]
-    sizes = [count_documents(path) for _, _, path in all_pieces]
-    count = len(all_pieces)
-    chosen = range(count)
-    if most_pieces is not None and most_pieces < count:
-        chosen = [int((place + 0.5) * count / most_pieces) for place in range(most_pieces)]  # type: ignore[assignment]
-    found, first = [], 0
-    for number in chosen:
-        source, place, path = all_pieces[number]
-        found.append(_Piece(number, source, path, sources[source].masks, place, first, sizes[number]))
-        first += sizes[number]
-    return found, sum(sizes)
+def _pieces(sources: Sequence[SurveySource]) -> Iterator[_Piece]:
+    number = first = 0
+    for at, source in enumerate(sources):
+        sizes = source.documents or [count_documents(path) for path in source.pieces]
+        for place, (path, documents) in enumerate(zip(source.pieces, sizes, strict=True)):
+            yield _Piece(number, at, path, source.masks, place, first, documents)
+            number, first = number + 1, first + documents
+
+
+def _find_duplicates(pieces: Sequence[_Piece], duplicates: Duplicates) -> _Exact:
+    documents = []
+    for piece in pieces:
+        takes_part = piece.own_mask() == Kept.KEPT
+        duplicates.add(read_hashes(piece.path), takes_part)
+        documents.append(int(takes_part.sum()))
+    duplicates.find()
+    again = [int(duplicates.between(piece.first, piece.first + piece.documents).sum()) for piece in pieces]
+    return _Exact(np.array(documents, np.int64), np.array(again, np.int64))
+
+
+def _look_at(
+    pieces: Sequence[_Piece], exact: _Exact, recipe: Recipe, sources: int, most_pieces: int | None
+) -> _Looked:
+    """Pieces of each source, evenly spaced among those that have anything left, in proportion to their number."""
+    if most_pieces is None or len(pieces) <= most_pieces:
+        return _Looked(pieces, [1.0] * sources)
+    # Duplicates are known: what is scaled up is what the rest of the recipe makes of the others.
+    left = exact.documents - exact.duplicates if recipe.drop_duplicates else exact.documents
+    looked, scales = [], []
+    for source in range(sources):
+        full = [piece for piece in pieces if piece.source == source and left[piece.number]]
+        count = min(len(full), max(1, most_pieces * len(full) // len(pieces)))
+        chosen = [full[int((place + 0.5) * len(full) / count)] for place in range(count)]
+        looked += chosen
+        counted = sum(left[piece.number] for piece in chosen)
+        scales.append(float(sum(left[piece.number] for piece in full) / counted) if counted else 1.0)
+    return _Looked(looked, scales)
 
 
 def _mask(piece: _Piece, measures: Measures, recipe: Recipe, again: NDArray[np.bool_]) -> Mask:
@@ -221,13 +265,13 @@ def _parts(recipe: Recipe, is_mixture: bool) -> list[Kept]:
 
 
 def _mixture_limits(
-    sources: Sequence[SurveySource], pieces: Sequence[_Piece], recipe: Recipe, duplicates: Duplicates
+    sources: Sequence[SurveySource], looked: _Looked, recipe: Recipe, duplicates: Duplicates
 ) -> list[float] | None:
     """For each source the rank below which its documents are taken; None when nothing is mixed."""
     if all(source.weight is None for source in sources):
         return None
     characters_by_rank = np.zeros((len(sources), RANKS), np.int64)
-    for piece in pieces:
+    for piece in looked.pieces:
         measures = read_measures(piece.path)
         again = duplicates.between(piece.first, piece.first + piece.documents)
         kept = _mask(piece, measures, recipe, again) == Kept.KEPT
@@ -235,10 +279,12 @@ def _mixture_limits(
         np.add.at(characters_by_rank[piece.source], ranks, measures.characters[kept])
     weights = np.array([source.weight or 0.0 for source in sources])
     shares = weights / weights.sum()
-    least = min(
-        total / share for total, share in zip(characters_by_rank.sum(axis=1), shares, strict=True) if share
-    )
-    return [_limit(by_rank, share * least) for by_rank, share in zip(characters_by_rank, shares, strict=True)]
+    characters = characters_by_rank.sum(axis=1) * np.array(looked.scales)
+    least = min(total / share for total, share in zip(characters, shares, strict=True) if share)
+    return [
+        _limit(by_rank, share * least / scale)
+        for by_rank, share, scale in zip(characters_by_rank, shares, looked.scales, strict=True)
+    ]
 
 
 def _limit(characters_by_rank: NDArray[np.int64], wanted: float) -> float:
@@ -249,43 +295,47 @@ def _limit(characters_by_rank: NDArray[np.int64], wanted: float) -> float:
 
 
 class _Counts:
-    """Adds up what the masks say."""
+    """Adds up what the masks say, source by source."""
 
-    def __init__(self, sources: int) -> None:
-        self._documents = 0
-        self._duplicates = 0
-        self._dropped = np.zeros(len(Kept), np.int64)
-        self._lengths = np.zeros(MOST_EXPONENT + 1, np.int64)
-        self._shares = np.zeros((sources, 2), np.int64)
+    def __init__(self, exact: _Exact, scales: Sequence[float]) -> None:
+        self._exact = exact
+        self._scales = np.array(scales)
+        self._parts = np.zeros((len(scales), len(Kept)), np.int64)
+        self._lengths = np.zeros((len(scales), MOST_EXPONENT + 1), np.int64)
+        self._characters = np.zeros(len(scales), np.int64)
 
-    def add(self, piece: _Piece, measures: Measures, mask: Mask, again: NDArray[np.bool_]) -> None:
-        exists = piece.own_mask() == Kept.KEPT
+    def add(self, piece: _Piece, measures: Measures, mask: Mask) -> None:
         kept = measures.characters[mask == Kept.KEPT]
-        self._documents += int(exists.sum())
-        self._duplicates += int((again & exists).sum())
-        self._dropped += np.bincount(mask[exists], minlength=len(Kept))
-        self._lengths += np.bincount(_exponents(kept), minlength=MOST_EXPONENT + 1)
-        self._shares[piece.source] += (len(kept), kept.sum(dtype=np.int64))
+        self._parts[piece.source] += np.bincount(mask[piece.own_mask() == Kept.KEPT], minlength=len(Kept))
+        self._lengths[piece.source] += np.bincount(_exponents(kept), minlength=MOST_EXPONENT + 1)
+        self._characters[piece.source] += kept.sum(dtype=np.int64)
 
     def result(self, parts: Sequence[Kept], rejected: int, counted_fraction: float) -> SurveyResult:
-        def scaled(count: np.int64 | int) -> int:
-            return round(int(count) / counted_fraction) if counted_fraction else 0
-
+        kept = self._scaled(self._parts[:, Kept.KEPT])
+        characters = self._scaled(self._characters)
+        dropped = {part: int(self._scaled(self._parts[:, part]).sum()) for part in parts}
+        duplicates = int(self._exact.duplicates.sum())
+        if Kept.DUPLICATE in dropped:
+            dropped[Kept.DUPLICATE] = duplicates
         return SurveyResult(
-            documents=scaled(self._documents),
-            kept=scaled(self._dropped[Kept.KEPT]),
-            characters=scaled(self._shares[:, 1].sum()),
+            documents=int(self._exact.documents.sum()),
+            kept=int(kept.sum()),
+            characters=int(characters.sum()),
             rejected=rejected,
-            duplicates=scaled(self._duplicates),
-            dropped={part.name.lower(): scaled(self._dropped[part]) for part in parts},
-            lengths=[
-                bin_.model_copy(update={"documents": scaled(bin_.documents)}) for bin_ in _bins(self._lengths)
-            ],
+            duplicates=duplicates,
+            dropped={part.name.lower(): count for part, count in dropped.items()},
+            lengths=_bins(self._scaled(self._lengths).sum(axis=0)),
             shares=[
-                SourceShare(documents=scaled(kept), characters=scaled(size)) for kept, size in self._shares
+                SourceShare(documents=int(count), characters=int(size))
+                for count, size in zip(kept, characters, strict=True)
             ],
             counted_fraction=counted_fraction,
         )
+
+    def _scaled(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of all pieces, as far as those that were read tell; ``counts`` has a row for each source."""
+        scaled: NDArray[np.float64] = (counts.T * self._scales).T
+        return np.rint(scaled).astype(np.int64)
 
 
 def length_histogram(lengths: NDArray[np.integer]) -> list[HistogramBin]:
