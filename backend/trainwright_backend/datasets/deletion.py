@@ -144,6 +144,8 @@ def _delete(
 ) -> None:
     lock_storage(session, team_id)
     ids = [version.id for version in versions]
+    # A worker may be about to give an old version its readings: they are asked for when none can come any more.
+    session.execute(select(DatasetVersion.id).where(DatasetVersion.id.in_(ids)).with_for_update())
     files = session.execute(
         select(DatasetFile.stored_file_id, DatasetFile.reading_id).where(DatasetFile.version_id.in_(ids))
     ).all()

@@ -8,8 +8,6 @@ from sqlalchemy import select, update
 from trainwright.contracts.api import PreparationState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
 from trainwright.prepare.shards import SliceResult, build_manifest, cut_validation_tail
-
-# TAIL from trainwright.prepare.tail import cut_validation_tail
 from trainwright.prepare.tokenizer import end_of_text_id, load_tokenizer
 from trainwright_backend.core.db import Database, Read, now
 from trainwright_backend.core.storage import LocalStore

@@ -152,7 +152,7 @@ def why_unusable(
             "choose another field to read."
         )
     return (
-        f"{rejected:,} of {documents + rejected:,} documents ({100 * share:.2g} %) could not be read, more than the "
+        f"{rejected:,} of {documents + rejected:,} documents ({100 * share:.3g} %) could not be read, more than the "
         f"limit of {100 * recipe.rejected_limit:g} %. First: {first}. Mend the files, or make a version with a higher "
         "rejected_limit."
     )

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text, update
+from sqlalchemy import delete, select, text, update
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.desk import Desk, letters
@@ -20,7 +20,14 @@ from trainwright_backend.datasets.deletion import delete_dataset
 from trainwright_backend.datasets.messages import UNPREPARED, Work, resend_stale
 from trainwright_backend.datasets.service import Maker, create_dataset, lock_dataset
 from trainwright_backend.datasets.steps import end_version
-from trainwright_backend.datasets.tables import DatasetVersion, Preparation, PreparationSlice, Reading
+from trainwright_backend.datasets.tables import (
+    DatasetFile,
+    DatasetVersion,
+    Preparation,
+    PreparationSlice,
+    Reading,
+    VersionPiece,
+)
 from trainwright_backend.datasets.tasks import make_step
 from trainwright_backend.datasets.work import do_step, next_step
 from trainwright_backend.datasets.work_preparations import Tokenize
@@ -144,6 +151,24 @@ def test_a_mixture_made_while_what_it_mixes_is_deleted_finds_no_dataset(desk: De
         lambda session: delete_dataset(session, team_id(session), dataset["id"]),
     )
     assert desk.problem(answer)[0] == "recipe.mix.0.dataset"
+
+
+def test_a_delete_while_an_old_version_is_put_to_be_read_leaves_no_reading(desk: Desk) -> None:
+    made = desk.make(**{"a.jsonl": letters()})
+    database: Database = desk.site.app.state.database
+    with database.write() as session:  # as the rows of the first release are
+        session.change(update(DatasetVersion).values(state="waiting"))
+        session.change(update(DatasetFile).values(reading_id=None))
+        session.change(delete(VersionPiece))
+        session.change(delete(Reading))
+        version_id = session.scalars(select(DatasetVersion.id)).one()
+    answer = answer_after(
+        desk.site,
+        lambda session: next_step(session, Work.SURVEY, version_id),
+        lambda: desk.delete(f"datasets/{made['id']}"),
+    )
+    assert answer == (204, "")
+    assert desk.count(Reading) == desk.count(StoredFile) == 0
 
 
 def test_a_slice_is_done_while_its_preparation_is_asked_for_anew(desk: Desk) -> None:

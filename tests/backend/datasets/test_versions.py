@@ -297,6 +297,7 @@ def test_a_version_fails_only_above_its_limit_of_rejected_rows(desk: Desk, bad: 
     ("files", "recipe", "sentence"),
     [
         ({"a.jsonl": b"bad\nworse\n"}, {}, "No usable document was found: all 2 rows were rejected."),
+        ({"a.jsonl": lines("one") + b"bad\n" * 400}, {}, "400 of 401 documents (99.8 %) could not be read"),
         ({"a.txt": b" \n \n"}, {}, "No usable document was found"),
         ({"a.jsonl": GOOD}, {"rules": {"min_characters": 1000}}, "The recipe keeps none of the 3 documents"),
     ],
