@@ -16,6 +16,7 @@ import zstandard
 from tests.prepare.conftest import Store
 from trainwright.contracts.recipe import ReadSpec
 from trainwright.prepare import parquet_process
+from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.documents import Document, Reason, Source, UnusableDataError
 from trainwright.prepare.parquet_pages import LyingPageError, largest_page_bytes
 from trainwright.prepare.reading import columns_of, positioned_rows, read_rows
@@ -124,6 +125,12 @@ def test_columns_say_which_are_usable(store: Store) -> None:
     assert _read(source, ReadSpec(field="a.b")) == ["x"]
     with pytest.raises(UnusableDataError, match="it has no column 'ids' of texts or chat messages"):
         _read(source, ReadSpec(field="ids"))
+
+
+def test_a_table_of_very_many_columns_is_refused(store: Store) -> None:
+    source = store("a.parquet", _parquet({f"{number}": ["x"] for number in range(MOST_COLUMNS + 1)}))
+    with pytest.raises(UnusableDataError, match="it has 10,001 columns, more than 10,000"):
+        columns_of(source, sniff(source))
 
 
 def test_reading_on_from_any_row_gives_what_reading_through_gives(store: Store) -> None:

@@ -15,6 +15,7 @@ from tests.prepare.conftest import Store
 from trainwright.contracts.api import Column
 from trainwright.contracts.recipe import ReadSpec, TextDocuments
 from trainwright.prepare import csv_rows, json_rows, lines, text_rows, values
+from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
 from trainwright.prepare.reading import columns_of, positioned_rows, read_rows, resolve_field
 from trainwright.prepare.sniff import sniff
@@ -359,6 +360,14 @@ def test_columns_are_the_keys_of_the_first_objects(store: Store) -> None:
         ("chat", "messages", True),
         ("?", "text", False),
     ]
+
+
+def test_of_very_many_keys_the_first_are_known_and_the_one_that_is_looked_for(store: Store) -> None:
+    keys = {f"key {number}": "x" for number in range(MOST_COLUMNS + 5)}
+    source = store("a.jsonl", json.dumps({**keys, "text": "found"}).encode())
+    columns = columns_of(source, sniff(source))
+    assert [column.name for column in columns] == [*list(keys)[:MOST_COLUMNS], "text"]
+    assert _read(source) == [(1, "found")]
 
 
 def test_another_field_is_read_when_it_is_named(store: Store) -> None:

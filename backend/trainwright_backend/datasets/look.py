@@ -23,6 +23,8 @@ CHARACTERS = 2**20
 """Text of documents after which the look at a file ends."""
 
 SHOWN_CHARACTERS = 2_000
+SHOWN_COLUMNS = 1_000
+"""What is answered is held by the process that asked: twenty files of wide tables are a few megabytes."""
 
 
 class LookedAt(Envelope):
@@ -74,7 +76,7 @@ def _looks(source: Source, read: ReadSpec) -> Iterator[Seen]:
     field = None
     if sniffed.format is not FileFormat.TEXT:
         columns = columns_of(source, sniffed)
-        yield (seen := seen.model_copy(update={"columns": columns}))
+        yield (seen := seen.model_copy(update={"columns": columns[:SHOWN_COLUMNS]}))
         field = resolve_field(columns, read.field)
     seen = seen.model_copy(update={"field": field})
     documents: list[str] = []

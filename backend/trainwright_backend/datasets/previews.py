@@ -1,14 +1,16 @@
 """A preview of uploads: what the files hold, by their first rows, before a dataset is made of them.
 
 The files are opened by a child process with a limit on its time and memory (`look`), never by the process that
-answers requests.
+answers requests. Few such children run at once; whoever asks beyond that waits a little, or is told to ask again.
 """
 
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import BoundedSemaphore
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -16,6 +18,7 @@ from pydantic import ValidationError
 from trainwright.contracts.api import Preview, PreviewFile, PreviewRequest, RejectedDocument
 from trainwright.contracts.recipe import ReadSpec, Recipe
 from trainwright_backend.core.db import Database
+from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.look import Look, LookedAt, Seen, too_large
 from trainwright_backend.uploads.service import UploadedFile, complete_uploads
@@ -32,6 +35,14 @@ MOST_SECONDS = 30.0
 MEMORY_BYTES = 2 * 2**30
 """Of the process that looks."""
 
+LOOKING = BoundedSemaphore(2)
+"""Previews at once, of one server process."""
+
+ASKING = BoundedSemaphore(8)
+"""Previews at once with those that wait: each of them holds a thread that answers requests."""
+
+WAIT_SECONDS = 10.0
+
 OUT_OF_MEMORY = 1
 """Python's exit code for an error that nobody caught: here, memory that ran out in the middle of something else."""
 
@@ -41,11 +52,13 @@ def preview(database: Database, store: LocalStore, team_id: UUID, asked: Preview
 
     Raises:
         Invalid: an upload is unknown or not complete.
+        Busy: too many previews are under way.
     """
     with database.write() as session:
         uploads = complete_uploads(session, team_id, asked.uploads)
     opened = uploads[:OPENED]
-    seen = look(opened, store, asked.recipe.read)
+    with _turn():
+        seen = look(opened, store, asked.recipe.read)
     named = zip(asked.uploads, uploads, [*seen, *[_unopened()] * (len(uploads) - len(opened))], strict=True)
     files = [_shown(upload, file.name, one) for upload, file, one in named]
     return Preview(files=files, recipe=_completed(asked.recipe, seen))
@@ -68,6 +81,27 @@ def look(files: Sequence[UploadedFile], store: LocalStore, read: ReadSpec) -> li
         if why is not None and len(seen) < len(jobs):
             seen.append(Seen(problem=why.format(name=jobs[len(seen)].name)))
     return seen
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """Wait until few enough previews are under way."""
+    if not ASKING.acquire(blocking=False):
+        raise _busy()
+    try:
+        if not LOOKING.acquire(timeout=WAIT_SECONDS):
+            raise _busy()
+        try:
+            yield
+        finally:
+            LOOKING.release()
+    finally:
+        ASKING.release()
+
+
+def _busy() -> Busy:
+    detail = "Many previews are under way. Ask again in a few seconds."
+    return Busy("previews_busy", detail, retry_after_seconds=5)
 
 
 def _child(jobs: Sequence[LookedAt], read: ReadSpec, seconds: float) -> tuple[list[Seen], str | None]:

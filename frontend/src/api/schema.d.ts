@@ -2736,6 +2736,7 @@ export interface components {
         PreviewFile: {
             /**
              * Columns
+             * @description The first 1,000.
              * @default []
              */
             columns: components["schemas"]["Column"][];

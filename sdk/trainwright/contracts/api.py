@@ -276,6 +276,8 @@ class PreviewFile(Envelope):
     format: FileFormat | None
     compression: Compression = Compression.NONE
     columns: list[Column] = []
+    """The first 1,000."""
+
     field: str | None = None
     """The key or column that will be read, when there are any."""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
 from trainwright.prepare.lines import Line, read_lines
@@ -21,7 +22,6 @@ from trainwright.prepare.values import NoDocumentError, document_text
 
 ROW_BYTES = 16 * 2**20
 """A longer row is rejected: memory stays bounded whatever is uploaded."""
-MOST_COLUMNS = 10_000
 DELIMITERS = ",\t;|"
 
 # Python bounds cells to 128 KiB, for the whole process; rows are bounded here.

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.parquet_pages import largest_page_bytes
 
 WRONG = 3
@@ -119,6 +120,11 @@ def _largest_page(table: pq.ParquetFile, file: BinaryIO, field: str, number: int
 
 
 def _columns(table: pq.ParquetFile) -> list[dict[str, Any]]:
+    if len(table.schema_arrow) > MOST_COLUMNS:
+        raise WrongError(
+            f"it has {len(table.schema_arrow):,} columns, more than {MOST_COLUMNS:,}. Write it with the column of "
+            "documents alone."
+        )
     words = [(field.name, _word(field.type)) for field in table.schema_arrow]
     return [{"name": name, "type": word, "usable": word in (TEXT, MESSAGES)} for name, word in words]
 

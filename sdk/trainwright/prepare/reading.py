@@ -15,6 +15,7 @@ from itertools import islice
 
 from trainwright.contracts.api import Column
 from trainwright.contracts.recipe import FileFormat, ReadSpec
+from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.csv_rows import csv_rows, read_header
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Rejected, Source, UnusableDataError
@@ -122,7 +123,10 @@ def _field_of(source: Source, sniffed: Sniffed, read: ReadSpec) -> str:
 
 
 def _keys(stream: PlainStream) -> list[Column]:
-    """The keys of the first JSON objects; a key is usable when one of its values is a document."""
+    """The keys of the first JSON objects; a key is usable when one of its values is a document.
+
+    Of very many keys the first are known, and those that are looked for.
+    """
     words: dict[str, list[str]] = {}
     size = 0
     for line in islice(read_lines(stream, DOCUMENT_BYTES), FIRST_ROWS):
@@ -132,7 +136,8 @@ def _keys(stream: PlainStream) -> list[Column]:
         except NoDocumentError:
             record = {}
         for key, value in record.items():
-            words.setdefault(key, []).append(type_word(value))
+            if key in words or len(words) < MOST_COLUMNS or key in (TEXT, MESSAGES):
+                words.setdefault(key, []).append(type_word(value))
         size += line.size
         if size > FIRST_BYTES:
             break

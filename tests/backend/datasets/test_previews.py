@@ -3,6 +3,7 @@
 import io
 import os
 import time
+from threading import BoundedSemaphore
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,6 +49,30 @@ def test_twenty_documents_and_twenty_files_are_looked_at(desk: Desk) -> None:
     files = desk.post("uploads/preview", {"uploads": uploads}).json()["files"]
     assert len(files) == 22 and len(files[19]["documents"]) == 20 and files[19]["problem"] is None
     assert files[20]["problem"] == "Not looked at: a preview opens the first 20 files."
+
+
+def test_of_a_wide_table_the_first_columns_are_shown_and_the_field_is_found(desk: Desk) -> None:
+    wide = desk.send(
+        "wide.jsonl", lines({**{f"key {number}": number for number in range(12_000)}, "text": "x"})
+    )
+    [file] = desk.post("uploads/preview", {"uploads": [wide]}).json()["files"]
+    assert (len(file["columns"]), file["field"], file["documents"]) == (1_000, "text", ["x"])
+
+
+def test_a_preview_waits_its_turn_or_is_told_to_ask_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = desk.send("a.jsonl", lines("fine"))
+    monkeypatch.setattr(previews, "LOOKING", BoundedSemaphore(1))
+    monkeypatch.setattr(previews, "WAIT_SECONDS", 0.05)
+    with previews.LOOKING:
+        answer = desk.post("uploads/preview", {"uploads": [upload]})
+        assert (answer.status_code, answer.json()["code"]) == (503, "previews_busy")
+        assert int(answer.headers["retry-after"]) > 0
+    assert desk.post("uploads/preview", {"uploads": [upload]}).status_code == 200
+    monkeypatch.setattr(previews, "ASKING", BoundedSemaphore(1))
+    with previews.ASKING:
+        assert desk.post("uploads/preview", {"uploads": [upload]}).status_code == 503
 
 
 def test_an_unfinished_upload_is_named(desk: Desk) -> None:
