@@ -10,8 +10,10 @@ Every message has the id of the place behind it, by which a stream that broke of
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from uuid import UUID
 
+import numpy as np
 from sqlalchemy import func, select
 
 from trainwright.contracts.api import MetricPoints
@@ -126,22 +128,51 @@ class Follower:
 def _events(
     before: Place, behind: Place, found: Sequence[tuple[MetricSeries, Curve]]
 ) -> Iterator[ServerEvent]:
-    """A message for each set of series with the same steps, and with it the id of where it leads to."""
-    groups: dict[bytes, list[tuple[MetricSeries, Curve]]] = {}
-    for one, curve in found:
-        groups.setdefault(curve.steps.tobytes(), []).append((one, curve))
-    to_come = [{family(one.name) for one, _ in group} for group in groups.values()]
+    """The messages of a page, and with each the id of where it leads to."""
+    messages = _messages(found)
     place = before
-    for group in groups.values():
-        sent = to_come.pop(0).difference(*to_come)
-        steps = group[0][1].steps.tolist()
-        place = place.at(dict.fromkeys(sent, steps[-1])) if to_come else behind
+    for number, message in enumerate(messages, 1):
+        steps = message[0][1].steps.tolist()
+        sent = {family(one.name): steps[-1] for one, _ in message}
+        place = place.at(sent) if number < len(messages) else behind
         points = MetricPoints(
             attempt=before.attempt,
             steps=steps,
-            series={one.name: curve.values.tolist() for one, curve in group},
+            series={one.name: curve.values.tolist() for one, curve in message},
         )
         yield ServerEvent(points.model_dump_json(), event="points", id=place.id)
+
+
+def _messages(found: Sequence[tuple[MetricSeries, Curve]]) -> list[list[tuple[MetricSeries, Curve]]]:
+    """Series with the same steps in one; no family in two but one stretch of steps after the other.
+
+    A place has one step of a family, so a message may not leave behind what another of the family is still to bring.
+    """
+    families: dict[str, list[tuple[MetricSeries, Curve]]] = {}
+    for one, curve in found:
+        families.setdefault(family(one.name), []).append((one, curve))
+    even: dict[bytes, list[tuple[MetricSeries, Curve]]] = {}
+    uneven: list[list[tuple[MetricSeries, Curve]]] = []
+    for members in families.values():
+        steps, *others = {curve.steps.tobytes() for _, curve in members}
+        if others:
+            uneven += _stretches(members)
+        else:
+            even.setdefault(steps, []).extend(members)
+    return [*even.values(), *uneven]
+
+
+def _stretches(members: Sequence[tuple[MetricSeries, Curve]]) -> Iterator[list[tuple[MetricSeries, Curve]]]:
+    """A family of which some lack a step, cut where others begin to have points or cease to."""
+    steps = np.unique(np.concatenate([curve.steps for _, curve in members]))
+    has_point = np.zeros((len(members), len(steps)), bool)
+    for row, (_, curve) in zip(has_point, members, strict=True):
+        row[np.searchsorted(steps, curve.steps)] = True
+    cuts = np.flatnonzero((has_point[:, 1:] != has_point[:, :-1]).any(axis=0)) + 1
+    for begin, end in pairwise([0, *cuts.tolist(), len(steps)]):
+        after, last = int(steps[begin]) - 1, int(steps[end - 1])
+        found = [members[row] for row in np.flatnonzero(has_point[:, begin]).tolist()]
+        yield [(one, curve.between(after, last)) for one, curve in found]
 
 
 def _least_resume(session: Read, run_id: UUID, after: int, last: int) -> int | None:

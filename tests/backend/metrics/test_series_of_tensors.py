@@ -111,6 +111,48 @@ def test_streams_carry_them_to_who_asks(scene: Scene) -> None:
     assert follow(cursor) == {"fp8_saturated": [20]}
 
 
+def test_a_cut_stream_goes_on_though_some_lack_steps(scene: Scene) -> None:
+    """A value that is not finite is dropped in one tensor only; wherever a reader is cut, each point comes once."""
+    work = scene.running(last_step=3, steps=100)
+    block = {
+        "steps": [10, 11, 12, 13],
+        "series": {
+            "fp8_amax/a:input": [1.0, 2.0, 3.0, 4.0],
+            "fp8_amax/b:input": [1.0, "NaN", 3.0, 4.0],
+            "fp8_amax/c:input": [1.0, 2.0, 3.0, "NaN"],
+            "fp8_scale/a:input": [1.0, 2.0, 3.0, 4.0],
+        },
+    }
+    assert work.send(work.batch(metrics=[block])).status_code == 200
+    scene.cancel(work.run_id)
+    work.order("ended")
+
+    def follow(cursor: str = "") -> list[dict[str, Any]]:
+        headers = {"Last-Event-ID": cursor} if cursor else {}
+        path = f"{scene.runs}/{work.run_id}/metrics/stream"
+        return stream_events(scene.site.admin.get(path, params={"names": "fp8_*"}, headers=headers).text)
+
+    def points(events: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+        found: dict[str, list[tuple[int, float]]] = {}
+        for event in events:
+            for name, values in event["data"]["series"].items():
+                found.setdefault(name, []).extend(zip(event["data"]["steps"], values, strict=True))
+        return found
+
+    whole = follow()
+    sent = points(whole)
+    assert {name: [step for step, _ in pairs] for name, pairs in sent.items()} == {
+        "fp8_amax/a:input": [10, 11, 12, 13],
+        "fp8_amax/b:input": [10, 12, 13],
+        "fp8_amax/c:input": [10, 11, 12],
+        "fp8_scale/a:input": [10, 11, 12, 13],
+    }
+    assert len(whole) > 2
+    for cut in range(1, len(whole) + 1):
+        again = follow(whole[cut - 1]["id"])
+        assert points(whole[:cut] + again) == sent, f"cut after message {cut}"
+
+
 def test_a_rewind_forgets_them_too(scene: Scene) -> None:
     work = scene.running(last_step=3, steps=100)
     observe(work, 10, 20)
