@@ -204,7 +204,8 @@ class CutReader:
         self.curves: Curves = {name: {} for name in NAMES}
         self.connections = 0
         self._address, self._dice = address, dice
-        self._head = f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: {key}\r\n"
+        said = {"Host": "127.0.0.1", "Authorization": key, "Connection": "close"}
+        self._head = f"GET {path} HTTP/1.1\r\n" + "".join(f"{name}: {it}\r\n" for name, it in said.items())
         self._id = ""
 
     def read_all(self) -> None:
@@ -224,7 +225,9 @@ class CutReader:
                     break
                 content += piece
             is_whole = not piece
-        for block in content.partition(b"\r\n\r\n")[2].decode("utf-8", "ignore").split("\n\n")[:-1]:
+        head, _, body = content.partition(b"\r\n\r\n")
+        assert b"transfer-encoding: chunked" in head.lower() or not body
+        for block in unchunked(body).decode("utf-8", "ignore").split("\n\n")[:-1]:
             self._take(dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":")))
         return is_whole
 
@@ -239,6 +242,17 @@ class CutReader:
                 again = self.curves[name].keys() & set(data["steps"])
                 assert not again, f"{name} {sorted(again)} came twice"
                 self.curves[name].update(zip(data["steps"], values, strict=True))
+
+
+def unchunked(body: bytes) -> bytes:
+    """What came of a chunked body that may be cut anywhere."""
+    found = b""
+    while body:
+        size, end, body = body.partition(b"\r\n")
+        length = int(size, 16) if end else 0
+        found += body[:length]
+        body = body[length + len(end) :]
+    return found
 
 
 def followed(scene: Scene, address: tuple[str, int], seed: int, actions: list[str]) -> tuple[Curves, Curves]:
