@@ -66,7 +66,7 @@ def test_bpe_is_trained_on_a_stream_and_depends_on_nothing_else() -> None:
 @pytest.mark.parametrize("make", [byte_tokenizer, lambda: train_bpe(iter(TEXTS), 290)], ids=["bytes", "bpe"])
 def test_what_is_made_here_could_have_been_uploaded(make: Callable[[], Tokenizer]) -> None:
     tokenizer = make()
-    expected = CheckedTokenizer(tokenizer.get_vocab_size(), end_of_text_id(tokenizer))
+    expected = CheckedTokenizer(tokenizer.get_vocab_size(), end_of_text_id(tokenizer), END_OF_TEXT)
     assert check_tokenizer(tokenizer_bytes(tokenizer)) == expected
 
 
@@ -76,6 +76,7 @@ def test_the_end_of_text_is_found_by_its_usual_names(name: str) -> None:
     tokenizer.add_special_tokens(["<s>", AddedToken(name, special=True), "<pad>"])
     checked = check_tokenizer(tokenizer.to_str().encode())
     assert checked.end_of_text == end_of_text_id(tokenizer) == tokenizer.token_to_id(name)
+    assert checked.end_of_text_token == name
     assert checked.vocabulary == max(tokenizer.get_vocab().values()) + 1
 
 
@@ -89,7 +90,7 @@ def test_a_unigram_is_accepted() -> None:
     pieces = [("<unk>", 0.0), ("</s>", 0.0), *((chr(0x20 + number), -5.0) for number in range(300))]
     tokenizer = Tokenizer(Unigram(pieces, unk_id=0))
     tokenizer.add_special_tokens(["</s>"])
-    assert check_tokenizer(tokenizer.to_str().encode()) == CheckedTokenizer(302, 1)
+    assert check_tokenizer(tokenizer.to_str().encode()) == CheckedTokenizer(302, 1, "</s>")
 
 
 def test_ids_with_gaps_count_up_to_the_largest() -> None:

@@ -1,4 +1,7 @@
-"""Tokenizers that a team uploaded: checked, listed, deleted. How a submission finds one: `resolution`."""
+"""Tokenizers that a team uploaded: checked, listed, deleted. How a submission finds one: `resolution`.
+
+This process never parses one: what the check does not answer is not known here.
+"""
 
 from uuid import UUID
 
@@ -8,12 +11,7 @@ from sqlalchemy.orm import joinedload
 from trainwright.contracts.api import NewTokenizer
 from trainwright.contracts.api import Tokenizer as TokenizerOut
 from trainwright.contracts.run_spec import TokenizerKind
-from trainwright.prepare.tokenizer import (
-    CheckedTokenizer,
-    UnusableTokenizerError,
-    check_tokenizer,
-    load_tokenizer,
-)
+from trainwright.prepare.tokenizer import CheckedTokenizer, UnusableTokenizerError, check_tokenizer
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
@@ -38,8 +36,6 @@ def create_tokenizer(
     with database.write() as session:
         file = _upload(session, team_id, new.upload)
     checked = _check(store, file, new.upload)
-    end_of_text = load_tokenizer(store.path_of(file.object_key)).id_to_token(checked.end_of_text)
-    assert end_of_text is not None, "the check has found it"
     with database.write() as session:
         file = _upload(session, team_id, new.upload)
         row = UploadedTokenizer(
@@ -48,7 +44,7 @@ def create_tokenizer(
             name=new.name,
             stored_file_id=file.stored_file_id,
             vocabulary=checked.vocabulary,
-            end_of_text=end_of_text[:80],
+            end_of_text=checked.end_of_text_token,
             created_by=by.user_id,
             created_by_name=by.name,
         )

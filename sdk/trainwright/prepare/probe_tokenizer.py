@@ -1,6 +1,6 @@
 """Tries an uploaded tokenizer: ``python -m trainwright.prepare.probe_tokenizer < tokenizer.json``.
 
-Prints ``{"vocabulary": …, "end_of_text": …}``, or ``{"wrong": …}`` with what is wrong and what to do. The process limits
+Prints ``{"vocabulary": …, "end_of_text": …, "end_of_text_token": …}``, or ``{"wrong": …}`` with what is wrong and what to do. The process limits
 its own memory and CPU time: a file that is deeply nested, swells when parsed, or holds a regular expression that never
 ends takes this process down and nothing else. What dies, or raises, is refused by `tokenizer.check_tokenizer`.
 
@@ -72,7 +72,11 @@ def _check(content: bytes) -> dict[str, Any]:
     ids = for_preparing(tokenizer).encode(probe_text(), add_special_tokens=False).ids
     if not ids:
         raise WrongError("it turns text into no tokens at all: look at its normalizer and pre_tokenizer")
-    return {"vocabulary": vocabulary, "end_of_text": end_of_text}
+    return {
+        "vocabulary": vocabulary,
+        "end_of_text": end_of_text,
+        "end_of_text_token": tokenizer.id_to_token(end_of_text),
+    }
 
 
 def _limit_cpu(seconds: int) -> None:

@@ -128,6 +128,9 @@ class CheckedTokenizer:
     end_of_text: int
     """Id of the token that ends a text."""
 
+    end_of_text_token: str
+    """That token, as `END_OF_TEXT_TOKENS` has it."""
+
 
 def check_tokenizer(content: bytes) -> CheckedTokenizer:
     """Try an uploaded ``tokenizer.json`` in a process with bounded time and memory.
