@@ -163,6 +163,15 @@ def test_a_result_counts_documents_tokens_and_their_lengths(tmp_path: Path, writ
         assert bin_.documents == sum(bin_.upto // 2 < size <= bin_.upto for size in sizes)
 
 
+def test_a_document_counts_once_though_its_tokens_hold_the_end_of_text(
+    tmp_path: Path, written: Pieces
+) -> None:
+    result = tokenize_piece(
+        written.paths[0], None, 0, make_encoder(byte_tokenizer()), BYTES, ord("e"), 0.2, tmp_path
+    )
+    assert result.documents == pieces.count_documents(written.paths[0])
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.lists(st.integers(0, 130), max_size=4), min_size=1, max_size=5),

@@ -86,11 +86,15 @@ def test_of_two_ends_the_first_of_the_list_is_taken() -> None:
     assert end_of_text_id(tokenizer) == tokenizer.token_to_id(END_OF_TEXT)
 
 
-def test_a_unigram_is_accepted() -> None:
-    pieces = [("<unk>", 0.0), ("</s>", 0.0), *((chr(0x20 + number), -5.0) for number in range(300))]
+def _unigram(score_of_end: float) -> bytes:
+    pieces = [("<unk>", 0.0), ("</s>", score_of_end), *((chr(0x20 + number), -5.0) for number in range(300))]
     tokenizer = Tokenizer(Unigram(pieces, unk_id=0))
     tokenizer.add_special_tokens(["</s>"])
-    assert check_tokenizer(tokenizer.to_str().encode()) == CheckedTokenizer(302, 1, "</s>")
+    return tokenizer.to_str().encode()
+
+
+def test_a_unigram_is_accepted() -> None:
+    assert check_tokenizer(_unigram(-1_000.0)) == CheckedTokenizer(302, 1, "</s>")
 
 
 def test_ids_with_gaps_count_up_to_the_largest() -> None:
@@ -139,6 +143,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         "the library `tokenizers` does not read it",
     ),
     "dropout": (_changed(lambda it: it["model"].update(dropout=0.1)), "model.dropout is set"),
+    "end in plain text": (
+        lambda: _unigram(0.0),
+        "'</s>' also comes from text that spells it",
+    ),
     "no end": (
         _changed(lambda it: it["added_tokens"].clear()),
         "looked for <|endoftext|>, <|end_of_text|>, </s>",

@@ -72,11 +72,22 @@ def _check(content: bytes) -> dict[str, Any]:
     ids = for_preparing(tokenizer).encode(probe_text(), add_special_tokens=False).ids
     if not ids:
         raise WrongError("it turns text into no tokens at all: look at its normalizer and pre_tokenizer")
+    _check_end_of_text(tokenizer, end_of_text)
     return {
         "vocabulary": vocabulary,
         "end_of_text": end_of_text,
         "end_of_text_token": tokenizer.id_to_token(end_of_text),
     }
+
+
+def _check_end_of_text(tokenizer: Tokenizer, end_of_text: int) -> None:
+    """See that a document which spells the token does not seem to end there."""
+    name = tokenizer.id_to_token(end_of_text)
+    if end_of_text in tokenizer.encode(f"{name} {name}a a{name}\n{name}", add_special_tokens=False).ids:
+        raise WrongError(
+            f"its end-of-text token {name!r} also comes from text that spells it, so that a document could seem to end in "
+            "its middle: give it a score of -1000 in model.vocab, or take out the merges that lead to it"
+        )
 
 
 def _limit_cpu(seconds: int) -> None:

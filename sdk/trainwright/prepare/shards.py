@@ -331,14 +331,18 @@ class _ShardWriter:
 
     def add(self, tokens: NDArray[np.uint32]) -> None:
         """Append a document's tokens and the end of text."""
-        self.add_tokens(np.append(tokens, np.uint32(self.end_of_text)))
+        self._append(np.append(tokens, np.uint32(self.end_of_text)))
+        self.documents += 1
 
     def add_tokens(self, tokens: NDArray[np.unsignedinteger]) -> None:
         """Append tokens, ends of texts among them."""
+        self._append(tokens)
+        self.documents += int(np.count_nonzero(tokens == self.end_of_text))
+
+    def _append(self, tokens: NDArray[np.unsignedinteger]) -> None:
         content = tokens.astype(f"<u{self.token_type.bytes_per_token}").tobytes()
         self._file.write(content)
         self._hash.update(content)
-        self.documents += int(np.count_nonzero(tokens == self.end_of_text))
         self.bytes += len(content)
 
     def __exit__(
