@@ -53,11 +53,18 @@ def count_recipe(database: Database, store: LocalStore, team_id: UUID, asked: Co
     Raises:
         NotFound: there is no such dataset.
         Invalid: there is no such version, or the mixture cannot be.
-        Conflict: its files are not read yet, or not in the way that the recipe says.
+        Conflict: its files are not read yet, or not in the way that the recipe says; or they were deleted meanwhile.
     """
     with database.write() as session:  # it writes nothing, but what it finds is held until it has looked
         found = _to_count(session, team_id, asked)
-    return count_sources(store, found.sources, asked.recipe, found.rejected, None, COUNTED_PIECES)
+    try:
+        return count_sources(store, found.sources, asked.recipe, found.rejected, None, COUNTED_PIECES)
+    except FileNotFoundError:
+        with database.write() as session:
+            if _to_count(session, team_id, asked) == found:
+                raise  # nobody deleted it
+        message = "What was to be counted was deleted meanwhile. Ask again to count what is there now."
+        raise Conflict("deleted_meanwhile", message) from None
 
 
 def sources_of(session: Read, team_id: UUID, version: DatasetVersion) -> list[Source]:

@@ -52,8 +52,13 @@ def list_documents(
     with database.read() as session:
         stretches, total = _stretches(session, team_id, dataset, number, start, limit)
     shown: list[DocumentSample] = []
-    for stretch in stretches:
-        shown += _samples(store, stretch, limit - len(shown))
+    try:
+        for stretch in stretches:
+            shown += _samples(store, stretch, limit - len(shown))
+    except FileNotFoundError:
+        with database.read() as session:
+            get_version(session, team_id, dataset, number)  # says so if it was deleted meanwhile
+        raise
     after = start + len(shown)
     return Page(items=shown, next_cursor=str(after) if after < total else None)
 

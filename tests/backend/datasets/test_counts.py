@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.backend.datasets.desk import Desk, Json, letters, lines
-from trainwright_backend.datasets import counts
+from trainwright_backend.control import sweep_bytes
+from trainwright_backend.datasets import counts, documents
 
 RECIPES: list[Json] = [
     {},
@@ -77,6 +78,61 @@ def test_what_cannot_be_counted_is_said(desk: Desk, asked: Json, code: str, said
     }
     answer = desk.post("datasets/count", body)
     assert answer.json()["code"] == code and said in answer.json()["detail"]
+
+
+def newest_deleted_before(
+    desk: Desk, made: Json, monkeypatch: pytest.MonkeyPatch, module: object, name: str
+) -> None:
+    """Have somebody delete the newest version just before ``module``'s function looks at its bytes."""
+    look = getattr(module, name)
+
+    def later(*given: Any) -> Any:
+        assert desk.delete(f"datasets/{made['id']}/versions/2").status_code == 204
+        sweep_bytes(desk.site.app.state.database, desk.site.app.state.store)
+        monkeypatch.setattr(module, name, look)
+        return look(*given)
+
+    monkeypatch.setattr(module, name, later)
+
+
+def with_two_versions(desk: Desk) -> Json:
+    made = desk.make(**{"a.jsonl": letters()})
+    return desk.add(made, uploads=[desk.send("b.jsonl", letters(20, first=500))])
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "code"), [(2, 422, "invalid"), (None, 409, "deleted_meanwhile")]
+)
+def test_a_version_that_is_deleted_while_it_is_counted_is_said(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, version: int | None, status: int, code: str
+) -> None:
+    made = with_two_versions(desk)
+    newest_deleted_before(desk, made, monkeypatch, counts, "count_sources")
+    answer = desk.post("datasets/count", {"dataset": made["id"], "version": version, "recipe": {}})
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+def test_a_version_that_is_deleted_while_its_documents_are_read_is_said(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = with_two_versions(desk)
+    newest_deleted_before(desk, made, monkeypatch, documents, "_samples")
+    answer = desk.site.admin.get(f"{desk.site.path}/datasets/{made['id']}/versions/2/documents")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("look", ["count", "documents"])
+def test_bytes_that_nobody_deleted_and_that_are_gone_are_a_fault(desk: Desk, look: str) -> None:
+    made = desk.make(**{"a.jsonl": letters()})
+    for key in desk.stored():
+        if "/readings/" in key:
+            desk.path_of(key).unlink()
+    path = f"{desk.site.path}/datasets"
+    if look == "count":
+        answer = desk.site.admin.post(f"{path}/count", json={"dataset": made["id"], "recipe": {}})
+    else:
+        answer = desk.site.admin.get(f"{path}/{made['id']}/versions/1/documents")
+    assert answer.status_code == 500
 
 
 def test_the_field_that_was_found_counts_as_named(desk: Desk) -> None:
