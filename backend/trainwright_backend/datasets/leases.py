@@ -2,6 +2,7 @@
 
 A step runs without a transaction, so its outcome is written guarded by its lease: a worker that was thought dead and
 is not changes nothing. While a step runs, a thread renews the lease, and tells the step when nobody wants it any more.
+A step that has been told keeps its lease until it has left, or a second worker would do the same beside it.
 """
 
 import threading
@@ -113,14 +114,15 @@ def kept(database: Database, lease: Lease) -> Iterator[Callable[[], bool]]:
             with suppress(Busy):
                 if monotonic() - renewed >= RENEWAL_SECONDS:
                     with database.write() as session:
-                        wanted = renew(session, lease)
+                        held = renew(session, lease)
                     renewed = monotonic()
-                else:
-                    with database.read() as session:
-                        wanted = is_wanted(session, lease)
+                    if not held:
+                        unwanted.set()
+                        return
+                with database.read() as session:
+                    wanted = is_wanted(session, lease)
                 if not wanted:
                     unwanted.set()
-                    return
 
     thread = threading.Thread(target=look, name="lease", daemon=True)
     thread.start()

@@ -48,7 +48,7 @@ def do_step(database: Database, store: LocalStore, step: Step) -> None:
                 case SurveyVersion():
                     unusable = survey_version(database, store, step, is_unwanted)
                 case Plan():
-                    plan(database, store, step)
+                    plan(database, store, step, is_unwanted)
                 case Tokenize():
                     tokenize(database, store, step, is_unwanted)
                 case Complete():

@@ -4,7 +4,7 @@ A slice is one piece of the version with what its recipe keeps of it. Repeating 
 worker costs its step and no more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -122,9 +122,17 @@ def take_preparation(session: Write, preparation_id: UUID) -> PreparationStep | 
     return None
 
 
-def plan(database: Database, store: LocalStore, step: Plan) -> None:
-    """Write the tokenizer and the rows of the slices."""
-    content = _tokenizer_content(store, step)
+def plan(database: Database, store: LocalStore, step: Plan, is_unwanted: Callable[[], bool]) -> None:
+    """Write the tokenizer and the rows of the slices.
+
+    While a tokenizer is made, its sample can be interrupted; the merging of pairs that follows cannot.
+
+    Raises:
+        Unwanted: nobody wants it any more.
+    """
+    content = _tokenizer_content(store, step, is_unwanted)
+    if is_unwanted():
+        raise Unwanted
     store.write(f"{step.folder}/{TOKENIZER_NAME}", content)
     with database.write() as session:
         planned = session.change(
@@ -193,7 +201,7 @@ def tokenize(database: Database, store: LocalStore, step: Tokenize, is_unwanted:
         send_step(session, Work.PREPARE, step.lease.owner_id)
 
 
-def _tokenizer_content(store: LocalStore, step: Plan) -> bytes:
+def _tokenizer_content(store: LocalStore, step: Plan, is_unwanted: Callable[[], bool]) -> bytes:
     if step.tokenizer.has_source:
         if step.tokenizer_key is None:
             raise UnusableDataError(
@@ -203,7 +211,14 @@ def _tokenizer_content(store: LocalStore, step: Plan) -> bytes:
     if step.tokenizer.kind is TokenizerKind.BYTES:
         return tokenizer_bytes(byte_tokenizer())
     texts = sample_texts(PiecesAndMasks(store, step.pieces), step.validation_fraction)
-    return tokenizer_bytes(train_bpe(texts, step.tokenizer.size))
+    return tokenizer_bytes(train_bpe(_while_wanted(texts, is_unwanted), step.tokenizer.size))
+
+
+def _while_wanted(texts: Iterator[str], is_unwanted: Callable[[], bool]) -> Iterator[str]:
+    for text in texts:
+        if is_unwanted():
+            raise Unwanted
+        yield text
 
 
 @lru_cache(maxsize=2)

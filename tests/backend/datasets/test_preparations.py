@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.orm import undefer
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.desk import Desk, Json, letters, lines
@@ -51,7 +52,7 @@ def sent(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def only(site: Site) -> Preparation:
     with site.app.state.database.read() as session:
-        return session.scalars(select(Preparation)).one()
+        return session.scalars(select(Preparation).options(undefer(Preparation.manifest))).one()
 
 
 def unprepared(desk: Desk) -> Json:
@@ -400,6 +401,39 @@ def test_cancelling_ends_the_step_in_hand_and_a_later_request_goes_on(
     assert only(site).state == PreparationState.READY
     done = desk.post(f"{path}/{shown['id']}/cancel")
     assert (done.status_code, done.json()["code"]) == (409, "preparation_ended")
+
+
+def test_a_step_that_is_cancelled_keeps_its_lease_until_it_has_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RENEWAL_SECONDS", 0.01)
+    dataset = unprepared(desk)
+    site = desk.site
+    step = take(site, only(site))
+    assert step is not None
+    path = f"datasets/{dataset['id']}/preparations/{dataset['versions'][0]['preparations'][0]['id']}/cancel"
+    with leases.kept(site.app.state.database, step.lease) as is_unwanted:
+        assert desk.post(path).json()["state"] == "cancelled"
+        while not is_unwanted():
+            pass
+        lapse(site)
+        while (until := only(site).leased_until) is None or until < now():
+            pass
+
+
+def test_cancelling_interrupts_the_sample_of_a_tokenizer(desk: Desk) -> None:
+    unprepared(desk)
+    site, asked = desk.site, list[None]()
+    step = take(site, only(site))
+    assert isinstance(step, work_preparations.Plan)
+
+    def is_unwanted() -> bool:
+        asked.append(None)
+        return len(asked) == 4
+
+    with pytest.raises(steps.Unwanted):
+        work_preparations.plan(site.app.state.database, site.app.state.store, step, is_unwanted)
+    assert len(asked) == 4 and not [key for key in desk.stored() if key.startswith(step.folder)]
 
 
 def test_a_preparation_that_runs_wait_for_is_not_cancelled(desk: Desk) -> None:
