@@ -45,14 +45,14 @@ def test_without_a_compiler_nothing_is_compiled_by_itself(
 
 
 @pytest.mark.parametrize(
-    ("precision", "flops_per_thread", "compiled"),
+    ("precision", "flops_per_rank", "compiled"),
     [("bf16", LONG, True), ("bf16", SHORT, False), ("fp32", LONG, False), ("fp8", LONG, False)],
 )
 def test_by_itself_a_cpu_compiles_long_runs_in_bfloat16(
-    monkeypatch: pytest.MonkeyPatch, precision: str, flops_per_thread: float, compiled: bool
+    monkeypatch: pytest.MonkeyPatch, precision: str, flops_per_rank: float, compiled: bool
 ) -> None:
     monkeypatch.setattr("trainwright_trainer.compiled._missing", lambda device: None)
-    assert compiles(PrecisionSpec(kind=precision), CPU, flops_per_thread) is compiled
+    assert compiles(PrecisionSpec(kind=precision), CPU, flops_per_rank) is compiled
 
 
 @pytest.mark.parametrize(("steps", "asked"), [(20, False), (10_000_000, True)])

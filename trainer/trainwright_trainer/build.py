@@ -110,7 +110,7 @@ def _arrange(model: Transformer, job: JobSpec, device: torch.device) -> HeadLoss
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
     gradient_of: ChunkGradient = chunk_gradient
-    if compiles(spec.precision, device, _flops_of_run(spec) / (job.ranks * job.threads_per_rank)):
+    if compiles(spec.precision, device, _flops_of_run(spec) / job.ranks):
         compile_model(model)
         gradient_of = compile_chunk_gradient()
     return partial(head_loss, chunk_tokens=spec.memory.loss_chunk_tokens, gradient_of=gradient_of)

@@ -22,16 +22,16 @@ from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient
 from trainwright_trainer.model.transformer import Transformer
 
-_WORTH_FLOPS_PER_THREAD = 1e14
-"""What a CPU's thread computes in about ten minutes of bfloat16, of which compilation takes half a one."""
+_WORTH_FLOPS_PER_RANK = 1e14
+"""What a thread of a CPU computes in about ten minutes of bfloat16, of which compilation takes half a one."""
 
 
-def compiles(precision: PrecisionSpec, device: torch.device, flops_per_thread: float) -> bool:
-    """Whether models are compiled on ``device``, where the whole run takes ``flops_per_thread`` of a CPU's threads.
+def compiles(precision: PrecisionSpec, device: torch.device, flops_per_rank: float) -> bool:
+    """Whether models are compiled on ``device``, where the whole run takes ``flops_per_rank``.
 
-    `auto` compiles on machines that can: on GPUs always, on CPUs long runs in bfloat16. It looks at nothing that is
-    measured, so that a resumed run decides as the one before did and goes on bit for bit; and float32 on a CPU stays
-    equal to a bare loop.
+    `auto` compiles on machines that can: on GPUs always, on CPUs long runs in bfloat16. It looks at the
+    spec and not at threads or clocks, so that a run that resumes on another node decides as before and goes on bit for
+    bit, unless that node has no compiler; and float32 on a CPU stays equal to a bare loop.
 
     Raises:
         BadJobError: `on` is asked of a machine that cannot.
@@ -39,7 +39,7 @@ def compiles(precision: PrecisionSpec, device: torch.device, flops_per_thread: f
     kind = precision.compile
     if kind is CompileKind.OFF:
         return False
-    if kind is CompileKind.AUTO and device.type == "cpu" and not _worth_on_cpu(precision, flops_per_thread):
+    if kind is CompileKind.AUTO and device.type == "cpu" and not _worth_on_cpu(precision, flops_per_rank):
         return False
     missing = _missing(device)
     if missing is None:
@@ -62,8 +62,8 @@ def compile_chunk_gradient() -> ChunkGradient:
     return torch.compile(chunk_gradient, fullgraph=True, dynamic=False)
 
 
-def _worth_on_cpu(precision: PrecisionSpec, flops_per_thread: float) -> bool:
-    return precision.kind is PrecisionKind.BF16 and flops_per_thread >= _WORTH_FLOPS_PER_THREAD
+def _worth_on_cpu(precision: PrecisionSpec, flops_per_rank: float) -> bool:
+    return precision.kind is PrecisionKind.BF16 and flops_per_rank >= _WORTH_FLOPS_PER_RANK
 
 
 def _missing(device: torch.device) -> str | None:

@@ -2662,7 +2662,7 @@ export interface components {
          */
         PrecisionSpec: {
             /**
-             * @description Compile the model with torch.compile; `auto` does so on GPUs, and on CPUs in `bf16` runs of ten minutes and more.
+             * @description Compile the model with torch.compile; `auto` does so on GPUs, and on CPUs in `bf16` runs over 10¹⁴ FLOPs a rank.
              * @default auto
              */
             compile: components["schemas"]["CompileKind"];

@@ -349,7 +349,7 @@ class PrecisionSpec(Strict):
     """The FP8 recipe; only for kind `fp8`, where leaving it empty takes its defaults."""
 
     compile: CompileKind = CompileKind.AUTO
-    """Compile the model with torch.compile; `auto` does so on GPUs, and on CPUs in `bf16` runs of ten minutes and more."""
+    """Compile the model with torch.compile; `auto` does so on GPUs, and on CPUs in `bf16` runs over 10¹⁴ FLOPs a rank."""
 
     @model_validator(mode="before")
     @classmethod
