@@ -188,7 +188,8 @@ def why_too_short(preparation: Preparation, sequence_tokens: int) -> str | None:
     """Why a ready preparation cannot fill one sequence of a run, when it cannot."""
     if preparation.state != PreparationState.READY:
         return None
-    tokens = ShardManifest.model_validate(preparation.manifest).train.tokens
+    tokens = preparation.train_tokens
+    assert tokens is not None, "a ready preparation knows its tokens"
     if tokens > sequence_tokens:
         return None
     return (
@@ -203,9 +204,6 @@ def show_preparation(preparation: Preparation, rejected: int | None = None) -> P
     Args:
         rejected: documents of its version that could not be read, when known.
     """
-    manifest = (
-        preparation.manifest
-    )  # of a large dataset it is long: what is shown needs no look at each shard
     return PreparationOut(
         id=public_id("prep", preparation.id),
         state=PreparationState(preparation.state),
@@ -216,9 +214,9 @@ def show_preparation(preparation: Preparation, rejected: int | None = None) -> P
         tokens_done=preparation.tokens_done,
         documents=preparation.documents,
         rejected=rejected,
-        train_tokens=None if manifest is None else manifest["train"]["tokens"],
-        validation_tokens=None if manifest is None else manifest["validation"]["tokens"],
-        validation_from_tail=manifest is not None and manifest.get("validation_from_tail", False),
+        train_tokens=preparation.train_tokens,
+        validation_tokens=preparation.validation_tokens,
+        validation_from_tail=preparation.validation_from_tail,
         lengths=[HistogramBin(upto=upto, documents=documents) for upto, documents in preparation.lengths],
         error=preparation.error,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import select
+from sqlalchemy.orm import undefer
 
 from trainwright.contracts.api import PreparationState, VersionState
 from trainwright.contracts.run_spec import DataSpec, TokenizerKind, TokenizerSpec
@@ -155,6 +156,7 @@ def _trained_files(session: Read, team_id: UUID, source: str) -> list[TokenizerF
         .where(DatasetVersion.dataset_id == _id("ds", source), Preparation.team_id == team_id)
         .where(Preparation.state == PreparationState.READY)
         .order_by(DatasetVersion.number.desc(), Preparation.id)
+        .options(undefer(Preparation.manifest))
     )
     found = []
     for row in rows:

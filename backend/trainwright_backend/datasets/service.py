@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import selectinload
 from sqlalchemy.orm.interfaces import ORMOption
 
@@ -50,11 +50,16 @@ def create_dataset(session: Write, team_id: UUID, by: Maker, new: NewDataset) ->
     """
     contents = first_contents(session, team_id, new.uploads, new.recipe)
     dataset = Dataset(
-        id=new_id(), team_id=team_id, name=new.name, created_by=by.user_id, created_by_name=by.name
+        id=new_id(),
+        team_id=team_id,
+        name=new.name,
+        created_by=by.user_id,
+        created_by_name=by.name,
+        last_version=0,
     )
     session.add(dataset)
     session.flush()
-    _add_version(session, dataset, 1, contents, [])
+    _add_version(session, dataset, contents, [])
     return show_dataset(session, team_id, public_id("ds", dataset.id))
 
 
@@ -70,7 +75,7 @@ def add_version(session: Write, team_id: UUID, dataset: str, new: NewVersion) ->
     if base is None:
         raise Invalid.at("base", which_versions(row), new.base)
     contents = next_contents(session, team_id, base, new)
-    _add_version(session, row, newest.number + 1, contents, changes_between(newest, contents))
+    _add_version(session, row, contents, changes_between(newest, contents))
     return show_dataset(session, team_id, dataset)
 
 
@@ -109,9 +114,10 @@ def get_version(session: Read, team_id: UUID, dataset: str, number: int) -> Data
 def show_dataset(session: Read, team_id: UUID, dataset: str) -> DatasetOut:
     """A dataset with all its versions and their preparations."""
     session.expire_all()  # what was read before a change in this transaction is old
-    row = session.get(Dataset, get_dataset(session, team_id, dataset).id, options=_whole())
-    assert row is not None
-    return _shown(row, row.versions)
+    row = get_dataset(session, team_id, dataset)
+    versions = select(DatasetVersion).where(DatasetVersion.dataset_id == row.id)
+    wanted = versions.order_by(DatasetVersion.number.desc()).options(*_whole_version())
+    return _shown(row, session.scalars(wanted).all())
 
 
 def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) -> Page[DatasetOut]:
@@ -119,29 +125,43 @@ def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) 
     wanted = select(Dataset).where(Dataset.team_id == team_id).order_by(Dataset.id.desc()).limit(limit + 1)
     if cursor is not None:
         wanted = wanted.where(Dataset.id < parse_id("ds", cursor))
-    rows = session.scalars(wanted.options(*_whole())).all()
-    shown = [_shown(row, row.versions[:1]) for row in rows[:limit]]
+    rows = session.scalars(wanted).all()
+    newest = _newest_versions(session, [row.id for row in rows[:limit]])
+    shown = [_shown(row, newest.get(row.id, [])) for row in rows[:limit]]
     return Page(items=shown, next_cursor=shown[-1].id if len(rows) > limit else None)
 
 
-def _whole() -> list[ORMOption]:
-    """What is shown of a dataset, in one query a table."""
-    versions = selectinload(Dataset.versions)
-    files = versions.selectinload(DatasetVersion.files)
+def _newest_versions(session: Read, dataset_ids: Sequence[UUID]) -> dict[UUID, list[DatasetVersion]]:
+    """The newest version of each dataset, without a look at the others."""
+    highest = (
+        select(DatasetVersion.dataset_id, func.max(DatasetVersion.number).label("number"))
+        .where(DatasetVersion.dataset_id.in_(dataset_ids))
+        .group_by(DatasetVersion.dataset_id)
+        .subquery()
+    )
+    is_newest = (DatasetVersion.dataset_id == highest.c.dataset_id) & (
+        DatasetVersion.number == highest.c.number
+    )
+    found = session.scalars(select(DatasetVersion).join(highest, is_newest).options(*_whole_version()))
+    return {version.dataset_id: [version] for version in found}
+
+
+def _whole_version() -> list[ORMOption]:
+    """What is shown of a version, in one query a table."""
+    files = selectinload(DatasetVersion.files)
     return [
         files.joinedload(DatasetFile.stored_file),
         files.joinedload(DatasetFile.reading),
-        versions.selectinload(DatasetVersion.preparations),
+        selectinload(DatasetVersion.preparations),
     ]
 
 
-def _add_version(
-    session: Write, dataset: Dataset, number: int, contents: Contents, changes: list[str]
-) -> None:
+def _add_version(session: Write, dataset: Dataset, contents: Contents, changes: list[str]) -> None:
+    dataset.last_version += 1
     version = DatasetVersion(
         id=new_id(),
         dataset_id=dataset.id,
-        number=number,
+        number=dataset.last_version,
         bytes=sum(file.bytes for file in contents.files),
         digest=contents.digest,
         recipe=contents.recipe.model_dump(mode="json"),

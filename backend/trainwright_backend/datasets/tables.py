@@ -33,6 +33,9 @@ class Dataset(Base):
     created_by_name: Mapped[str] = mapped_column(String(80))
     """Name of the person at the upload, which outlives the account."""
 
+    last_version: Mapped[int] = mapped_column(default=0)
+    """Highest number that was ever given to a version, also to one that is deleted."""
+
     versions: Mapped[list["DatasetVersion"]] = relationship(
         order_by="DatasetVersion.number.desc()", passive_deletes=True, back_populates="dataset"
     )
@@ -225,8 +228,14 @@ class Preparation(Base):
     shards_done: Mapped[int] = mapped_column(default=0)
     tokens_done: Mapped[int] = mapped_column(BigInteger, default=0)
     shards_total: Mapped[int | None]
-    manifest: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """A `ShardManifest`, when ready."""
+    manifest: Mapped[dict[str, Any] | None] = mapped_column(JSON, deferred=True)
+    """A `ShardManifest`, when ready; of large data it is long, so it is loaded when it is asked for."""
+
+    train_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    """Of the manifest, when ready; so the next two."""
+
+    validation_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    validation_from_tail: Mapped[bool] = mapped_column(default=False)
 
     manifest_digest: Mapped[str | None] = mapped_column(String(64))
     manifest_bytes: Mapped[int | None]

@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from trainwright.contracts.recipe import Recipe
 from trainwright_backend.core.db import Base, Database, now
-from trainwright_backend.datasets.tables import DatasetVersion
+from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation
 from trainwright_backend.migrations.run import config, migrate
 
 
@@ -45,6 +45,15 @@ def upgraded(url: str, rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Datab
 def _plain(value: object, database: Database) -> object:
     """As the table's columns, which were looked up in the database, take it."""
     return value.hex if isinstance(value, UUID) and database.is_sqlite else value
+
+
+def old_preparation(version_id: UUID, team_id: UUID, **differs: Any) -> tuple[str, dict[str, Any]]:
+    """The row of a preparation that is ready."""
+    manifest = {"train": {"tokens": 5_000_000_000}, "validation": {"tokens": 7}}
+    made = {"id": uuid4(), "version_id": version_id, "team_id": team_id, "digest": "0" * 64, "created": now()}
+    work = {"failures": 0, "may_be_repeated": False, "touched": now(), "shards_done": 1, "shards_total": 1}
+    asked = {"tokenizer": {"kind": "bytes"}, "validation_fraction": 0.01}
+    return "preparation", made | work | asked | {"state": "ready", "manifest": manifest} | differs
 
 
 def old_dataset(*numbers: int) -> list[tuple[str, dict[str, Any]]]:
@@ -85,3 +94,18 @@ def test_an_old_version_has_no_limit_of_rejected_documents_that_it_did_not_have(
     with upgraded(empty_url, old_dataset(1)) as database, database.read() as session:
         (version,) = session.scalars(sa.select(DatasetVersion))
         assert Recipe.model_validate(version.recipe).rejected_limit == 1.0
+
+
+def test_no_number_of_an_old_version_is_given_again(empty_url: str) -> None:
+    with upgraded(empty_url, old_dataset(1, 3)) as database, database.read() as session:
+        assert session.scalars(sa.select(Dataset.last_version)).all() == [3]
+
+
+def test_an_old_preparation_knows_its_tokens(empty_url: str) -> None:
+    rows = old_dataset(1)
+    ids = rows[-1][1]["id"], rows[0][1]["id"]
+    rows += [old_preparation(*ids), old_preparation(*ids, digest="1" * 64, state="waiting", manifest=None)]
+    with upgraded(empty_url, rows) as database, database.read() as session:
+        known = sa.select(Preparation.state, Preparation.train_tokens, Preparation.validation_tokens)
+        found = {tuple(row) for row in session.execute(known)}
+        assert found == {("ready", 5_000_000_000, 7), ("waiting", None, None)}

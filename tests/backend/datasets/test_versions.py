@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from tests.backend.datasets.desk import Desk, Json, letters, lines
 from trainwright_backend.control import sweep_bytes
-from trainwright_backend.datasets.tables import Reading
+from trainwright_backend.datasets.tables import DatasetVersion, Preparation, Reading
 from trainwright_backend.uploads.tables import StoredFile, Upload
 
 GOOD = lines("a document", "another document", "a third one")
@@ -205,6 +206,34 @@ def test_what_a_run_uses_stays_and_the_error_names_the_run(desk: Desk) -> None:
         assert (answer.status_code, answer.json()["code"]) == (409, code)
         assert "my run" in answer.json()["detail"] and answer.json()["runs"] == ["my run"]
     assert desk.delete(f"datasets/{made['id']}/versions/2").status_code == 204
+
+
+def test_the_number_of_a_deleted_version_is_not_given_again(desk: Desk) -> None:
+    made = desk.make(**{"a.jsonl": letters()})
+    desk.add(made, recipe={"drop_duplicates": True})
+    assert desk.delete(f"datasets/{made['id']}/versions/2").status_code == 204
+    assert states(desk.add(made, recipe={"rejected_limit": 0.5})) == [(3, "ready"), (1, "ready")]
+
+
+def test_a_list_reads_no_manifest_and_no_older_version(desk: Desk) -> None:
+    made = desk.make(**{"a.jsonl": letters()})
+    whole = desk.add(made, recipe={"drop_duplicates": True})
+    loaded: list[object] = []
+
+    def remember(row: object, context: object) -> None:
+        loaded.append(row)
+        assert "manifest" not in vars(row)
+
+    for table in (DatasetVersion, Preparation):
+        event.listen(table, "load", remember)
+    try:
+        (listed,) = desk.get("datasets")["items"]
+    finally:
+        for table in (DatasetVersion, Preparation):
+            event.remove(table, "load", remember)
+    assert listed["versions"] == whole["versions"][:1]
+    assert listed["versions"][0]["preparations"][0]["train_tokens"] > 0
+    assert len(loaded) == 2, "one version and its preparation"
 
 
 def test_a_mixture_takes_characters_by_weight_and_repeats_nothing(desk: Desk) -> None:

@@ -144,6 +144,13 @@ def _make_readings() -> None:
 
 
 def _change_versions() -> None:
+    op.add_column("dataset", sa.Column("last_version", sa.Integer(), nullable=False, server_default="0"))
+    op.execute(
+        sa.text(
+            "UPDATE dataset SET last_version = COALESCE("
+            "(SELECT MAX(number) FROM dataset_version WHERE dataset_id = dataset.id), 0)"
+        )
+    )
     for column in (
         # The first release had no limit: what worked with it goes on.
         sa.Column("recipe", sa.JSON(), nullable=False, server_default='{"rejected_limit": 1.0}'),
@@ -238,8 +245,17 @@ def _change_preparations() -> None:
     for column in (
         sa.Column("tokens_done", sa.BigInteger(), nullable=False, server_default="0"),
         sa.Column("lengths", sa.JSON(), nullable=False, server_default="[]"),
+        sa.Column("train_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("validation_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("validation_from_tail", sa.Boolean(), nullable=False, server_default=sa.false()),
     ):
         op.add_column("preparation", column)
+    manifest = _preparation.c.manifest
+    tokens = {
+        f"{split}_tokens": sa.cast(manifest[split, "tokens"].as_string(), sa.BigInteger())
+        for split in ("train", "validation")
+    }
+    op.execute(_preparation.update().where(_preparation.c.state == "ready").values(tokens))
     op.drop_column("preparation", "rejected")
     unfinished = "state IN ('waiting', 'working', 'failed')"
     op.execute(
@@ -339,6 +355,13 @@ _dataset_version = sa.table(
     sa.column("id", sa.Uuid()),
     sa.column("dataset_id", sa.Uuid()),
     sa.column("created", sa.DateTime(timezone=True)),
+)
+_preparation = sa.table(
+    "preparation",
+    sa.column("state", sa.String()),
+    sa.column("manifest", sa.JSON()),
+    sa.column("train_tokens", sa.BigInteger()),
+    sa.column("validation_tokens", sa.BigInteger()),
 )
 _old_dataset_file = sa.table(
     "dataset_file",
