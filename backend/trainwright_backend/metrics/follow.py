@@ -70,6 +70,7 @@ class Follower:
             mark = newest_mark(session, self.run_id)
             if mark is None or self.place.mark == cursor_of(mark):
                 return News(events, ended=final)
+            assert self.place.attempt <= mark.attempt, "no place is ahead of all points"
             events += self._go_back(session, mark)
             while not events and self.place.mark != cursor_of(mark):
                 events += self._page(session, mark)

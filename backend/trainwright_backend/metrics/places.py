@@ -17,8 +17,8 @@ from sqlalchemy import select
 
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.ids import LARGEST_NUMBER
+from trainwright_backend.metrics.service import newest_mark
 from trainwright_backend.metrics.tables import MetricMark
-from trainwright_backend.runs.tables import Run
 
 LONGEST_ID = 4_096
 BEGINNING = "0:0"
@@ -70,10 +70,11 @@ def place_at(session: Read, run_id: UUID, given: str) -> Place | None:
         return None if mark is None else Place.of(mark)
     found = _SPELLED.fullmatch(given) if len(given) <= LONGEST_ID + 20 else None
     steps = _steps(found[2]) if found else None
-    run = session.get(Run, run_id)
-    if not found or steps is None or run is None or int(found[1]) > run.attempt:
+    if not found or steps is None:
         return None
-    return Place(int(found[1]), steps)
+    newest = newest_mark(session, run_id)
+    is_ahead = int(found[1]) > (newest.attempt if newest else 0)
+    return None if is_ahead else Place(int(found[1]), steps)
 
 
 def _steps(spelled: str) -> dict[str, int] | None:

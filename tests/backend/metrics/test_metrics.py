@@ -132,6 +132,17 @@ def test_a_follower_goes_on_where_it_stopped(scene: Scene) -> None:
     assert follow(scene, work.run_id, events[-1]["id"]) == []
 
 
+def test_a_place_ahead_of_all_points_begins_anew(scene: Scene) -> None:
+    work = scene.running(last_step=5)
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    scene.cancel(work.run_id)
+    work.ended("cancelled")
+    events = follow(scene, work.run_id, "2~e30=")
+    assert events[0] == {"event": "rewind", "data": {"step": 0}}
+    assert sorted(points_of(events)) == [1, 2, 3, 4, 5]
+
+
 def test_late_batches_of_an_old_attempt_are_refused(scene: Scene) -> None:
     old = scene.running(last_step=5)
     assert old.ended("crashed") == "retry_wait"
