@@ -1,5 +1,5 @@
 import { ChevronDown } from "lucide-react";
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { RunState } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Menu } from "@/components/Menu";
@@ -9,7 +9,6 @@ import { TextInput } from "@/components/TextInput";
 import { leavesOut, toggledStates, type RunFilter } from "@/features/runs/runFilter";
 import { RUN_STATES, stateLook } from "@/lib/stateLook";
 import { useDebounced } from "@/lib/useDebounced";
-import { useFollowing } from "@/lib/useFollowing";
 import { useHotkeys } from "@/lib/useHotkeys";
 
 interface Props {
@@ -29,8 +28,15 @@ const WORDS = [...new Set(RUN_STATES.map((state) => stateLook[state].word))].map
 export function RunFilterBar({ filter, onFilter, onClear }: Props) {
   const input = useRef<HTMLInputElement>(null);
   useHotkeys(useMemo(() => ({ "/": () => input.current?.focus() }), []));
-  const [text, setText] = useFollowing(filter.q ?? "");
+  const q = filter.q ?? "";
+  const [text, setText] = useState(q);
   const rested = useDebounced(text, TYPING_MS);
+  const [before, setBefore] = useState(q);
+  if (q !== before) {
+    setBefore(q);
+    // Words that this field sent come back without the space at their end, and must not take it from who types on.
+    if (q !== rested.trim()) setText(q);
+  }
   const latest = useRef({ filter, onFilter });
   useEffect(() => {
     latest.current = { filter, onFilter };
