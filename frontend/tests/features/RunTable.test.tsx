@@ -81,6 +81,22 @@ describe("the runs table", () => {
     expect(screen.queryByRole("button", { name: "Show more runs" })).toBeNull();
   });
 
+  it("lists a run once that moved to the next page meanwhile", async () => {
+    server.use(
+      http.get(RUNS, ({ request }) =>
+        HttpResponse.json(
+          new URL(request.url).searchParams.get("cursor") === "c1"
+            ? { items: [aRun(), aRun({ id: "run_0", name: "older" })], next_cursor: null }
+            : { items: [aRun()], next_cursor: "c1" },
+        ),
+      ),
+    );
+    show();
+    await userEvent.click(await screen.findByRole("button", { name: "Show more runs" }));
+    expect(await screen.findByText("older")).toBeDefined();
+    expect(screen.getAllByText("pilot-7")).toHaveLength(1);
+  });
+
   it("says when there is nothing", async () => {
     server.use(http.get(RUNS, () => HttpResponse.json({ items: [], next_cursor: null })));
     show();
@@ -125,6 +141,17 @@ describe("the filter", () => {
     expect(await screen.findByText("night-2")).toBeDefined();
     expect(queries[queries.length - 1]).toBe("q=night+2");
     expect(queries.length).toBeLessThan(4);
+  });
+
+  it("keeps the space between two words, however slowly they are typed", async () => {
+    answer((query) => [aRun({ name: query.get("q") ?? "pilot-7" })]);
+    show();
+    await screen.findByText("pilot-7");
+    await userEvent.keyboard("/llama ");
+    await screen.findByText("llama");
+    expect(screen.getByRole<HTMLInputElement>("searchbox").value).toBe("llama ");
+    await userEvent.keyboard("wide");
+    expect(await screen.findByText("llama wide")).toBeDefined();
   });
 
   it("takes several states and one's own runs", async () => {

@@ -39,7 +39,8 @@ export function RunTable({ team, filter, onFilter, onClear, empty }: Props) {
     [],
   );
   useHotkeys(keys);
-  const runs = data.pages.flatMap((page) => page.items);
+  // The pages are read one after another: a run that moves meanwhile is in two of them.
+  const runs = [...new Map(data.pages.flatMap((page) => page.items).map((run) => [run.id, run])).values()];
   if (runs.length === 0 && leavesOut(listed)) {
     return (
       <EmptyState title="No run matches.">
