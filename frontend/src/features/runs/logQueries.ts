@@ -45,7 +45,7 @@ export function logPageQuery(client: QueryClient, place: LogPlace, page: number,
   const ofPage = [...keyOf(place), "page", page];
   return queryOptions<LogLine[]>({
     queryKey: [...ofPage, full ? "full" : bytes],
-    queryFn: async ({ signal }) => (await readLines(place, page * PAGE_LINES + 1, PAGE_LINES, signal)).lines,
+    queryFn: ({ signal }) => readPage(place, page, signal),
     placeholderData: () => client.getQueriesData<LogLine[]>({ queryKey: ofPage }).findLast(([, known]) => known !== undefined)?.[1],
     staleTime: Infinity,
     gcTime: full ? 60_000 : 10_000,
@@ -72,6 +72,18 @@ export function logMatchesQuery(place: LogPlace, find: string) {
 
 function keyOf({ team, run, attempt, file }: LogPlace) {
   return ["run", team, run, "log", attempt, file];
+}
+
+/** The server stops early where lines are very long; the rest of the page is asked for behind them. */
+async function readPage(place: LogPlace, page: number, signal: AbortSignal): Promise<LogLine[]> {
+  const lines: LogLine[] = [];
+  let behind = page * PAGE_LINES;
+  for (;;) {
+    const part = await readLines(place, behind + 1, PAGE_LINES - lines.length, signal);
+    lines.push(...part.lines);
+    behind += part.lines.length;
+    if (part.lines.length === 0 || lines.length >= PAGE_LINES || behind >= part.total) return lines;
+  }
 }
 
 async function readLines(place: LogPlace, first: number, limit: number, signal: AbortSignal) {
