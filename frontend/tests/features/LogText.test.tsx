@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
-import { http, HttpResponse } from "msw";
+import { delay, http, HttpResponse } from "msw";
 import { useState } from "react";
 import { beforeEach, expect, it } from "vitest";
 import { LogText } from "@/features/runs/LogText";
@@ -13,9 +13,12 @@ const STRETCH = 1_000;
 const log = Array.from({ length: TOTAL }, (_, index) => `line ${index + 1}${(index + 1) % 700 === 0 ? " Loss is \u001b[31mhigh" : ""}`);
 let asked: string[] = [];
 let views: LogSearch[] = [];
+/** Lines that one answer holds at most. */
+let most = Infinity;
 
 beforeEach(() => {
   [asked, views] = [[], []];
+  most = Infinity;
   const number = (url: URL, name: string) => Number(url.searchParams.get(name));
   const some = (from: number, to: number) => log.slice(from, to).map((text, index) => ({ number: from + index + 1, text }));
   server.use(
@@ -23,7 +26,7 @@ beforeEach(() => {
       const url = new URL(request.url);
       const first = number(url, "first");
       asked.push(`lines ${first}`);
-      return HttpResponse.json({ lines: some(first - 1, first - 1 + number(url, "limit")), total: TOTAL });
+      return HttpResponse.json({ lines: some(first - 1, first - 1 + Math.min(most, number(url, "limit"))), total: TOTAL });
     }),
     http.get("*/logs/2/rank-0.log/search", ({ request }) => {
       const url = new URL(request.url);
@@ -84,6 +87,43 @@ it("searches on the server, counts what is found so far, and goes on from match 
   await userEvent.click(screen.getByRole("button", { name: "Previous" }));
   expect(views.slice(1).map(({ line }) => line)).toEqual([1_400, 700, 2_800]);
   expect(asked.filter((one) => one.startsWith("search"))).toEqual(["search 0", "search 1000", "search 2000"]);
+});
+
+it("goes on where the server ends a page early", async () => {
+  most = 200;
+  show();
+  expect(await screen.findByText("line 3000")).toBeDefined();
+  expect(asked.slice(1)).toEqual(["lines 2501", "lines 2701", "lines 2901"]);
+});
+
+it("leads to what was searched for last, though an earlier search answers later", async () => {
+  let release = () => {};
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  let late = false;
+  server.use(
+    http.get("*/logs/2/rank-0.log/search", async ({ request }) => {
+      const slow = new URL(request.url).searchParams.get("q") === "slow";
+      if (slow) await held;
+      late ||= slow;
+      return HttpResponse.json({ lines: [{ number: slow ? 10 : 20, text: "x" }], searched_to: TOTAL, end: true });
+    }),
+  );
+  show();
+  const box = await screen.findByRole("searchbox", { name: "Search in rank-0.log" });
+  await userEvent.type(box, "slow{Enter}");
+  await userEvent.clear(box);
+  await userEvent.type(box, "quick{Enter}");
+  await waitFor(() => {
+    expect(views).toEqual([{ line: 20, find: "quick" }]);
+  });
+  release();
+  await waitFor(() => {
+    expect(late).toBe(true);
+  });
+  await delay(50);
+  expect(views).toEqual([{ line: 20, find: "quick" }]);
 });
 
 it("says when nothing is found, and forgets the search with its words", async () => {

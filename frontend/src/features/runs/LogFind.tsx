@@ -1,4 +1,5 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
 import type { LogLine } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -24,6 +25,14 @@ export function LogFind({ place, total, line, find, onView }: Props) {
   const client = useQueryClient();
   const [text, setText] = useFollowing(find);
   const matches = useInfiniteQuery({ ...logMatchesQuery(place, find), enabled: find !== "" });
+  // An answer counts only for the search that was begun last, and only while nothing else is looked at.
+  const search = useRef(0);
+  useEffect(
+    () => () => {
+      search.current += 1;
+    },
+    [place.run, place.attempt, place.file, line, find],
+  );
   const pages = matches.data?.pages ?? [];
   const found = pages.flatMap(({ lines }) => lines);
   const reached = pages[pages.length - 1];
@@ -89,23 +98,26 @@ export function LogFind({ place, total, line, find, onView }: Props) {
 
   /** A new search, which leads to its first match. */
   async function begin(): Promise<void> {
+    const mine = (search.current += 1);
     if (text === "") {
       onView({ line, find: undefined });
       return;
     }
     const first = await client.infiniteQuery(logMatchesQuery(place, text)).catch(() => null);
+    if (search.current !== mine) return;
     onView({ line: first?.pages[0]?.lines[0]?.number ?? line, find: text });
   }
 
   /** The next match; behind the last one the search goes on, and at its end it begins again. */
   async function toNext(): Promise<void> {
+    const mine = (search.current += 1);
     const isNext = ({ number }: LogLine) => number > (line ?? 0);
     let next = found.find(isNext);
     if (next === undefined && more) {
       const { data } = await matches.fetchNextPage();
       next = data?.pages.flatMap(({ lines }) => lines).find(isNext);
     }
-    choose(next ?? found[0]);
+    if (search.current === mine) choose(next ?? found[0]);
   }
 
   function words(): string {
