@@ -5,6 +5,8 @@ import io
 import random
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -78,6 +80,17 @@ def test_texts_of_every_layout_come_back(store: Store, column: Any, options: dic
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_a_parquet_file_may_be_compressed_once_more(store: Store, pack: Any) -> None:
     assert _read(store("a.parquet", pack(_parquet({"text": TEXTS})))) == TEXTS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_what_is_unpacked_lies_in_the_folder_that_is_given(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    source = replace(store("a.parquet", gzip.compress(_parquet({"text": TEXTS}))), folder=folder)
+    rows = read_rows(source, sniff(source), DEFAULT)
+    next(rows)
+    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert any(name.startswith(str(folder)) for name in opened)
 
 
 def test_nulls_and_bad_bytes_are_rejected_by_row(store: Store) -> None:

@@ -214,6 +214,15 @@ def test_a_quick_count_finds_duplicates_that_stand_far_apart(tmp_path: Path) -> 
     assert (full.kept, full.dropped) == (600, {"duplicate": 600, "min_characters": 0})
 
 
+def test_work_in_progress_lies_in_the_folder_that_is_given(tmp_path: Path) -> None:
+    pieces, folder, seen = _pieces(tmp_path, [["a", "b"]]), tmp_path / "work", list[int]()
+    folder.mkdir()
+    survey(
+        [SurveySource(pieces)], KEEP_ALL, lambda *_: seen.append(len(list(folder.iterdir()))), folder=folder
+    )
+    assert seen == [1] and not list(folder.iterdir())
+
+
 def test_nothing_to_survey_gives_zeros() -> None:
     found = survey([SurveySource([])], Recipe(drop_duplicates=True))
     assert (found.documents, found.kept, found.lengths, found.dropped) == (0, 0, [], {"duplicate": 0})

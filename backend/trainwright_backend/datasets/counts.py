@@ -147,7 +147,9 @@ def count_sources(
         on_mask: takes the keep mask of each piece, with its position among all pieces.
         most_pieces: read the measures of no more, and scale up what they say; all when None.
     """
-    result = survey([_surveyed(store, source) for source in sources], recipe, on_mask, rejected, most_pieces)
+    surveyed = [_surveyed(store, source) for source in sources]
+    with store.working_folder() as folder:
+        result = survey(surveyed, recipe, on_mask, rejected, most_pieces, folder)
     return RecipeCounts(
         **result.model_dump(exclude={"shares"}),
         mix=_mix(sources, result.shares, result.characters) if recipe.mix else [],

@@ -82,14 +82,14 @@ def read_file(database: Database, store: LocalStore, step: ReadFile, is_unwanted
         UnusableDataError: the file cannot be read.
         Unwanted: nobody wants it any more.
     """
-    source = Source(step.name, store.path_of(step.object_key))
-    sniffed = sniff(source)
-    field = None
-    if sniffed.format is not FileFormat.TEXT:
-        field = resolve_field(columns_of(source, sniffed), step.read.field)
-    read = step.read.model_copy(update={"field": field})
-    _note_format(database, step, sniffed, read)
     with store.working_folder() as folder:
+        source = Source(step.name, store.path_of(step.object_key), folder)
+        sniffed = sniff(source)
+        field = None
+        if sniffed.format is not FileFormat.TEXT:
+            field = resolve_field(columns_of(source, sniffed), step.read.field)
+        read = step.read.model_copy(update={"field": field})
+        _note_format(database, step, sniffed, read)
         for piece in write_pieces(source, sniffed, read, folder, step.position, step.pieces):
             if is_unwanted():
                 raise Unwanted

@@ -34,6 +34,8 @@ class Source:
 
     name: str
     path: Path
+    folder: Path | None = None
+    """Where it is unpacked, if it has to be; where temporary files lie when None."""
 
 
 @dataclass(frozen=True, slots=True)

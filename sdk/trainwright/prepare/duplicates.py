@@ -24,8 +24,9 @@ ENTRY = np.dtype([("low", "<u8"), ("high", "<u8"), ("index", "<i8")])
 class Duplicates:
     """Marks each document whose hash stood before, in the order in which hashes are added."""
 
-    def __init__(self, documents: int) -> None:
-        """``documents``: most that will be added."""
+    def __init__(self, documents: int, folder: Path | None = None) -> None:
+        """At most ``documents`` will be added; the buckets lie in ``folder``, or where temporary files do."""
+        self._parent = folder
         self._bits = np.zeros(documents // 8 + 1, np.uint8)
         self._count = 0
         wanted = -(-documents // BUCKET_DOCUMENTS)
@@ -33,7 +34,8 @@ class Duplicates:
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
-        folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="duplicates-")))
+        made = tempfile.TemporaryDirectory(prefix="duplicates-", dir=self._parent)
+        folder = Path(self._open.enter_context(made))
         self._files: list[BinaryIO] = [
             self._open.enter_context((folder / str(bucket)).open("w+b")) for bucket in range(self._buckets)
         ]

@@ -172,7 +172,10 @@ def _plain_file(source: Source, compression: Compression) -> Iterator[BinaryIO]:
         with source.path.open("rb") as file:
             yield file
         return
-    with PlainStream(source, compression) as stream, tempfile.TemporaryFile() as unpacked:
+    with (
+        PlainStream(source, compression) as stream,
+        tempfile.TemporaryFile(dir=source.folder) as unpacked,
+    ):
         size = 0
         while block := stream.read(BLOCK_BYTES):
             size += len(block)

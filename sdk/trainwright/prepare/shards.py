@@ -208,7 +208,7 @@ def prepare_folder(
     with tempfile.TemporaryDirectory(prefix="pieces-") as working:
         paths, rejected = _read_all(sources, recipe, Path(working))
         masks: list[bytes] = []
-        survey([SurveySource(paths)], recipe, lambda _, mask: masks.append(mask))
+        survey([SurveySource(paths)], recipe, lambda _, mask: masks.append(mask), folder=Path(working))
         pieces = list(zip(paths, masks, strict=True))
         tokenizer = _tokenizer(spec, pieces, fraction)
         content = tokenizer_bytes(tokenizer)

@@ -155,6 +155,7 @@ def survey(
     on_mask: OnMask | None = None,
     rejected: int = 0,
     most_pieces: int | None = None,
+    folder: Path | None = None,
 ) -> SurveyResult:
     """Count what ``recipe`` makes of ``sources``.
 
@@ -162,11 +163,12 @@ def survey(
         on_mask: is given each piece's place among all of them and its mask, in order.
         rejected: rows that gave no document, passed on into the result.
         most_pieces: read the measures of no more than these, but of one a source at least; no masks then.
+        folder: takes work in progress, 24 bytes a document; a process that is killed leaves it there.
     """
     assert on_mask is None or most_pieces is None, "masks need all pieces"
     pieces = list(_pieces(sources))
     total = sum(piece.documents for piece in pieces)
-    with Duplicates(total) as duplicates:
+    with Duplicates(total, folder) as duplicates:
         exact = _find_duplicates(pieces, duplicates)
         looked = _look_at(pieces, exact, recipe, len(sources), most_pieces)
         limits = _mixture_limits(sources, looked, recipe, duplicates)
