@@ -15,6 +15,9 @@ from trainwright_backend.core.errors import NotFound
 LARGEST_NUMBER = 2**53
 """Of counts and offsets in addresses: beyond it neither JSON's readers nor every database are exact."""
 
+LARGEST_INTEGER = 2**31 - 1
+"""Of what is compared with an INTEGER column: beyond it PostgreSQL refuses the whole query."""
+
 Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok"]
 
 _KIND: dict[Prefix, str] = {

@@ -25,7 +25,7 @@ from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.auth.policies import Editor, Viewer, still_in_team
 from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.core.ids import LARGEST_NUMBER
+from trainwright_backend.core.ids import LARGEST_INTEGER, LARGEST_NUMBER
 from trainwright_backend.core.stream import EventStream, News, ServerEvent, follow
 from trainwright_backend.runs import files, lists, loglines, service, submission
 from trainwright_backend.runs.tables import Run
@@ -35,7 +35,7 @@ router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"])
 
 Limit = Annotated[int, Query(ge=1, le=200)]
 LastEventId = Annotated[str | None, Header()]
-Attempt = Annotated[int, Path(ge=0, le=LARGEST_NUMBER)]
+Attempt = Annotated[int, Path(ge=0, le=LARGEST_INTEGER)]
 LOG_BYTES = 256 * 1024
 _NUMBER = re.compile(r"[0-9]{1,19}")
 
@@ -108,7 +108,7 @@ def cancel_run(access: Editor, session: WriteSession, request: Request, run: str
 
 @router.get("/{run}/events")
 def list_run_events(
-    access: Viewer, session: ReadSession, run: str, after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0
+    access: Viewer, session: ReadSession, run: str, after: Annotated[int, Query(ge=0, le=LARGEST_INTEGER)] = 0
 ) -> list[RunEvent]:
     """What happened to the run, oldest first, at most a thousand after number `after`."""
     return service.list_events(session, service.get_run(session, access.team_id, run), after)
@@ -123,7 +123,7 @@ def stream_run_events(
     with database.read() as session:
         run_id = service.get_run(session, access.team_id, run).id
     seen = (
-        min(int(last_event_id), LARGEST_NUMBER) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
+        min(int(last_event_id), LARGEST_INTEGER) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
     )
 
     def read() -> News:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from tests.backend.scripted_agent import Scene, Work
+from tests.backend.scripted_agent import Scene, Work, stream_events
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.runs import loglines
 from trainwright_backend.runs.tables import AttemptFile, LogChunk
@@ -158,3 +158,21 @@ def write_log(scene: Scene, work: Work, stretches: list[bytes]) -> None:
 
 def test_any_log_is_told_line_by_line(scene: Scene) -> None:
     check_any_log(scene, scene.running())
+
+
+@pytest.mark.parametrize("what", ["", "/lines", "/search?q=x"])
+def test_an_attempt_that_cannot_be_is_no_failure(scene: Scene, what: str) -> None:
+    logs = f"{scene.runs}/{scene.running().run_id}/logs"
+    answers = [scene.site.admin.get(f"{logs}/{attempt}/rank-0.log{what}") for attempt in (2**31 - 1, 2**31)]
+    assert [answer.status_code for answer in answers] == [404, 422]
+
+
+def test_events_after_a_number_that_cannot_be_are_no_failure(scene: Scene) -> None:
+    work = scene.running()
+    events = f"{scene.runs}/{work.run_id}/events"
+    answers = [scene.site.admin.get(events, params={"after": after}) for after in (2**31 - 1, 2**31)]
+    assert [answer.status_code for answer in answers] == [200, 422]
+    scene.cancel(work.run_id)
+    work.order("ended")
+    stream = scene.site.admin.get(f"{events}/stream", headers={"Last-Event-ID": str(2**53)})
+    assert (stream.status_code, stream_events(stream.text)) == (200, [])
