@@ -2,7 +2,7 @@
 
     python -m trainwright_backend.datasets.look < job.json
 
-It limits its own memory, and answers one line of JSON a file, so that what was seen before a file that kills it is not
+It limits its own memory and CPU time, and answers one line of JSON a file, so that what was seen before a file that kills it is not
 lost. Who starts it limits its time. It is given no database and no secret.
 """
 
@@ -21,6 +21,12 @@ from trainwright.prepare.sniff import sniff
 DOCUMENTS = 20
 CHARACTERS = 2**20
 """Text of documents after which the look at a file ends."""
+
+CPU_SECONDS = 60
+"""More than anybody waits for: what outlives the one who asked ends by it, and so does each process that it starts."""
+
+OUT_OF_MEMORY = 4
+"""Exit status when memory ran out in the middle of something else; 1 is any error that nobody caught."""
 
 SHOWN_CHARACTERS = 2_000
 SHOWN_COLUMNS = 1_000
@@ -111,10 +117,14 @@ def main() -> None:
     asked = Look.model_validate_json(sys.stdin.buffer.read())
     resource.setrlimit(resource.RLIMIT_AS, (asked.memory_bytes, asked.memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     for file in asked.files:
         sys.stdout.buffer.write(look_at(file, asked).model_dump_json().encode() + b"\n")
         sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except MemoryError:
+        sys.exit(OUT_OF_MEMORY)

@@ -5,11 +5,12 @@ answers requests. Few such children run at once; whoever asks beyond that waits 
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import BoundedSemaphore
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from trainwright.contracts.recipe import ReadSpec, Recipe
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.storage import LocalStore
-from trainwright_backend.datasets.look import Look, LookedAt, Seen, too_large
+from trainwright_backend.datasets.look import OUT_OF_MEMORY, Look, LookedAt, Seen, too_large
 from trainwright_backend.uploads.service import UploadedFile, complete_uploads
 
 OPENED = 20
@@ -42,9 +43,6 @@ ASKING = BoundedSemaphore(8)
 """Previews at once with those that wait: each of them holds a thread that answers requests."""
 
 WAIT_SECONDS = 10.0
-
-OUT_OF_MEMORY = 1
-"""Python's exit code for an error that nobody caught: here, memory that ran out in the middle of something else."""
 
 
 def preview(database: Database, store: LocalStore, team_id: UUID, asked: PreviewRequest) -> Preview:
@@ -108,28 +106,41 @@ def _child(jobs: Sequence[LookedAt], read: ReadSpec, seconds: float) -> tuple[li
     """What a child saw, and why it saw no more."""
     command = [sys.executable, "-P", "-m", "trainwright_backend.datasets.look"]
     job = Look(files=list(jobs), read=read, memory_bytes=MEMORY_BYTES).model_dump_json().encode()
-    try:
-        done = subprocess.run(
-            command,
-            input=job,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=seconds,
-            cwd="/",
-            env=_environment(),
-        )
-    except subprocess.TimeoutExpired as error:
-        late = f"Looking at {{name}} took longer than {SECONDS:g} s. See whether the file is damaged."
-        return _lines(error.stdout or b""), late
-    found = _lines(done.stdout)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=_environment(),
+        start_new_session=True,
+    ) as child:
+        try:
+            answer, _ = child.communicate(job, seconds)
+        except subprocess.TimeoutExpired:
+            _kill(child)
+            answer, _ = child.communicate()
+            late = f"Looking at {{name}} took longer than {SECONDS:g} s. See whether the file is damaged."
+            return _lines(answer), late
+        except BaseException:
+            _kill(child)
+            raise
+    found = _lines(answer)
     if len(found) == len(jobs):
         return found, None
-    if done.returncode == OUT_OF_MEMORY:
+    _kill(child)
+    if child.returncode == OUT_OF_MEMORY:
         return found, too_large("{name}", MEMORY_BYTES)
     return (
         found,
         "{name} cannot be read: its content ended the program that looked at it. Write the file anew.",
     )
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """End the child and what it has started: a session of their own, of which one may outlive the other."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def _environment() -> dict[str, str]:

@@ -3,8 +3,10 @@
 import io
 import os
 import time
-from threading import BoundedSemaphore
+from contextlib import suppress
+from threading import BoundedSemaphore, Event, Thread
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -98,6 +100,51 @@ def test_a_file_that_takes_too_long_is_told_so_and_the_next_one_is_looked_at(
     assert time.monotonic() - started < 20
     assert [file["documents"] for file in files] == [["a.jsonl"], [], ["c.jsonl"]]
     assert "b.jsonl took longer than 3 s" in files[1]["problem"]
+
+
+def readers(path: str) -> list[psutil.Process]:
+    """Processes that take apart the Parquet file at ``path``."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if "trainwright.prepare.parquet_process" in process.cmdline() and path in {
+                file.path for file in process.open_files()
+            }:
+                found.append(process)
+    return found
+
+
+def test_a_look_that_is_ended_leaves_no_process_behind(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many pages as rows: going through them takes the reader far longer than a look may."""
+    sink = io.BytesIO()
+    small = {"data_page_size": 1, "write_batch_size": 1, "write_statistics": False}
+    table = pa.table({"text": ["a"] * 600_000})
+    pq.write_table(table, sink, compression="none", use_dictionary=False, **small)
+    upload = desk.send("pages.parquet", sink.getvalue())
+    path = str(next(desk.path_of(key) for key in desk.stored() if "/files/" in key))
+    seen: list[int] = []
+    over = Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            seen.extend(process.pid for process in readers(path))
+
+    thread = Thread(target=watch)
+    thread.start()
+    monkeypatch.setattr(previews, "SECONDS", 6.0)
+    try:
+        [file] = desk.post("uploads/preview", {"uploads": [upload]}).json()["files"]
+    finally:
+        over.set()
+        thread.join()
+    assert "took longer" in file["problem"] and seen and not readers(path)
+
+
+def test_an_error_of_the_look_is_not_taken_for_too_little_memory(desk: Desk) -> None:
+    upload = desk.send("a.jsonl", lines("gone"))
+    next(desk.path_of(key) for key in desk.stored() if "/files/" in key).unlink()
+    [file] = desk.post("uploads/preview", {"uploads": [upload]}).json()["files"]
+    assert "memory" not in file["problem"] and "ended the program" in file["problem"]
 
 
 def test_a_file_that_needs_too_much_memory_is_told_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
