@@ -7,6 +7,7 @@ import type { Me } from "@/api/types";
 import { Menu } from "@/components/Menu";
 import { MenuItem } from "@/components/MenuItem";
 import { signOut } from "@/features/auth/queries";
+import { letGo } from "@/features/datasets/uploads";
 import { applyTheme, storedTheme, type Theme } from "@/lib/theme";
 
 const THEMES: Record<Theme, string> = { system: "As the system", light: "Light", dark: "Dark" };
@@ -17,7 +18,10 @@ export function TeamMenu({ team, me }: { team: string; me: Me }) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const leave = useMutation({
-    mutationFn: signOut,
+    mutationFn: () => {
+      letGo();
+      return signOut();
+    },
     onSettled: async () => {
       await navigate({ to: "/sign-in" });
       client.clear();

@@ -118,6 +118,9 @@ it("asks for the file of an upload that a reload interrupted, and goes on with i
   expect(await screen.findByText("3 B of 4 B. Choose the file again to go on.")).toBeDefined();
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Look at the first rows" }).disabled).toBe(true);
   await choose("rows.csv");
+  expect(await screen.findByText(/3 B of a file of this name and size/)).toBeDefined();
+  expect(tus.uploads.get("up_old")?.offset).toBe(3);
+  await userEvent.click(screen.getByRole("button", { name: "Yes, go on with rows.csv" }));
   await screen.findByRole("button", { name: "Look at the first rows" }).then(enabled);
   expect([...tus.uploads.keys()]).toEqual(["up_old"]);
 });

@@ -1,7 +1,7 @@
 import { waitFor } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
-import { afterEach, beforeEach, expect, it } from "vitest";
-import { addFiles, pause, remove, resume, sendAside, uploadStore } from "@/features/datasets/uploads";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { addFiles, beginAnew, goOn, letGo, pause, remove, resume, sendAside, uploadStore } from "@/features/datasets/uploads";
 import { server } from "../server";
 import { TusServer } from "../tus";
 
@@ -48,6 +48,7 @@ it("sends two files at once and the next when one is done", async () => {
 
 it("goes on from the server's offset with a file that is chosen again", async () => {
   tus.begun("up_old", "a.txt", 10, 6);
+  localStorage.setItem("trainwright.upload.up_old", "1");
   send(aFile("a.txt", "0123456789"));
   await waitFor(() => {
     expect(states()).toEqual(["complete"]);
@@ -64,6 +65,57 @@ it("begins anew with a file of the same name and size that has changed since", a
     expect(states()).toEqual(["complete"]);
   });
   expect(tus.uploads.get("up_old")?.offset).toBe(6);
+  expect(tus.uploads.size).toBe(2);
+});
+
+it("asks about a file that it knows by name and size only, and goes on when it is the same", async () => {
+  tus.begun("up_old", "a.txt", 10, 6);
+  send(aFile("a.txt", "0123456789"), aFile("b.txt", "two"));
+  await waitFor(() => {
+    expect(states()).toEqual(["doubtful", "complete"]);
+  });
+  expect(tus.uploads.get("up_old")?.offset).toBe(6);
+  send(aFile("a.txt", "0123456789"));
+  expect(states()).toEqual(["doubtful", "complete"]);
+  goOn(uploadStore.all()[0]?.key ?? "");
+  await waitFor(() => {
+    expect(states()).toEqual(["complete", "complete"]);
+  });
+  expect(tus.uploads.get("up_old")?.offset).toBe(10);
+});
+
+it("begins anew with a file that is another one", async () => {
+  tus.begun("up_old", "a.txt", 10, 6);
+  send(aFile("a.txt", "9876543210"));
+  beginAnew(uploadStore.all()[0]?.key ?? "");
+  await waitFor(() => {
+    expect(states()).toEqual(["complete"]);
+  });
+  expect(tus.uploads.get("up_old")?.offset).toBe(6);
+  expect(tus.uploads.size).toBe(2);
+});
+
+it("sends a file although the browser keeps nothing", async () => {
+  const forbidden = vi.spyOn(Storage.prototype, "setItem").mockImplementation(() => {
+    throw new DOMException("full", "QuotaExceededError");
+  });
+  send(aFile("a.txt", "one"));
+  await waitFor(() => {
+    expect(states()).toEqual(["complete"]);
+  });
+  forbidden.mockRestore();
+});
+
+it("stops all and holds no file once it lets go", async () => {
+  const open = tus.hold();
+  send(aFile("a.txt", "one"), aFile("b.txt", "two"), aFile("c.txt", "three"));
+  await waitFor(() => {
+    expect(tus.mostAtOnce).toBe(2);
+  });
+  letGo();
+  open();
+  expect(uploadStore.all()).toEqual([]);
+  expect(window.onbeforeunload).toBeNull();
   expect(tus.uploads.size).toBe(2);
 });
 

@@ -2,7 +2,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Meter } from "@/components/Meter";
 import { StateIcon, type Shape } from "@/components/StateIcon";
 import type { TrayRow } from "@/features/datasets/tray";
-import { pause, resume } from "@/features/datasets/uploads";
+import { beginAnew, goOn, pause, resume } from "@/features/datasets/uploads";
 import { bytes, duration, moment } from "@/lib/format";
 
 interface Props {
@@ -13,6 +13,7 @@ interface Props {
 }
 
 const LOOKS: Record<TrayRow["state"], { shape: Shape; word: string; color: string }> = {
+  doubtful: { shape: "hollow-square", word: "Unsure", color: "text-warn" },
   queued: { shape: "hollow-circle", word: "Waiting", color: "text-idle" },
   sending: { shape: "half-circle", word: "Uploading", color: "text-accent" },
   paused: { shape: "bars", word: "Paused", color: "text-idle" },
@@ -81,6 +82,29 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
           Remove <span className="sr-only">{row.name}</span>
         </button>
       </span>
+      {row.state === "doubtful" && (
+        <p className="col-span-full flex flex-wrap gap-x-4 gap-y-1">
+          The server has {bytes(row.sent)} of a file of this name and size. Is this the same file, unchanged?
+          <button
+            type="button"
+            className={ACTION}
+            onClick={() => {
+              goOn(row.key);
+            }}
+          >
+            Yes, go on <span className="sr-only">with {row.name}</span>
+          </button>
+          <button
+            type="button"
+            className={ACTION}
+            onClick={() => {
+              beginAnew(row.key);
+            }}
+          >
+            No, begin anew <span className="sr-only">with {row.name}</span>
+          </button>
+        </p>
+      )}
       {row.error !== null && (
         <div className="col-span-full">
           <ErrorNote error={row.error} />

@@ -12,7 +12,8 @@ import { Speed } from "@/features/datasets/speed";
 import { connection } from "@/lib/connection";
 import { randomId } from "@/lib/randomId";
 
-export type SendState = "queued" | "sending" | "paused" | "failed" | "complete";
+/** `doubtful`: the server has a part of a file of this name and size, and only the person knows whether it is the same. */
+export type SendState = "doubtful" | "queued" | "sending" | "paused" | "failed" | "complete";
 
 export interface Sending {
   key: string;
@@ -61,7 +62,7 @@ export const uploadStore = {
   },
 };
 
-/** Queues files; one that is here or on the server unfinished goes on where it stands. */
+/** Queues files; one that is here or on the server unfinished goes on where it stands, if it is surely the same. */
 export function addFiles({ team, files, known }: Wish): void {
   for (const { name, file } of files) {
     const held = sendings.find((one) => isHeld(one, team, name, file));
@@ -101,6 +102,31 @@ export function resume(key: string): void {
   pump();
 }
 
+/** A doubtful file is the one that the server has a part of. */
+export function goOn(key: string): void {
+  if (find(key)?.state !== "doubtful") return;
+  update(key, { state: "queued" });
+  pump();
+}
+
+/** A doubtful file is another one. */
+export function beginAnew(key: string): void {
+  const one = find(key);
+  const transfer = transfers.get(key);
+  if (one?.state !== "doubtful" || transfer === undefined) return;
+  forget(key);
+  add(one.team, one.name, transfer.file, null);
+  pump();
+}
+
+/** Stops all, and holds no file any longer: somebody else may sign in here. The server keeps what it has. */
+export function letGo(): void {
+  for (const { key, state } of sendings) if (state === "sending") void transfers.get(key)?.tus.abort();
+  transfers.clear();
+  dropped = new Set();
+  set([]);
+}
+
 /** Stops sending, and drops what the server has of it. */
 export async function remove(key: string): Promise<void> {
   const one = find(key);
@@ -137,7 +163,7 @@ function add(
   team: string,
   name: string,
   file: File,
-  uploadId: string | null,
+  begun: Upload | null,
   onEnd?: (outcome: string | Error) => void,
 ): string {
   const key = randomId();
@@ -145,7 +171,7 @@ function add(
   const speed = new Speed();
   const tus = new Tus(file, {
     endpoint,
-    uploadUrl: uploadId === null ? null : `${endpoint}/${uploadId}`,
+    uploadUrl: begun === null ? null : `${endpoint}/${begun.id}`,
     metadata: { filename: name },
     chunkSize: CHUNK_BYTES,
     retryDelays: RETRY_AFTER_MS,
@@ -176,11 +202,11 @@ function add(
     team,
     name,
     bytes: file.size,
-    sent: 0,
+    sent: begun?.offset ?? 0,
     bytesPerSecond: 0,
-    state: "queued",
+    state: begun === null || isSameFile(begun.id, file) === true ? "queued" : "doubtful",
     error: null,
-    uploadId,
+    uploadId: begun?.id ?? null,
     aside: onEnd !== undefined,
   };
   set([...sendings, one]);
@@ -210,11 +236,13 @@ function isHeld(one: Sending, team: string, name: string, file: File): boolean {
   return one.team === team && one.name === name && one.state !== "complete" && same;
 }
 
-function unfinishedOf(known: readonly Upload[], name: string, file: File): string | null {
+function unfinishedOf(known: readonly Upload[], name: string, file: File): Upload | null {
   const here = new Set(sendings.map(({ uploadId }) => uploadId));
   const fits = (one: Upload) =>
-    !one.complete && one.file_name === name && one.bytes === file.size && !here.has(one.id) && isSameFile(one.id, file);
-  return known.find(fits)?.id ?? null;
+    !one.complete && one.file_name === name && one.bytes === file.size && !here.has(one.id);
+  const fitting = known.filter(fits);
+  const by = (same: boolean | null) => fitting.find(({ id }) => isSameFile(id, file) === same);
+  return by(true) ?? by(null) ?? null;
 }
 
 function endpointOf(team: string): string {
