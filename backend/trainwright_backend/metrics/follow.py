@@ -8,7 +8,7 @@ Every message has the id of the place behind it, by which a stream that broke of
 (``attempt:offset``) where one has just been reached, else the place itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
@@ -111,8 +111,8 @@ class Follower:
         begin, end = min(had.values()), max(has.values())
         while True:
             horizon = min(begin + most * self._width, end)
-            curves = read_curves(session, due, begin, horizon)
-            curves = {key: curve.between(had[key], min(has[key], horizon)) for key, curve in curves.items()}
+            curves = _read_from(session, {one: max(had[one.id], begin) for one in due}, horizon)
+            curves = {key: curve.between(-1, has[key]) for key, curve in curves.items()}
             longest = max(len(curve) for curve in curves.values())
             if longest or horizon == end:
                 break
@@ -124,6 +124,14 @@ class Follower:
             1 if longest > most else min(self._width * (4 if longest < most // 4 else 1), WIDEST_PAGE)
         )
         return curves, horizon
+
+
+def _read_from(session: Read, places: Mapping[MetricSeries, int], last: int) -> dict[int, Curve]:
+    """Points of each series after its own step, so that one that lags behind does not have the others read again."""
+    curves = {one.id: Curve.empty() for one in places}
+    for after in {step for step in places.values() if step < last}:
+        curves |= read_curves(session, [one for one, step in places.items() if step == after], after, last)
+    return curves
 
 
 def _events(

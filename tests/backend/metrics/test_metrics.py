@@ -3,10 +3,13 @@
 import math
 from typing import Any
 
+import pytest
 from sqlalchemy import event as hooks
 from sqlalchemy import select
 
 from tests.backend.scripted_agent import Scene, Work, losses, stream_events
+from trainwright_backend.metrics.curves import Curve
+from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricChunk
 
 
@@ -130,6 +133,27 @@ def test_a_follower_goes_on_where_it_stopped(scene: Scene) -> None:
     )
     assert events[-1]["id"] == f"1:{work.offset}"
     assert follow(scene, work.run_id, events[-1]["id"]) == []
+
+
+def test_a_rare_series_does_not_have_the_others_read_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = scene.running(last_step=5_000, steps=10_000)
+    cursor = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["cursor"]
+    work.send(work.batch(metrics=[{"steps": [5_001], "series": {"validation_loss": [3.5], "loss": [1.0]}}]))
+    scene.cancel(work.run_id)
+    work.order("ended")
+    points_read: list[int] = []
+
+    def counted(*given: Any) -> dict[int, Curve]:
+        curves = read_curves(*given)
+        points_read.extend(len(curve) for curve in curves.values())
+        return curves
+
+    monkeypatch.setattr("trainwright_backend.metrics.follow.read_curves", counted)
+    events = follow(scene, work.run_id, cursor)
+    assert (points_of(events), points_of(events, "validation_loss")) == ({5_001: 1.0}, {5_001: 3.5})
+    assert sum(points_read) == 2
 
 
 def test_a_place_ahead_of_all_points_begins_anew(scene: Scene) -> None:
