@@ -19,6 +19,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -100,30 +101,32 @@ def _start(live: Live, spec: dict[str, Any]) -> dict[str, float]:
     eventually(lambda: live.client.nodes()[0].slots_free["cpu"] == free, "the node is free", 60)
     begun = time.time()
     run = live.team.submit(spec).id
-    events = _events_file(live, run)
     try:
-        eventually(lambda: _time_of(events, "step") is not None, "the first step is made", 120)
+        events = _events_with_a_step(live, run)
         marks = [begun, _claimed(live, run), *_marks(events)]
     finally:
         live.team.cancel(run)
     return {name: end - start for name, (start, end) in zip(PHASES, pairwise(marks), strict=True)}
 
 
-def _events_file(live: Live, run: str) -> Path:
-    """Of the run's attempt, in the agent's workspace."""
+def _events_with_a_step(live: Live, run: str) -> Path:
+    """Events of the run's attempt, in the agent's workspace, once its first step is made.
+
+    A claim that was not granted leaves a folder of the run too, for a while.
+    """
     runs = live.platform.folder.path / "agent" / "runs"
     found: list[Path] = []
 
     def look() -> bool:
-        found.extend(one for one in _folders(runs) if AttemptFolder(one).record().run_id == run)
+        for folder in runs.glob("*"):
+            with suppress(FileNotFoundError):
+                events = folder / OUTPUT_FOLDER / EVENTS_NAME
+                if AttemptFolder(folder).record().run_id == run and _time_of(events, "step") is not None:
+                    found.append(events)
         return bool(found)
 
-    eventually(look, "the agent takes the run", 120)
-    return found[0] / OUTPUT_FOLDER / EVENTS_NAME
-
-
-def _folders(runs: Path) -> list[Path]:
-    return [one for one in runs.glob("*") if (one / "claim.json").exists()]
+    eventually(look, "the first step is made", 120)
+    return found[0]
 
 
 def _claimed(live: Live, run: str) -> float:
