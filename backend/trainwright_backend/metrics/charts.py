@@ -1,5 +1,6 @@
 """The curves that people see: windows of them, thinned out to what a chart can show."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -47,11 +48,21 @@ def read_metrics(session: Read, run: Run, selection: Selection, window: Window) 
     series = []
     for name in sorted(by_name, key=_order):
         parts = by_name[name]
-        shown = thinned(Curve.joined([_shown(session, one, mark, window, most) for one in parts]), most)
+        shown = _thinned_by_steps([_shown(session, one, mark, window, most) for one in parts], most)
         series.append(
             Series(name=name, unit=parts[0].unit, steps=shown.steps.tolist(), values=shown.values.tolist())
         )
     return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
+
+
+def _thinned_by_steps(parts: Sequence[Curve], points: int) -> Curve:
+    """At most ``points``, shared out by steps: of a long attempt coarse copies were read, of a short one all points."""
+    found = [part for part in parts if len(part)]
+    if sum(len(part) for part in found) <= points:
+        return Curve.joined(found)
+    spans = [int(part.steps[-1] - part.steps[0]) + 1 for part in found]
+    shares = [max(2, points * span // sum(spans)) for span in spans]
+    return thinned(Curve.joined([thinned(*pair) for pair in zip(found, shares, strict=True)]), points)
 
 
 def _shown(

@@ -197,6 +197,18 @@ def test_thinning_keeps_spikes_and_the_last_point(scene: Scene) -> None:
     )
 
 
+def test_a_far_view_has_points_of_each_attempt_by_its_steps(scene: Scene) -> None:
+    work = scene.running(last_step=2_000, steps=20_000)
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    work.begin(resume_step=2_000)
+    work.step(2_001, 10_000)
+    shown = curve(scene, work.run_id, points=100)
+    assert len(shown) <= 100
+    assert max(shown) == 10_000
+    assert 15 <= sum(step <= 2_000 for step in shown) <= 25, "a fifth of the steps"
+
+
 def test_what_is_no_number_or_no_progress_is_dropped(scene: Scene) -> None:
     work = scene.running(last_step=3)
     block = {"steps": [3, 4, 5, 5, 6], "series": {"loss": [9.0, 0.4, "NaN", 9.0, 0.6]}}
