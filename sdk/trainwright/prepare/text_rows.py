@@ -56,10 +56,11 @@ def _blank_before(content: bytes) -> int:
 
 def _stretches(stream: PlainStream, at_blank_lines: bool) -> Iterator[bytes]:
     """What the documents are made of, without a gap; each at most a document long."""
-    held, at = b"", 0
+    held, at, has_ended = b"", 0, False
     while True:
-        if len(held) - at <= DOCUMENT_BYTES:
-            held, at = held[at:] + stream.read(DOCUMENT_BYTES + AHEAD_BYTES - (len(held) - at)), 0
+        if not has_ended and len(held) - at <= DOCUMENT_BYTES:
+            more = stream.read(DOCUMENT_BYTES + AHEAD_BYTES - (len(held) - at))
+            held, at, has_ended = held[at:] + more, 0, not more
         if at == len(held):
             return
         end = min(len(held), at + DOCUMENT_BYTES)
