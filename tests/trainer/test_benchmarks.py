@@ -88,6 +88,7 @@ def test_a_mark_judges(value: float, at_most: bool, reached: str) -> None:
     assert mark.reached(value) == reached
 
 
+@pytest.mark.timeout(400)  # each contender is a process of its own
 @pytest.mark.parametrize("row", [row for row in TRAINER_ROWS if row != "bytes"])
 def test_a_ratio_is_measured_and_written(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Where the peers are not installed, the network plays no part in a test: this one stands in for all of them.

@@ -18,7 +18,8 @@ def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixtu
     (tmp_path / "book.txt").write_text("All happy families are alike.\n" * 3_000)
     (tmp_path / "notes.jsonl").write_text('{"text": "fine"}\nnot json\n')
     files = [str(tmp_path / "book.txt"), str(tmp_path / "notes.jsonl")]
-    assert main(["prepare", *files, "--out", str(tmp_path / "data"), "--vocabulary", "300"]) == 0
+    wanted = ["--out", str(tmp_path / "data"), "--vocabulary", "300", "--rejected-limit", "0.5"]
+    assert main(["prepare", *files, *wanted]) == 0
     assert "notes.jsonl:2 is not a JSON object" in capfd.readouterr().err
 
     data = {"dataset": "local", "tokenizer": {"vocabulary": 300}}

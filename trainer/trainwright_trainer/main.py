@@ -33,13 +33,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trainwright_trainer", description="Train language models.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-    prepare = verbs.add_parser("prepare", help="turn .jsonl and .txt files into token shards")
+    prepare = verbs.add_parser("prepare", help="turn files of text into token shards")
     prepare.add_argument("files", nargs="+", type=Path, metavar="FILE")
     prepare.add_argument("--out", type=Path, required=True, help="folder for the shards, such as my-run/data")
     prepare.add_argument("--tokenizer", choices=("bpe", "bytes"), default="bpe")
     prepare.add_argument("--vocabulary", type=int, help="number of token ids (default: 4096 for bpe)")
     prepare.add_argument(
         "--validation-fraction", type=float, default=0.01, help="share of documents held out"
+    )
+    prepare.add_argument(
+        "--rejected-limit", type=float, default=0.01, help="share of documents that may be unreadable"
     )
     prepare.set_defaults(verb=_prepare)
 
@@ -68,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepare(given: argparse.Namespace) -> int:
+    from trainwright.contracts.recipe import Recipe
     from trainwright.contracts.run_spec import DataSpec, TokenizerSpec
     from trainwright.prepare.documents import Source
     from trainwright.prepare.shards import prepare_folder
@@ -77,7 +81,8 @@ def _prepare(given: argparse.Namespace) -> int:
         tokenizer=TokenizerSpec(kind=given.tokenizer, vocabulary=given.vocabulary),
         validation_fraction=given.validation_fraction,
     )
-    manifest, rejected = prepare_folder([Source(path.name, path) for path in given.files], data, given.out)
+    sources = [Source(path.name, path) for path in given.files]
+    manifest, rejected = prepare_folder(sources, data, given.out, Recipe(rejected_limit=given.rejected_limit))
     for line in rejected:
         print(f"{line.file}:{line.line} {line.reason}", file=sys.stderr)
     for name, split in (("train", manifest.train), ("validation", manifest.validation)):

@@ -118,7 +118,7 @@ def test_a_look_that_is_ended_leaves_no_process_behind(desk: Desk, monkeypatch: 
     """As many pages as rows: going through them takes the reader far longer than a look may."""
     sink = io.BytesIO()
     small = {"data_page_size": 1, "write_batch_size": 1, "write_statistics": False}
-    table = pa.table({"text": ["a"] * 600_000})
+    table = pa.table({"text": ["a"] * 3_000_000})
     pq.write_table(table, sink, compression="none", use_dictionary=False, **small)
     upload = desk.send("pages.parquet", sink.getvalue())
     path = str(next(desk.path_of(key) for key in desk.stored() if "/files/" in key))
