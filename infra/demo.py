@@ -29,24 +29,19 @@ from rich.progress import BarColumn, Progress, TextColumn
 from trainwright.client import Client, TeamClient
 from trainwright.connection import ApiError
 from trainwright.contracts.api import Dataset, OneTimeLink, Run
-from trainwright.contracts.run_spec import (
+from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.parallelism_spec import Device, ResourcesSpec
+from trainwright.contracts.precision_spec import FP8Level, FP8Spec, PrecisionKind, PrecisionSpec
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import FINAL, RunState
+from trainwright.contracts.training_spec import (
     BatchSpec,
     CheckpointSpec,
-    DataSpec,
-    Device,
-    FP8Level,
-    FP8Spec,
-    ModelSpec,
     OptimizerSpec,
-    PrecisionKind,
-    PrecisionSpec,
-    ResourcesSpec,
-    RunSpec,
     ScheduleSpec,
-    TokenizerSpec,
     ValidationSpec,
 )
-from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.local import (
     DataFolder,

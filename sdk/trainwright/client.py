@@ -62,8 +62,9 @@ from trainwright.contracts.api import (
     Verdicts,
 )
 from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.contracts.data_spec import TokenizerSpec
 from trainwright.contracts.recipe import Recipe
-from trainwright.contracts.run_spec import RunSpec, TokenizerSpec
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL
 from trainwright.files import LocalFile, find_files
 from trainwright.tus import Sender

@@ -21,7 +21,7 @@ from tests.benchmarks.entries import Entry
 from tests.benchmarks.platform_reads import _fill_runs as fill_runs
 from tests.benchmarks.platform_reads import _fill_series as fill_series
 from tests.benchmarks.platform_site import SPEC, TEAM, Caller, Site, running_site
-from trainwright.contracts.run_spec import TokenizerKind, TokenizerSpec
+from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import Shard, ShardManifest, ShardSplit, TokenType
 from trainwright_backend.datasets.tables import Preparation
 

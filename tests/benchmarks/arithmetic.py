@@ -19,7 +19,8 @@ from tests.benchmarks.entries import Entry, at_most
 from tests.benchmarks.rows import state_bytes
 from tests.benchmarks.shapes import TOY
 from tests.benchmarks.trial import Shape, build_job, learn, write_job
-from trainwright.contracts.run_spec import BatchSpec, ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.build import Training
 from trainwright_trainer.fp8.updater import FP8Updater
 

@@ -21,7 +21,7 @@ _SCRIPT = """
 import time
 import torch
 from torch.nn.functional import cross_entropy
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
 

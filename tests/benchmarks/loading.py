@@ -20,7 +20,7 @@ from tests.benchmarks.shapes import TOY
 from tests.benchmarks.steps import LONG
 from tests.benchmarks.trial import Shape, build_job, learn, write_job, write_tokens
 from tests.benchmarks.turns import Contender, Pacer, Request, in_turn
-from trainwright.contracts.run_spec import BatchSpec
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.shards import TokenStream, read_manifest
 

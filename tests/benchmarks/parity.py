@@ -26,9 +26,9 @@ import torch
 
 from infra.demo import _write_documents
 from tests.benchmarks.trial import build_job, learn, validation_loss
+from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.job_spec import DATA_FOLDER, JOB_NAME, output_folder
 from trainwright.contracts.presets import PRESETS
-from trainwright.contracts.run_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import MANIFEST_NAME, ShardManifest
 from trainwright.prepare.documents import Source
 from trainwright.prepare.shards import prepare_folder

@@ -28,7 +28,8 @@ from torch import Tensor
 from tests.benchmarks.ceilings import synchronize
 from tests.benchmarks.results import Figure, RefusedError
 from tests.benchmarks.trial import Shape, build_job, device, learn, write_job
-from trainwright.contracts.run_spec import BatchSpec, ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import BatchSpec
 
 OURS = "ours"
 PACKAGES = {

@@ -33,8 +33,9 @@ from tests.trainer.test_fp8_optimizer import (
     update_error,
 )
 from tests.trainer.test_recompute import Watch
+from trainwright.contracts.precision_spec import FP8Spec, PrecisionKind
 from trainwright.contracts.presets import PRESETS
-from trainwright.contracts.run_spec import FP8Spec, PrecisionKind, RecomputeKind
+from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer import build as assembly
 from trainwright_trainer.fp8.convert import convert
 from trainwright_trainer.fp8.formats import E4M3, amax_of, cast, scale_for
@@ -240,7 +241,7 @@ def _held_bytes(kind: PrecisionKind, again: RecomputeKind, chunk_tokens: int, to
             weight.attach(initial[name], torch.ones(()), scale_for(amax_of(initial[name]), E4M3))
     elif kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
-    recompute(model, again)
+    recompute(model, MemorySpec(recompute=again))
     ids, targets = torch.randint(vocabulary, (2, 1, tokens))
     with Watch() as watch, torch.autocast("cpu", torch.bfloat16, enabled=kind is PrecisionKind.BF16):
         loss = head_loss(model.features(ids), model.head.weight, targets, chunk_tokens)

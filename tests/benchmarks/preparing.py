@@ -30,8 +30,8 @@ from tests.benchmarks.entries import Entry, at_most
 from tests.benchmarks.shapes import TOY
 from tests.benchmarks.texts import documents, in_parts, size_of
 from tests.benchmarks.turns import Contender, Pacer, Request, Spent, in_turn
+from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.recipe import ReadSpec, TextDocuments
-from trainwright.contracts.run_spec import TokenizerKind, TokenizerSpec
 from trainwright.prepare.documents import Source
 from trainwright.prepare.encode import load_encoder
 from trainwright.prepare.pieces import piece_name, read_piece, write_pieces

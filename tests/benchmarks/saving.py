@@ -20,7 +20,8 @@ from tests.benchmarks.shapes import TOY
 from tests.benchmarks.trial import Shape, build_job, learn, write_job
 from tests.benchmarks.turns import Contender, Pacer, Request, in_turn
 from trainwright.contracts.checkpoint import CheckpointManifest
-from trainwright.contracts.run_spec import BatchSpec, ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.build import Training
 from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint

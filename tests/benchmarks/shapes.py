@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.benchmarks.trial import Shape
-from trainwright.contracts.run_spec import BatchSpec, ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import BatchSpec
 
 
 def _llama(

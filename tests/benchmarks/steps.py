@@ -17,7 +17,8 @@ from tests.benchmarks.peer_venv import peers_python
 from tests.benchmarks.shapes import TOY
 from tests.benchmarks.trial import Shape
 from tests.benchmarks.turns import Contender, Request, Spent, in_turn
-from trainwright.contracts.run_spec import BatchSpec, ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import BatchSpec
 
 _OVERHEAD_MS = 0.30
 """The most that a step of the trainer may take longer than a bare loop's."""

@@ -24,7 +24,7 @@ from tests.benchmarks.trial import Shape, learn, write_job
 from tests.trainer.ranks import on_ranks
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.presets import PRESETS
-from trainwright.contracts.run_spec import BatchSpec
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer import mesh
 from trainwright_trainer.build import build
 from trainwright_trainer.fp8.updater import FP8Updater

@@ -17,16 +17,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.events import Step, TrainerEvent, Validation
 from trainwright.contracts.job_spec import DATA_FOLDER, JOB_NAME, JobSpec, output_folder
-from trainwright.contracts.run_spec import BatchSpec, ModelSpec, TokenizerKind, TokenizerSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.shards import MANIFEST_NAME, Shard, ShardManifest, ShardSplit, TokenType
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright.planner.peaks import vendor_peak
 from trainwright_trainer.build import Training, build
 from trainwright_trainer.devices import number_by_bus
 from trainwright_trainer.loop import _learn, _validate
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import alone
 from trainwright_trainer.observe.memory import device_name
 from trainwright_trainer.observe.throughput import StepClock
 
@@ -148,7 +150,7 @@ def write_job(folder: Path, shape: Shape, steps: int, **sections: Any) -> Path:
 def build_job(job_file: Path) -> Training:
     """Put the training of a one-rank job together, in this process."""
     job = JobSpec.model_validate_json(job_file.read_bytes())
-    return build(job, job_file, Mesh(0, 1, device()))
+    return build(job, job_file, alone(device()))
 
 
 class Events:

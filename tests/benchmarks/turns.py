@@ -25,7 +25,8 @@ from typing import IO, Any, NoReturn
 from pydantic import BaseModel
 
 from tests.benchmarks.trial import Shape
-from trainwright.contracts.run_spec import BatchSpec, ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import BatchSpec
 
 
 class Request(BaseModel):

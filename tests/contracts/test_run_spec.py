@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.contracts.base import Problem, problems
+from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.presets import PRESETS
-from trainwright.contracts.run_spec import RunSpec, TokenizerKind, TokenizerSpec
+from trainwright.contracts.run_spec import RunSpec
 
 
 def spec(**sections: Any) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from trainwright.contracts.run_spec import FP8Spec, RunSpec
+from trainwright.contracts.precision_spec import FP8Spec
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.spec_page import markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "spec.md"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright.planner.flops import count_parameters, flops_per_token
 
 LLAMA_2_7B = ModelSpec(layers=32, width=4_096, heads=32, feed_forward=11_008, tied_embeddings=False)

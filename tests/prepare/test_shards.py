@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.recipe import ReadSpec, Recipe, Rules
-from trainwright.contracts.run_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import ShardManifest, ShardSplit
 from trainwright.prepare import pieces, shards
 from trainwright.prepare.documents import Source, UnusableDataError, is_validation

@@ -14,7 +14,7 @@ from trainwright.contracts.job_spec import RankExits, output_folder
 from trainwright_trainer.build import Training, build
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.loop import train
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import alone
 
 TINY = {
     "name": "tiny",
@@ -65,7 +65,7 @@ def build_here(job_file: Path, device: str = "cpu") -> Training:
     """Assemble a one-rank training in this process."""
     torch.set_num_threads(1)
     output_folder(job_file).mkdir(exist_ok=True)
-    return build(read_job(job_file), job_file, Mesh(0, 1, torch.device(device)))
+    return build(read_job(job_file), job_file, alone(torch.device(device)))
 
 
 def train_here(job_file: Path, device: str = "cpu") -> Training:

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainwright_trainer.mesh import Mesh
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.mesh import make_mesh
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
@@ -26,11 +27,16 @@ _SECONDS = 100
 
 
 def on_ranks(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Call ``function(mesh, *arguments)`` on each of ``ranks`` ranks; returns what they return, in order."""
+    """Call ``function(mesh, *arguments)`` on each of ``ranks`` data ranks; returns what they return, in order."""
+    return on_mesh(Degrees(replicas=ranks), function, *arguments)
+
+
+def on_mesh(degrees: Degrees, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Call ``function(mesh, *arguments)`` on each rank of a mesh; returns what they return, in order."""
     with tempfile.TemporaryDirectory() as folder:
-        pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(ranks)]
+        pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(degrees.ranks)]
         processes = [
-            _CONTEXT.Process(target=_rank, args=(rank, ranks, folder, ours[1], function, arguments))
+            _CONTEXT.Process(target=_rank, args=(rank, degrees, folder, ours[1], function, arguments))
             for rank, ours in enumerate(pipes)
         ]
         for process in processes:
@@ -54,14 +60,14 @@ def _hear(receiver: Connection) -> tuple[bool, Any]:
 
 
 def _rank(
-    rank: int, ranks: int, folder: str, sender: Connection, function: Callable[..., Any], arguments: Any
+    rank: int, degrees: Degrees, folder: str, sender: Connection, function: Callable[..., Any], arguments: Any
 ) -> None:
     torch.set_num_threads(1)
     try:
-        if ranks > 1:
+        if degrees.ranks > 1:
             store = f"file://{Path(folder) / 'store'}"
-            dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
-        sender.send((True, function(Mesh(rank, ranks, torch.device("cpu")), *arguments)))
+            dist.init_process_group("gloo", init_method=store, rank=rank, world_size=degrees.ranks)
+        sender.send((True, function(make_mesh(rank, degrees, torch.device("cpu")), *arguments)))
     except Exception:
         sender.send((False, f"rank {rank}:\n{traceback.format_exc()}"))
     # A tensor lies in this process's memory until it was received. The test ends the ranks when it has heard them all.

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 from tests.trainer.jobs import build_here, events, losses, train_here, write_job
-from trainwright.contracts.run_spec import CompileKind, ModelSpec, PrecisionSpec, RecomputeKind
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.precision_spec import CompileKind, PrecisionSpec
+from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.compiled import compile_chunk_gradient, compile_model, compiles
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.model.init import initialize
@@ -121,7 +123,7 @@ def _model(kind: RecomputeKind, in_bf16: bool) -> Transformer:
     spec = ModelSpec(layers=LAYERS, width=32, heads=4, kv_heads=2)
     model = Transformer(spec, V, T)
     initialize(model, spec, seed=1)
-    recompute(model, kind)
+    recompute(model, MemorySpec(recompute=kind))
     if in_bf16:
         carry_in(model, torch.bfloat16)
     return model

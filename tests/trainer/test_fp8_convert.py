@@ -10,18 +10,20 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainwright.contracts.run_spec import AccumulationKind, FP8Spec, ModelSpec, RecomputeKind, ScalingKind
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec, ScalingKind
+from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.fp8.convert import Converted, convert, products
 from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for
 from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighLinear, HighNorm
 from trainwright_trainer.fp8.weights import Weight
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import alone
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient, head_loss
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.transformer import Transformer
 
-HERE = Mesh(rank=0, ranks=1, device=torch.device("cpu"))
+HERE = alone(torch.device("cpu"))
 B, T, V = 2, 128, 96
 LAYERS = 3
 MATRICES = [
@@ -196,7 +198,7 @@ def test_what_is_kept_high_is_the_bf16_model_bit_for_bit() -> None:
     (first, second, _), (expected_first, expected_second, _) = streams
     assert torch.equal(first, expected_first)
     assert not torch.equal(second, expected_second)
-    kinds = {type(module) for module in in_fp8.layers[0].modules()}
+    kinds = {type(module) for module in in_fp8.layers["0"].modules()}
     assert HighLinear in kinds and HighNorm in kinds and FP8Linear not in kinds
     assert isinstance(in_fp8.embedding, HighEmbedding) and isinstance(in_fp8.head, HighLinear)
 
@@ -273,7 +275,7 @@ def test_compiled_blocks_and_chunks_of_the_loss_learn_what_eager_ones_do(kind: R
     found = []
     for compiled in (False, True):
         in_fp8, result = converted(build(), FP8Spec())
-        recompute(in_fp8, kind)
+        recompute(in_fp8, MemorySpec(recompute=kind))
         gradient_of: ChunkGradient = chunk_gradient
         if compiled:
             for block in in_fp8.layers:
@@ -304,7 +306,7 @@ def test_generated_code_computes_what_the_layers_compute() -> None:
     found = []
     for compiled in (False, True):
         in_fp8, result = converted(build(), FP8Spec())
-        part = in_fp8.layers[0].feed_forward
+        part = in_fp8.layers["0"].feed_forward
         if compiled:
             part.compile(fullgraph=True, dynamic=False, backend=backend)
         leaf = x.clone().requires_grad_()

@@ -16,7 +16,7 @@ from trainwright_trainer.fp8.gradients import Gradients, _rounded
 from trainwright_trainer.fp8.headroom import Headroom
 from trainwright_trainer.fp8.layout import ROW, balance, lay_out, view_of
 from trainwright_trainer.fp8.weights import Weight
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Mesh, alone
 
 SHAPES = {"embedding": (60, 40), "query": (48, 40), "norm": (40,), "head": (500, 40)}
 SMALL_BUCKET = 3_000
@@ -121,7 +121,7 @@ def test_a_cut_layout_gives_each_gradient_to_its_owner_alone(ranks: int) -> None
 )
 def test_many_rounds_are_stored_once(dtype: torch.dtype, rounds: int) -> None:
     """64 rounds added in E4M3 would have 4 to 17 dB."""
-    stage = Stage(Mesh(0, 1, torch.device("cpu")), dtype=dtype)
+    stage = Stage(alone(torch.device("cpu")), dtype=dtype)
     given = [draw_gradients(seed + 1) for seed in range(rounds)]
     stage.step(*given)
     for name, ours in stage.held().items():
@@ -130,14 +130,14 @@ def test_many_rounds_are_stored_once(dtype: torch.dtype, rounds: int) -> None:
 
 
 def test_a_handle_keeps_no_gradient_after_it_was_stored() -> None:
-    stage = Stage(Mesh(0, 1, torch.device("cpu")))
+    stage = Stage(alone(torch.device("cpu")))
     stage.step(draw_gradients(1))
     assert all(weight.handle.grad is None for weight in stage.weights.values())
     assert stage.gradients.codes.nbytes < 1.1 * sum(torch.Size(shape).numel() for shape in SHAPES.values())
 
 
 def test_clipping_changes_what_is_read() -> None:
-    stage = Stage(Mesh(0, 1, torch.device("cpu")))
+    stage = Stage(alone(torch.device("cpu")))
     norm = stage.step(draw_gradients(1))
     before = stage.held()
     stage.gradients.clip(norm, norm.item() / 4)
@@ -151,7 +151,7 @@ def test_clipping_changes_what_is_read() -> None:
 @pytest.mark.parametrize("elements", [256, 4_096, 65_536])
 def test_headroom_stays_one_while_nothing_overflows(elements: int) -> None:
     """10,000 steps, in which the largest element alone rounds to the largest code every now and then."""
-    headroom = Headroom([elements], Mesh(0, 1, torch.device("cpu")))
+    headroom = Headroom([elements], alone(torch.device("cpu")))
     steps, at_largest = 10_000, 0
     draw = torch.Generator().manual_seed(0)
     rows = torch.randn(elements // ROW, ROW, generator=draw)
@@ -169,7 +169,7 @@ def test_headroom_stays_one_while_nothing_overflows(elements: int) -> None:
 
 
 def test_a_planted_overflow_halves_the_headroom_once_and_it_grows_back() -> None:
-    stage = Stage(Mesh(0, 1, torch.device("cpu")))
+    stage = Stage(alone(torch.device("cpu")))
     planted = draw_gradients(1)
     planted["query"][3, 4] = torch.inf
     norm = stage.step(planted)
@@ -202,7 +202,7 @@ def test_what_is_not_finite_on_one_rank_is_known_to_all(value: float) -> None:
 
 
 def test_scales_survive_a_gradient_of_zeros() -> None:
-    stage = Stage(Mesh(0, 1, torch.device("cpu")))
+    stage = Stage(alone(torch.device("cpu")))
     stage.step(draw_gradients(1))
     before = stage.gradients.base.clone()
     stage.step({name: torch.zeros(shape) for name, shape in SHAPES.items()})
@@ -210,7 +210,7 @@ def test_scales_survive_a_gradient_of_zeros() -> None:
 
 
 def test_flushed_values_are_counted() -> None:
-    stage = Stage(Mesh(0, 1, torch.device("cpu")))
+    stage = Stage(alone(torch.device("cpu")))
     given = {name: torch.zeros(shape) for name, shape in SHAPES.items()}
     given["query"][0, :5] = torch.tensor([1.0, 1e-9, -1e-9, 0.5, 0.0])
     stage.step(given, observe=True)

@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from tests.trainer.ranks import on_ranks
-from trainwright.contracts.run_spec import AmaxKind, ScalingKind
+from trainwright.contracts.precision_spec import AmaxKind, ScalingKind
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, amax_of, cast, scale_for
 from trainwright_trainer.fp8.modules import FP8Linear, InputCast
@@ -30,10 +30,10 @@ from trainwright_trainer.fp8.products import (
 )
 from trainwright_trainer.fp8.scaling import AmaxRecords, Tap
 from trainwright_trainer.fp8.weights import Weight
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Mesh, alone
 
 CPU = torch.device("cpu")
-HERE = Mesh(rank=0, ranks=1, device=CPU)
+HERE = alone(CPU)
 SCALINGS = list(ScalingKind)
 M, K, N = 512, 256, 384
 PRESENT = torch.zeros(())

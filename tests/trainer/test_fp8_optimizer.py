@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainwright.contracts.run_spec import OptimizerSpec
+from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.fp8.formats import E4M3, amax_of, cast, scale_for
 from trainwright_trainer.fp8.layout import ROW, Layout, lay_out, view_of
 from trainwright_trainer.fp8.optimizer import (

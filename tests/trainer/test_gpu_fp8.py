@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.trainer.jobs import build_here, events, losses, resume_from, run_trainer, train_here, write_job
-from trainwright.contracts.run_spec import OptimizerSpec
+from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.fp8.formats import E4M3, amax_of, cast, scale_for
 from trainwright_trainer.fp8.layout import lay_out
 from trainwright_trainer.fp8.optimizer import BLOCK, PAPER, Formats, ScaledAdamW

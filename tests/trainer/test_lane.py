@@ -5,7 +5,8 @@ from threading import Event, get_ident
 import pytest
 import torch
 
-from trainwright_trainer.mesh import Mesh
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.mesh import make_mesh
 from trainwright_trainer.parallel.lane import Lane
 
 CPU = torch.device("cpu")
@@ -13,7 +14,7 @@ CPU = torch.device("cpu")
 
 def _lane(ranks: int) -> Lane:
     """One rank's lane; without collectives it needs no others."""
-    return Lane(Mesh(rank=0, ranks=ranks, device=CPU))
+    return Lane(make_mesh(0, Degrees(replicas=ranks), CPU).data)
 
 
 def test_work_is_done_in_order_while_the_training_goes_on() -> None:

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, linear
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import chunk_gradient, head_loss
 from trainwright_trainer.model.transformer import Transformer

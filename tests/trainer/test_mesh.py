@@ -11,19 +11,20 @@ import torch
 import torch.distributed as dist
 
 from tests.trainer.jobs import write_job
+from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.ends import read_job
-from trainwright_trainer.mesh import Mesh, RankLostError, join_mesh
+from trainwright_trainer.mesh import RankLostError, join_mesh, make_mesh
 
 
 def _rank(rank: int, store: str, told: Connection) -> None:
     """Rank 1 leaves after the first sum; rank 0 tells what it meets in the second."""
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    mesh = Mesh(rank, 2, torch.device("cpu"))
-    mesh.sum(torch.ones(1))
+    mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
+    mesh.world.sum(torch.ones(1))
     if rank == 1:
         os._exit(0)
     try:
-        mesh.sum(torch.ones(1))
+        mesh.world.sum(torch.ones(1))
     except Exception as error:
         told.send(type(error))
     os._exit(0)
@@ -60,7 +61,7 @@ def test_only_a_lost_connection_is_a_lost_rank(
 
     monkeypatch.setattr(dist, "all_reduce", fail)
     with pytest.raises(RuntimeError) as caught:
-        Mesh(0, 2, torch.device("cpu")).sum(torch.ones(1))
+        make_mesh(0, Degrees(replicas=2), torch.device("cpu")).world.sum(torch.ones(1))
     assert caught.type is told
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainwright.contracts.run_spec import OptimizerSpec
+from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.optim.adamw import build_adamw
 from trainwright_trainer.optim.clip import clip, global_norm
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainwright.contracts.run_spec import BatchSpec
 from trainwright.contracts.shards import ShardManifest
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.order import SequenceOrder, permute
 from trainwright_trainer.data.shards import TokenStream, read_manifest

@@ -11,7 +11,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from trainwright.contracts.run_spec import FP8Spec, ModelSpec, RecomputeKind, ScalingKind
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
+from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.fp8.convert import convert
 from trainwright_trainer.fp8.formats import E4M3, amax_of, scale_for
 from trainwright_trainer.fp8.modules import InputCast
@@ -51,7 +53,7 @@ def _model(kind: RecomputeKind) -> Transformer:
     spec = ModelSpec(layers=LAYERS, width=32, heads=4, kv_heads=2)
     model = Transformer(spec, V, T)
     initialize(model, spec, seed=1)
-    recompute(model, kind)
+    recompute(model, MemorySpec(recompute=kind))
     return model
 
 
@@ -128,7 +130,7 @@ def _learn_in_fp8(kind: RecomputeKind) -> tuple[Tensor, list[Tensor], list[float
     weights = convert(model, FP8Spec()).weights
     for name, weight in weights.items():
         weight.attach(numbers[name], torch.ones(()), scale_for(amax_of(numbers[name]), E4M3))
-    recompute(model, kind)
+    recompute(model, MemorySpec(recompute=kind))
     tokens, targets = torch.randint(V, (2, B, T), generator=torch.Generator().manual_seed(5))
     loss = head_loss(model.features(tokens), model.head.weight, targets, B * T // 4)
     loss.backward()
@@ -147,7 +149,7 @@ def test_products_of_blocks_are_kept_as_others_are() -> None:
             model = Transformer(spec, V, T)
             for weight in convert(model, FP8Spec(scaling=ScalingKind.BLOCK)).weights.values():
                 weight.attach(torch.empty(weight.handle.shape), torch.ones(()), torch.ones(()))
-            recompute(model, kind)
+            recompute(model, MemorySpec(recompute=kind))
             tokens = torch.zeros(8, T, dtype=torch.int64)
             loss = head_loss(model.features(tokens), model.head.weight, tokens, 8 * T)
         with Watch() as backward:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import head_loss
 from trainwright_trainer.model.residual import carry_in
@@ -23,7 +23,7 @@ def test_the_stream_is_in_the_dtype_it_is_carried_in(carried: bool, dtype: torch
     def look(_: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
         seen.extend((given[0].dtype, out.dtype))
 
-    for block in model.layers:
+    for block in model.layers.values():
         block.register_forward_hook(look)
     tokens, targets = torch.randint(64, (2, 2, 16))
     with torch.autocast("cpu", torch.bfloat16):

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from trainwright.contracts.run_spec import ScheduleKind, ScheduleSpec
+from trainwright.contracts.training_spec import ScheduleKind, ScheduleSpec
 from trainwright_trainer.optim.schedule import learning_rate_at
 
 

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from tests.trainer.ranks import on_ranks
 from trainwright.contracts.checkpoint import CheckpointManifest, TensorEntry
+from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.checkpoint import parts
 from trainwright_trainer.checkpoint.load import read_checkpoint, read_stored, read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, Writer, join_writers, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import HeldPiece, Snapshot
 from trainwright_trainer.ends import CheckpointInvalidError
-from trainwright_trainer.mesh import Mesh, RankLostError
+from trainwright_trainer.mesh import Mesh, RankLostError, make_mesh
 
 ORIGIN = Origin("of-this-test", 2, None)
 E4M3 = torch.float8_e4m3fn
@@ -129,7 +130,7 @@ def _write_a_half(mesh: Mesh, folder: Path) -> list[int]:
         ]
         saver.save(lambda step=step, pieces=pieces: Snapshot(step, pieces, {"step": step}))
     saver.wait()
-    mesh.barrier()
+    mesh.world.barrier()
     assert (folder / "step-2/manifest.json").exists()
     return saved
 
@@ -196,14 +197,14 @@ def _die_beside_the_other_list(draft: Path, rank: int, part: parts.Part) -> None
 def _die_before_the_list(rank: int, store: str, folder: Path) -> None:
     """Rank 1's files are on disk when it dies; rank 0 sees that it is gone, and leaves by the ordinary way."""
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    mesh = Mesh(rank, 2, torch.device("cpu"))
+    mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
     if rank == 1:
         parts._tell = _die_beside_the_other_list  # the instant of the death
     saver = Saver(folder, ORIGIN, join_writers(mesh), lambda complete: None)
     saver.save(lambda: Snapshot(1, _pieces(list(_states())[rank::2]), {"step": 1}))
     try:
         while True:
-            mesh.barrier()
+            mesh.world.barrier()
     except RankLostError:
         pass
 

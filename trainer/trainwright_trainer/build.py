@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved
 from trainwright.contracts.job_spec import (
@@ -22,7 +22,8 @@ from trainwright.contracts.job_spec import (
     JobSpec,
     output_folder,
 )
-from trainwright.contracts.run_spec import PrecisionKind, RunSpec
+from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
@@ -46,6 +47,8 @@ from trainwright_trainer.observe.events import EventWriter, Report, drop, now
 from trainwright_trainer.observe.memory import device_name, forget_peak
 from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
+from trainwright_trainer.parallel.parts import Parts, whole_parts
+from trainwright_trainer.passes import Rounds
 from trainwright_trainer.skips import Skips, skip_limit
 from trainwright_trainer.updater import Updater
 
@@ -80,18 +83,13 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, step))
     forget_peak(mesh.device)  # building may have needed more than a step does
+    loss = _arrange(model, job, mesh.device)
+    passes = Rounds(model, updater, mesh, spec.precision.kind, spec.accumulation_rounds, loss)
     return Training(
         spec=spec,
         mesh=mesh,
-        engine=TorchEngine(
-            model,
-            updater,
-            mesh,
-            spec.precision.kind,
-            spec.accumulation_rounds,
-            _arrange(model, job, mesh.device),
-        ),
-        loader=Loader(train, spec.batch, spec.seed, mesh.rank, mesh.ranks),
+        engine=TorchEngine(model, updater, mesh, passes),
+        loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks),
         validation=validation,
         saver=Saver(
             output_folder(job_file) / CHECKPOINTS_FOLDER, _origin(job), join_writers(mesh), _reporting(report)
@@ -106,7 +104,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
 def _arrange(model: Transformer, job: JobSpec, device: torch.device) -> HeadLoss:
     """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
     spec = job.spec
-    recompute(model, spec.memory.recompute)
+    recompute(model, spec.memory)
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
     gradient_of: ChunkGradient = chunk_gradient
@@ -128,28 +126,48 @@ def _flops_per_token(spec: RunSpec) -> int:
 def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[Transformer, Updater, Skips, int]:
     """Model and who holds its weights, fresh or from the checkpoint, and the step they stand at."""
     spec = job.spec
-    model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    model, parts = _build_model(spec, mesh)
     skips = Skips(skip_limit(spec.precision))
     if job.resume is None:
-        initialize(model, spec.model, spec.seed)
-        return *_hold(model, spec, mesh), skips, 0
+        initialize(model, spec.model, spec.seed, parts)
+        return *_hold(model, parts, spec, mesh), skips, 0
     manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
     verify_together(resume, manifest, mesh)
-    held, updater = _hold(model, spec, mesh)
+    held, updater = _hold(model, parts, spec, mesh)
     restore(resume, manifest, updater)
     skips.restore(manifest.state)
     return held, updater, skips, manifest.step
 
 
-def _hold(model: Transformer, spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Updater]:
+def _build_model(spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Parts]:
+    """This rank's part of the model, on the CPU, its weights not filled. What is never held here takes no memory."""
+    with torch.device("meta"):
+        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    parts = whole_parts(model)
+    _take_memory(model)
+    return model, parts
+
+
+def _take_memory(model: Transformer) -> None:
+    """Give a model that was made without memory its own on the CPU. What was one weight stays one."""
+    taken: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            if weight not in taken:
+                taken[weight] = nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype))
+            setattr(module, name, taken[weight])
+    model.fill_tables()
+
+
+def _hold(model: Transformer, parts: Parts, spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Updater]:
     """``model``, whose weights are on the CPU, as it is trained on this rank's device, and who holds them there."""
     fp8 = spec.precision.fp8
     if fp8 is None:
         model.to(mesh.device)
-        return model, ReplicatedAdamW(model, spec.optimizer, mesh)
+        return model, ReplicatedAdamW(model, parts, spec.optimizer, mesh)
     check_device(fp8.scaling, mesh.device)
     initial = _put_aside(model, mesh.device)
-    return model, FP8Updater(convert(model, fp8), initial, spec, mesh)
+    return model, FP8Updater(convert(model, fp8), initial, parts, spec, mesh)
 
 
 def _put_aside(model: Transformer, device: torch.device) -> dict[str, Tensor]:

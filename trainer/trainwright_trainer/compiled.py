@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from trainwright.contracts.run_spec import CompileKind, PrecisionKind, PrecisionSpec
+from trainwright.contracts.precision_spec import CompileKind, PrecisionKind, PrecisionSpec
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient
 from trainwright_trainer.model.transformer import Transformer
@@ -53,7 +53,7 @@ def compiles(precision: PrecisionSpec, device: torch.device, flops_per_rank: flo
 
 def compile_model(model: Transformer) -> None:
     """Let each block be compiled at its first call. Names of parameters stay."""
-    for block in model.layers:
+    for block in model.layers.values():
         block.compile(fullgraph=True, dynamic=False)
 
 

@@ -1,26 +1,24 @@
 """The engine: one optimizer step over the ranks, and nothing else of the training.
 
-This is the seam behind which another engine can stand. It owns forward, backward, the loss and the finite check; what
-becomes of the gradients is its updater's. It knows neither files nor schedules. A loss is scaled by
-1 / (rounds · ranks) before its backward pass, so that sums over rounds and ranks are means over the global batch.
+This is the seam behind which another engine can stand. It owns the passes, the loss and the finite check; how forward and
+backward passes follow each other is its ``Passes``' affair, and what becomes of the gradients its updater's. It knows
+neither files nor schedules.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from trainwright.contracts.run_spec import PrecisionKind
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
+from trainwright_trainer.passes import Passes
 from trainwright_trainer.updater import Updater
 
 
@@ -66,29 +64,19 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """PyTorch's autograd over ``model``, whose gradients go to ``updater``."""
+    """PyTorch's autograd, whose passes are made by ``passes`` and whose gradients go to ``updater``."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        updater: Updater,
-        mesh: Mesh,
-        precision: PrecisionKind,
-        accumulation_rounds: int,
-        head_loss: HeadLoss,
-    ) -> None:
+    def __init__(self, model: Transformer, updater: Updater, mesh: Mesh, passes: Passes) -> None:
         self.model = model
         self.updater = updater
         self._mesh = mesh
-        self._precision = precision
-        self._rounds = accumulation_rounds
-        self._head_loss = head_loss
+        self._passes = passes
 
     def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
         self.updater.begin(learning_rate)
-        loss = self._accumulate(micro_batches, clock)
+        loss = self._passes.learn(micro_batches, clock)
         self.updater.finish()
-        self._mesh.sum(loss)
+        self._over_all(loss)
         clock.mark(Phase.COLLECTIVES)
         norm = self.updater.grad_norm()
         # Loss and norm are sums over all ranks by now: every rank sees the same numbers and decides alike.
@@ -102,44 +90,13 @@ class TorchEngine:
         return numbers
 
     def mean_loss(self, batches: Iterable[Batch]) -> float:
-        total = torch.zeros(2, dtype=torch.float64, device=self._mesh.device)
         self.model.eval()  # what FP8 layers see here belongs to no step
         with torch.no_grad():
-            for batch in self._on_device(batches):
-                tokens = batch.targets.numel()
-                total += torch.stack(
-                    (self._loss(batch).double() * tokens, torch.tensor(tokens, device=total.device))
-                )
+            total = self._passes.measure(batches)
         self.model.train()
-        summed, tokens = self._mesh.sum(total).tolist()
+        summed, tokens = self._over_all(total).tolist()
         return float(summed / tokens)
 
-    def _accumulate(self, micro_batches: Iterable[Batch], clock: StepClock) -> Tensor:
-        """Backward passes of all rounds; the last one sends gradients as they come. Returns this rank's loss."""
-        total = torch.zeros((), device=self._mesh.device)
-        for round_index, batch in enumerate(self._on_device(micro_batches), start=1):
-            clock.mark(Phase.DATA)
-            loss = self._loss(batch) / (self._rounds * self._mesh.ranks)
-            total += loss.detach()
-            clock.mark(Phase.FORWARD)
-            if round_index == self._rounds:
-                self.updater.last_round()
-            loss.backward()  # type: ignore[no-untyped-call]
-            if round_index < self._rounds:
-                self.updater.end_round()
-            clock.mark(Phase.BACKWARD)
-        return total
-
-    def _loss(self, batch: Batch) -> Tensor:
-        with self._autocast():
-            features = self.model.features(batch.tokens)
-            return self._head_loss(features, self.model.head.weight, batch.targets)
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        if self._precision is not PrecisionKind.BF16:
-            return nullcontext()
-        return torch.autocast(self._mesh.device.type, dtype=torch.bfloat16)
-
-    def _on_device(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        for batch in batches:
-            yield batch.to(self._mesh.device)
+    def _over_all(self, number: Tensor) -> Tensor:
+        """Add up, in place, what data ranks found. In a pipeline only the ranks with the loss have more than zeros."""
+        return self._mesh.pipeline.sum(self._mesh.data.sum(number))

@@ -12,7 +12,7 @@ import numpy as np
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Finished, Note, Step, Validation
 from trainwright.contracts.job_spec import Outcome
-from trainwright.contracts.run_spec import PrecisionKind, PrecisionSpec
+from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright_trainer.build import Training
 from trainwright_trainer.checkpoint.snapshot import position, take_snapshot
 from trainwright_trainer.data.loader import read_batches
@@ -112,7 +112,7 @@ def _validate(training: Training, step: int) -> None:
     count = min(training.spec.validation.sequences, training.validation.sequences)
     if not count:
         return
-    mine = np.arange(training.mesh.rank, count, training.mesh.ranks, dtype=np.uint64)
+    mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)
     batches = read_batches(training.validation, mine, training.spec.batch.micro_sequences)
     loss = training.engine.mean_loss(batches)
     training.report(Validation(time=now(), step=step, values={"validation_loss": loss}))

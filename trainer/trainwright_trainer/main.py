@@ -71,8 +71,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepare(given: argparse.Namespace) -> int:
+    from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
     from trainwright.contracts.recipe import Recipe
-    from trainwright.contracts.run_spec import DataSpec, TokenizerSpec
     from trainwright.prepare.documents import Source
     from trainwright.prepare.shards import prepare_folder
 

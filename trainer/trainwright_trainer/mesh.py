@@ -1,7 +1,12 @@
-"""The ranks of one training and what they say to each other.
+"""The ranks of one training, the axes they form, and what the ranks of an axis say to each other.
 
-One process a device. With a single rank there is no process group at all: every operation below is then the
-identity. Tensor, pipeline and context axes will become further fields here; today all ranks are replicas.
+One process a device. The ranks stand in a grid of pipeline × replica × shard × tensor (``contracts.parallelism_spec``), and
+an ``Axis`` is this rank's line through it: the ranks that differ from it in that coordinate only. Whoever cuts something
+over ranks is given the axis that it is cut over, and never asks for another. With one rank on an axis there is nobody
+to speak with, and every operation is the identity.
+
+Process groups are made when an axis is first spoken on, and only its own ranks take part in making one: a large run does
+not wait for groups that nobody uses, and not for each other's.
 
 A collective that breaks because another rank is gone raises ``RankLostError``: the rank that sees it is a witness, not the
 cause.
@@ -12,14 +17,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from trainwright.contracts.job_spec import JobSpec
+from trainwright.contracts.parallelism_spec import Degrees, Place
 from trainwright_trainer.devices import number_by_bus
 
 _COLLECTIVE_TIMEOUT = timedelta(hours=2)
@@ -33,42 +40,61 @@ _GLOO_LOST_A_PEER = "gloo/transport/"
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 """Up to torch 2.12 it has the longer name only, and from 2.13 that one warns."""
 
+_reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+
 
 class RankLostError(RuntimeError):
     """A collective failed: another rank has left or cannot be reached."""
 
 
 @dataclass(frozen=True)
-class Mesh:
-    """This rank's place among all."""
+class Axis:
+    """Some ranks in order, of which this process is one, and their collectives."""
+
+    members: tuple[int, ...]
+    """Global ranks."""
 
     rank: int
-    ranks: int
+    """This process's place among them."""
+
     device: torch.device
+
+    @property
+    def ranks(self) -> int:
+        return len(self.members)
+
+    @cached_property
+    def group(self) -> dist.ProcessGroup | None:
+        """Made when first asked for, which all members must do in the same order of axes; None for a single rank."""
+        if self.ranks == 1:
+            return None
+        if self.ranks == dist.get_world_size():
+            return dist.group.WORLD
+        return dist.new_group(list(self.members), timeout=_COLLECTIVE_TIMEOUT, use_local_synchronization=True)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add ``tensor`` up over all ranks, in place."""
         if self.ranks > 1:
-            with _naming_lost_ranks():
-                dist.all_reduce(tensor)
+            with naming_lost_ranks():
+                dist.all_reduce(tensor, group=self.group)
         return tensor
 
     def start_sum(self, tensor: Tensor) -> dist.Work:
         """Begin to add ``tensor`` up in place; it may be used after ``finish``."""
-        with _naming_lost_ranks():
-            work: dist.Work | None = dist.all_reduce(tensor, async_op=True)
+        with naming_lost_ranks():
+            work: dist.Work | None = dist.all_reduce(tensor, group=self.group, async_op=True)
         assert work is not None
         return work
 
     def finish(self, work: dist.Work) -> None:
-        with _naming_lost_ranks():
+        with naming_lost_ranks():
             work.wait()
 
     def max(self, tensor: Tensor) -> Tensor:
         """The element-wise maximum of ``tensor`` over all ranks, in place. NaN may get lost: turn it into infinity."""
         if self.ranks > 1:
-            with _naming_lost_ranks():
-                dist.all_reduce(tensor, dist.ReduceOp.MAX)
+            with naming_lost_ranks():
+                dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.group)
         return tensor
 
     def exchange(self, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]) -> Tensor:
@@ -77,9 +103,13 @@ class Mesh:
         Bytes travel as they are (float8 too, which gloo does not know).
         """
         received = sent.new_empty(sum(received_rows), *sent.shape[1:])
-        with _naming_lost_ranks():
+        with naming_lost_ranks():
             dist.all_to_all_single(
-                received.view(torch.uint8), sent.view(torch.uint8), list(received_rows), list(sent_rows)
+                received.view(torch.uint8),
+                sent.view(torch.uint8),
+                list(received_rows),
+                list(sent_rows),
+                group=self.group,
             )
         return received
 
@@ -87,14 +117,25 @@ class Mesh:
         """Fill ``shares`` (rows, …), of which this rank has filled its ranks-th part, with the parts of all ranks."""
         bytes_of_all = shares.view(torch.uint8)
         own = bytes_of_all.chunk(self.ranks)[self.rank].clone()
-        with _naming_lost_ranks():
-            _all_gather(bytes_of_all, own)
+        with naming_lost_ranks():
+            _all_gather(bytes_of_all, own, group=self.group)
+
+    def scatter_sum(self, whole: Tensor) -> Tensor:
+        """Of the sum of ``whole`` (rows, …) over all ranks, this rank's ranks-th part of the rows."""
+        part = whole.new_empty(whole.shape[0] // self.ranks, *whole.shape[1:])
+        with naming_lost_ranks():
+            _reduce_scatter(part, whole, group=self.group)
+        return part
 
     def broadcast(self, tensor: Tensor, source: int) -> None:
-        """Replace ``tensor`` by that of rank ``source``, in place."""
+        """Replace ``tensor`` by that of the axis' rank ``source``, in place."""
         if self.ranks > 1:
-            with _naming_lost_ranks():
-                dist.broadcast(tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor, source)
+            with naming_lost_ranks():
+                dist.broadcast(
+                    tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor,
+                    self.members[source],
+                    group=self.group,
+                )
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
@@ -102,9 +143,93 @@ class Mesh:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
+
+@dataclass(frozen=True)
+class Mesh:
+    """This rank's place in the grid, and its axes."""
+
+    world: Axis
+    degrees: Degrees
+
+    @property
+    def rank(self) -> int:
+        return self.world.rank
+
+    @property
+    def ranks(self) -> int:
+        return self.world.ranks
+
+    @property
+    def device(self) -> torch.device:
+        return self.world.device
+
+    @cached_property
+    def place(self) -> Place:
+        return self.degrees.place(self.rank)
+
+    @cached_property
+    def tensor(self) -> Axis:
+        """Ranks that hold parts of the same matrices and see the same sequences."""
+        return self._axis([replace(self.place, tensor=index) for index in range(self.degrees.tensor)])
+
+    @cached_property
+    def shard(self) -> Axis:
+        """Data ranks that share one copy of what is cut."""
+        return self._axis([replace(self.place, shard=index) for index in range(self.degrees.shard)])
+
+    @cached_property
+    def replicas(self) -> Axis:
+        """Data ranks that hold the same part of what is cut."""
+        return self._axis([replace(self.place, replica=index) for index in range(self.degrees.replicas)])
+
+    @cached_property
+    def data(self) -> Axis:
+        """Ranks that hold the same part of the model and see other sequences; shards of a replica are neighbours."""
+        return self._axis(
+            [
+                replace(self.place, replica=replica, shard=shard)
+                for replica in range(self.degrees.replicas)
+                for shard in range(self.degrees.shard)
+            ]
+        )
+
+    @cached_property
+    def pipeline(self) -> Axis:
+        """Ranks that hold the stages of one pipeline."""
+        return self._axis([replace(self.place, pipeline=index) for index in range(self.degrees.pipeline)])
+
+    @cached_property
+    def model(self) -> Axis:
+        """Ranks that hold one copy of the model together: those of one pipeline and tensor group."""
+        return self._axis(
+            [
+                replace(self.place, pipeline=stage, tensor=part)
+                for stage in range(self.degrees.pipeline)
+                for part in range(self.degrees.tensor)
+            ]
+        )
+
+    @cached_property
+    def stage(self) -> Axis:
+        """Ranks that hold the same layers: those of the data axis with their tensor groups."""
+        return self._axis(
+            [
+                replace(self.place, replica=replica, shard=shard, tensor=part)
+                for replica in range(self.degrees.replicas)
+                for shard in range(self.degrees.shard)
+                for part in range(self.degrees.tensor)
+            ]
+        )
+
     def leave(self) -> None:
         if self.ranks > 1:
             dist.destroy_process_group()
+
+    def _axis(self, places: list[Place]) -> Axis:
+        members = tuple(self.degrees.rank_at(place) for place in places)
+        if members == self.world.members:
+            return self.world
+        return Axis(members, members.index(self.rank), self.device)
 
 
 def join_mesh(job: JobSpec) -> Mesh:
@@ -116,7 +241,17 @@ def join_mesh(job: JobSpec) -> Mesh:
             dist.init_process_group("nccl", device_id=device, timeout=_COLLECTIVE_TIMEOUT)
         else:
             dist.init_process_group("gloo", timeout=_COLLECTIVE_TIMEOUT)
-    return Mesh(rank, ranks, device)
+    return make_mesh(rank, job.spec.degrees, device)
+
+
+def make_mesh(rank: int, degrees: Degrees, device: torch.device) -> Mesh:
+    """The mesh as global rank ``rank`` sees it; where there are several, the process group must be there."""
+    return Mesh(Axis(tuple(range(degrees.ranks)), rank, device), degrees)
+
+
+def alone(device: torch.device) -> Mesh:
+    """A mesh of one rank."""
+    return make_mesh(0, Degrees(), device)
 
 
 def _device(job: JobSpec, rank: int) -> torch.device:
@@ -130,7 +265,8 @@ def _device(job: JobSpec, rank: int) -> torch.device:
 
 
 @contextmanager
-def _naming_lost_ranks() -> Iterator[None]:
+def naming_lost_ranks() -> Iterator[None]:
+    """Turn the error of a collective that lost another rank into ``RankLostError``."""
     try:
         yield
     except RuntimeError as error:

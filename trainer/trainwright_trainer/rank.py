@@ -50,7 +50,7 @@ def _train(job_file: Path, out: Path) -> None:
         outcome = _planned_end(training)
         if mesh.rank == 0:
             write_outcome(out, outcome)
-        mesh.barrier()
+        mesh.world.barrier()
         mesh.leave()
     except Exception as error:
         _leave(out, mesh.rank, error, training.step)

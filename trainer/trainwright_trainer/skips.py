@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.contracts.run_spec import PrecisionSpec
+from trainwright.contracts.precision_spec import PrecisionSpec
 from trainwright_trainer.ends import DivergedError
 from trainwright_trainer.engine import StepNumbers
 

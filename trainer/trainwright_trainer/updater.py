@@ -4,29 +4,41 @@ One updater holds the weights in float32 and lets torch's AdamW move them (``opt
 their gradients and moments in 8 and 16 bits (``fp8.updater``). Each keeps the state that a checkpoint needs.
 
     begin   (backward, end_round)* last_round, backward   finish   grad_norm   update, or not_finite and skip
+
+A pipeline whose schedule computes weight gradients by itself calls no ``last_round``, for autograd's hooks then tell nothing
+of use; it says ``complete``, stage by stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from trainwright_trainer.parallel.parts import Slice, whole
+
 
 @dataclass(frozen=True)
 class StateTensor:
-    """A tensor of the state under its canonical name, as stored: whole, on the rank that answers for it."""
+    """A tensor of the state under its canonical name, as stored, or the part of it that a rank answers for."""
 
     name: str
     tensor: Tensor
     scale: str | None = None
     """Name of the tensor whose values times these are the real ones; see ``contracts.checkpoint.TensorEntry``."""
 
+    part: Slice | None = None
+    """Where it lies in the whole tensor; None where it is the whole."""
 
-ReadTensor = Callable[[str, tuple[int, ...]], Tensor]
-"""Reads one tensor of a checkpoint as it was stored, on the CPU, by canonical name and shape.
+    @property
+    def box(self) -> Slice:
+        return self.part or whole(self.tensor.shape)
+
+
+ReadTensor = Callable[[str, Slice], Tensor]
+"""Reads a box of one tensor of a checkpoint as it was stored, on the CPU, by canonical name.
 
 Raises:
     CheckpointInvalidError: it is missing or of another shape.
@@ -43,7 +55,10 @@ class Updater(Protocol):
         """A backward pass that is not the step's last has ended."""
 
     def last_round(self) -> None:
-        """The next backward pass is the step's last: gradients may be sent as they come."""
+        """The next backward pass is the step's last: gradients may be sent as autograd completes them."""
+
+    def complete(self, names: Collection[str]) -> None:
+        """The gradients of these weights are complete, whether or not autograd's hooks have told so."""
 
     def finish(self) -> None:
         """Return when the gradients of all ranks are added up."""
@@ -74,7 +89,7 @@ class Updater(Protocol):
         """
 
     def state(self) -> list[StateTensor]:
-        """The tensors that this rank writes to a checkpoint; over all ranks each once."""
+        """The tensors, or parts of tensors, that this rank writes to a checkpoint; over all ranks each element once."""
 
     def position(self) -> dict[str, Any]:
         """Scalars that resuming needs, equal on all ranks."""

@@ -17,8 +17,8 @@ from trainwright.contracts import api
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright.contracts.job_spec import EVENTS_NAME
-from trainwright.contracts.run_spec import CheckpointSpec
 from trainwright.contracts.run_state import WITHOUT_TRAINER
+from trainwright.contracts.training_spec import CheckpointSpec
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.doomed import LINK_SECONDS, doom

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trainwright.contracts.api import HistogramBin, PreparationState, VersionState
 from trainwright.contracts.api import Preparation as PreparationOut
-from trainwright.contracts.run_spec import TokenizerSpec
+from trainwright.contracts.data_spec import TokenizerSpec
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, NotFound

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from trainwright.contracts.api import NewPreparation, Statistics
 from trainwright.contracts.api import Preparation as PreparationOut
-from trainwright.contracts.run_spec import DataSpec
+from trainwright.contracts.data_spec import DataSpec
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.datasets import preparations

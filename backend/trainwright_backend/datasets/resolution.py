@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
 from trainwright.contracts.api import PreparationState, VersionState
-from trainwright.contracts.run_spec import DataSpec, TokenizerKind, TokenizerSpec
+from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound

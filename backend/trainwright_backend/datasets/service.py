@@ -12,8 +12,8 @@ from trainwright.contracts.api import Dataset as DatasetOut
 from trainwright.contracts.api import DatasetFile as DatasetFileOut
 from trainwright.contracts.api import DatasetVersion as DatasetVersionOut
 from trainwright.contracts.api import NewDataset, NewVersion, Page, Statistics, VersionState
+from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.recipe import Compression, FileFormat, Recipe
-from trainwright.contracts.run_spec import DataSpec
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown

@@ -10,7 +10,7 @@ from sqlalchemy.orm import joinedload
 
 from trainwright.contracts.api import NewTokenizer
 from trainwright.contracts.api import Tokenizer as TokenizerOut
-from trainwright.contracts.run_spec import TokenizerKind
+from trainwright.contracts.data_spec import TokenizerKind
 from trainwright.prepare.tokenizer import CheckedTokenizer, UnusableTokenizerError, check_tokenizer
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid

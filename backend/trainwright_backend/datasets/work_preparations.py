@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import or_, select, update
 
 from trainwright.contracts.api import PreparationState, VersionState
-from trainwright.contracts.run_spec import TokenizerKind, TokenizerSpec
+from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import TOKENIZER_NAME
 from trainwright.prepare.documents import UnusableDataError
 from trainwright.prepare.encode import Encoder, load_encoder

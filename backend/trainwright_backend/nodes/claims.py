@@ -12,7 +12,8 @@ from sqlalchemy import select, update
 
 from trainwright.contracts.agent_protocol import Claim, CpuPeak, Download, Inventory, Timers
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, JobSpec, Peak, ResumePoint
-from trainwright.contracts.run_spec import PrecisionKind, RunSpec
+from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME
 from trainwright.planner.peaks import vendor_peak

@@ -19,7 +19,8 @@ from sqlalchemy import Select, delete, select, update
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api import PreparationState
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_spec import Device, RunSpec
+from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.enqueue import enqueuer_of

@@ -14,7 +14,9 @@ from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api import Verdicts
-from trainwright.contracts.run_spec import DataSpec, Device, RunSpec
+from trainwright.contracts.data_spec import DataSpec
+from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
 from trainwright_backend.core.db import Read, Write, now

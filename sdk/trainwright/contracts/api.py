@@ -64,9 +64,11 @@ from pydantic import AwareDatetime, Field
 from trainwright.contracts.agent_protocol import Inventory
 from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.contracts.data_spec import TokenizerSpec
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.recipe import Compression, FileFormat, Recipe
-from trainwright.contracts.run_spec import ModelSpec, Name, RunSpec, TokenizerSpec
+from trainwright.contracts.run_spec import Name, RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 
 Item = TypeVar("Item")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
 
 PRESETS: dict[str, ModelSpec] = {
     "nano": ModelSpec(layers=2, width=64, heads=4, kv_heads=2),

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from trainwright.contracts.base import Envelope
-from trainwright.contracts.run_spec import TokenizerSpec
+from trainwright.contracts.data_spec import TokenizerSpec
 
 MANIFEST_NAME = "manifest.json"
 TOKENIZER_NAME = "tokenizer.json"

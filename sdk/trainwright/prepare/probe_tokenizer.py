@@ -18,7 +18,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from trainwright.contracts.run_spec import BYTES_VOCABULARY
+from trainwright.contracts.data_spec import BYTES_VOCABULARY
 from trainwright.prepare.tokenizer import end_of_text_id, for_preparing
 
 MEMORY_BYTES = 2 * 2**30

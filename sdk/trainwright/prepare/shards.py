@@ -29,8 +29,8 @@ from tokenizers import Tokenizer
 
 from trainwright.contracts.api import HistogramBin
 from trainwright.contracts.base import Envelope
+from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.recipe import Recipe
-from trainwright.contracts.run_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import (
     MANIFEST_NAME,
     TOKENIZER_NAME,

@@ -18,7 +18,8 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
-from trainwright.contracts.run_spec import ModelSpec, RunSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
 from trainwright_trainer.checkpoint.files import write_hashed, write_tensors
 from trainwright_trainer.checkpoint.load import read_tensor, verify_files

@@ -32,6 +32,7 @@ from trainwright.contracts.shards import MANIFEST_NAME
 from trainwright_trainer.checkpoint.files import DTYPE_NAMES, hash_file
 from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.parallel.parts import Slice, whole
 from trainwright_trainer.updater import StateTensor, Updater
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
@@ -89,7 +90,7 @@ def verify_together(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> N
         verify_files(folder, manifest.files[mesh.rank :: mesh.ranks])
     except CheckpointInvalidError as error:
         fault = error
-    faults = mesh.sum(torch.tensor(float(fault is not None), device=mesh.device))
+    faults = mesh.world.sum(torch.tensor(float(fault is not None), device=mesh.device))
     if faults > 0:
         raise fault or CheckpointInvalidError(
             f"{folder.name}: another rank found a file that does not match the manifest"
@@ -108,8 +109,8 @@ def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> Non
         if number not in manifest.state:
             raise CheckpointInvalidError(f"{folder.name}: its position lacks {number}")
 
-    def read(name: str, shape: tuple[int, ...]) -> Tensor:
-        return read_stored(folder, manifest, name, shape)
+    def read(name: str, box: Slice) -> Tensor:
+        return read_stored(folder, manifest, name, box)
 
     updater.restore(read, manifest.state)
 
@@ -120,30 +121,30 @@ def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Se
     Raises:
         CheckpointInvalidError: it or its scale is missing, has another shape, or its pieces do not fill it.
     """
-    stored = read_stored(folder, manifest, name, shape)
+    stored = read_stored(folder, manifest, name, whole(shape))
     scale = manifest.tensors[name].scale
     if scale is None:
         return stored.float()
     entry = manifest.tensors.get(scale)
     if entry is None or entry.shape not in ((), (-(-stored.numel() // _SCALED_TOGETHER),)):
         raise CheckpointInvalidError(f"{folder.name}: {scale} is missing or does not fit {name}")
-    return _scaled(stored, read_stored(folder, manifest, scale, entry.shape))
+    return _scaled(stored, read_stored(folder, manifest, scale, whole(entry.shape)))
 
 
-def read_stored(folder: Path, manifest: CheckpointManifest, name: str, shape: Sequence[int]) -> Tensor:
-    """Assemble one tensor, as it is stored, from its pieces in verified files.
+def read_stored(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> Tensor:
+    """Assemble ``box`` of one tensor, as it is stored, from the pieces in verified files that overlap it.
 
     Raises:
-        CheckpointInvalidError: it is missing, has another shape, or its pieces do not fill it.
+        CheckpointInvalidError: it is missing, has another shape, or its pieces do not fill the box.
     """
     entry = manifest.tensors.get(name)
-    if entry is None or entry.shape != tuple(shape):
-        raise CheckpointInvalidError(f"{folder.name}: {name} is missing or has not the shape {tuple(shape)}")
+    if entry is None or entry.shape != box.whole:
+        raise CheckpointInvalidError(f"{folder.name}: {name} is missing or has not the shape {box.whole}")
     if entry.dtype not in _DTYPES:
         raise CheckpointInvalidError(f"{folder.name}: {name} is stored as {entry.dtype}, which is unknown")
     if not {file.name for file in manifest.files}.issuperset(piece.file for piece in entry.pieces):
         raise CheckpointInvalidError(f"{folder.name}: {name} lies in a file that the manifest does not list")
-    return _assemble(folder, name, entry)
+    return _assemble(folder, name, entry, box)
 
 
 def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> None:
@@ -151,7 +152,7 @@ def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> 
     if entry is None:
         raise CheckpointInvalidError(f"{folder.name}: {held.name} is missing")
     for what, stored, wanted in (
-        ("shape", entry.shape, tuple(held.tensor.shape)),
+        ("shape", entry.shape, held.box.whole),
         ("number format", entry.dtype, DTYPE_NAMES[held.tensor.dtype]),
         ("scale", entry.scale, held.scale),
     ):
@@ -161,29 +162,46 @@ def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> 
             )
 
 
-def _assemble(folder: Path, name: str, entry: TensorEntry) -> Tensor:
-    tensor = torch.empty(entry.shape, dtype=_DTYPES[entry.dtype])
+def _assemble(folder: Path, name: str, entry: TensorEntry, box: Slice) -> Tensor:
+    tensor = torch.empty(box.shape, dtype=_DTYPES[entry.dtype])
     filled = 0
     for piece in entry.pieces:
-        where = tuple(
-            slice(first, first + size) for first, size in zip(piece.start, piece.shape, strict=True)
-        )
-        if tensor[where].shape != piece.shape:
+        if any(
+            first + size > end for first, size, end in zip(piece.start, piece.shape, entry.shape, strict=True)
+        ):
             raise CheckpointInvalidError(f"{folder.name}: a piece of {name} reaches beyond it")
-        tensor[where] = _read_piece(folder, name, piece, tensor.dtype)
-        filled += torch.Size(piece.shape).numel()
+        into, out_of = _overlap(box, piece)
+        part = tensor[into]
+        if part.numel():
+            part.copy_(_read_piece(folder, name, piece, out_of, tensor.dtype))
+            filled += part.numel()
     if filled != tensor.numel():
         raise CheckpointInvalidError(f"{folder.name}: the pieces of {name} do not fill it")
     return tensor
 
 
-def _read_piece(folder: Path, name: str, piece: Piece, dtype: torch.dtype) -> Tensor:
+def _overlap(box: Slice, piece: Piece) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """What ``box`` and ``piece`` have in common, as indices into the one and into the other; empty where nothing is."""
+    into, out_of = [], []
+    for box_first, box_size, piece_first, piece_size in zip(
+        box.start, box.shape, piece.start, piece.shape, strict=True
+    ):
+        first = max(box_first, piece_first)
+        end = max(first, min(box_first + box_size, piece_first + piece_size))
+        into.append(slice(first - box_first, end - box_first))
+        out_of.append(slice(first - piece_first, end - piece_first))
+    return tuple(into), tuple(out_of)
+
+
+def _read_piece(folder: Path, name: str, piece: Piece, part: tuple[slice, ...], dtype: torch.dtype) -> Tensor:
     try:
         with safe_open(folder / piece.file, framework="pt") as file:
-            tensor: Tensor = file.get_tensor(name)
+            stored = file.get_slice(name)
+            shape = tuple(stored.get_shape())
+            tensor: Tensor = stored[part] if part and shape == piece.shape else file.get_tensor(name)
     except (SafetensorError, RuntimeError) as error:
         raise CheckpointInvalidError(f"{folder.name}: {name} cannot be read from {piece.file}") from error
-    if tensor.dtype != dtype or tensor.shape != piece.shape:
+    if tensor.dtype != dtype or shape != piece.shape:
         raise CheckpointInvalidError(f"{folder.name}: {name} in {piece.file} is not what the manifest says")
     return tensor
 

@@ -72,7 +72,7 @@ class Saved:
 def join_writers(mesh: Mesh) -> Writer:
     """Agree with all ranks on a nonce, which rank 0 draws."""
     nonce = torch.tensor(randbits(48), device=mesh.device)
-    mesh.broadcast(nonce, source=0)
+    mesh.world.broadcast(nonce, source=0)
     return Writer(mesh.rank, mesh.ranks, f"{nonce.item():012x}")
 
 

@@ -15,9 +15,10 @@ from typing import Any
 from torch import Tensor
 
 from trainwright.contracts.checkpoint import digest_of
-from trainwright.contracts.run_spec import PrecisionSpec, RunSpec
+from trainwright.contracts.precision_spec import PrecisionSpec
+from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.checkpoint.host_memory import HostMemory
-from trainwright_trainer.updater import StateTensor, Updater
+from trainwright_trainer.updater import Updater
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ def take_snapshot(updater: Updater, position: dict[str, Any], memory: HostMemory
     """Copy this rank's part of the state to ``memory``, where it lasts until the next one; returns when that is done."""
     state = updater.state()
     copies = memory.copies([held.tensor for held in state])
-    pieces = [_whole(held, copy) for held, copy in zip(state, copies, strict=True)]
+    pieces = [
+        HeldPiece(held.name, held.box.whole, held.box.start, copy, held.scale)
+        for held, copy in zip(state, copies, strict=True)
+    ]
     return Snapshot(position["step"], pieces, position | updater.position())
 
 
@@ -81,8 +85,3 @@ def _formats(precision: PrecisionSpec) -> dict[str, str]:
     if precision.fp8 is not None:
         formats |= {"level": str(precision.fp8.level), "moments": str(precision.fp8.moments)}
     return formats
-
-
-def _whole(held: StateTensor, copy: Tensor) -> HeldPiece:
-    shape = tuple(copy.shape)
-    return HeldPiece(held.name, shape, (0,) * len(shape), copy, held.scale)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwright.contracts.run_spec import BatchSpec
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.order import Indices, SequenceOrder
 from trainwright_trainer.data.shards import TokenStream
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from trainwright.contracts.run_spec import AccumulationKind, FP8Spec
+from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec
 from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighLinear, HighNorm, InputCast
 from trainwright_trainer.fp8.scaling import AmaxRecords, Tap
 from trainwright_trainer.fp8.weights import Weight

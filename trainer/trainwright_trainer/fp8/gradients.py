@@ -17,7 +17,7 @@ with every rank; here a number is rounded twice, whatever their count.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
@@ -43,15 +43,17 @@ class Gradients:
         self, weights: dict[str, Weight], layout: Layout, mesh: Mesh, release: Release | None = None
     ) -> None:
         device, places = mesh.device, len(layout.tenants)
-        self._mesh = mesh
+        self._data = mesh.data
+        self._sharing = mesh.stage
+        """Ranks that share each tensor's scale: those with other sequences, and those with other parts of it."""
         self._layout = layout
         self._release = release
-        self._lane = Lane(mesh)
+        self._lane = Lane(mesh.stage)
         self.codes = torch.zeros(0 if release else layout.held_rows, ROW, dtype=E4M3, device=device)
         """(R, 128); empty when gradients are released."""
         self.base = torch.ones(places, device=device)
         """(P,): powers of two, the scales without headroom."""
-        self.headroom = Headroom([tenant.elements for tenant in layout.tenants], mesh)
+        self.headroom = Headroom([tenant.elements for tenant in layout.tenants], mesh.stage)
         self._scale = torch.ones(places, device=device)
         self._amax = torch.zeros(places, device=device)
         self._factor = torch.ones((), device=device)
@@ -59,18 +61,24 @@ class Gradients:
         self.flushed = torch.zeros((), device=device)
         """Values of this rank that became zero; counted in steps that are observed."""
         self._observe = False
-        self._stretches = [bucket.stretches(slice(0, mesh.ranks), device) for bucket in layout.buckets]
-        mine = slice(mesh.rank, mesh.rank + 1)
-        self._own = [bucket.stretches(mine, device) for bucket in layout.buckets] if mesh.ranks > 1 else []
+        self._stretches = [bucket.stretches(slice(0, mesh.data.ranks), device) for bucket in layout.buckets]
+        mine = slice(mesh.data.rank, mesh.data.rank + 1)
+        self._own = (
+            [bucket.stretches(mine, device) for bucket in layout.buckets] if mesh.data.ranks > 1 else []
+        )
         self._row_amax = fused(_row_amax, device)
         self._rounded = fused(_rounded, device)
         self._added = fused(_added, device)
         self._handles = [[weights[one.name].handle for one in bucket.tenants] for bucket in layout.buckets]
-        self._missing: list[int] = []
+        self._bucket_of = {
+            tenant.name: number for number, bucket in enumerate(layout.buckets) for tenant in bucket.tenants
+        }
+        self._missing: list[set[str]] = []
+        self._listening = False
         self._sent = 0
-        for number, handles in enumerate(self._handles):
-            for handle in handles:
-                handle.register_post_accumulate_grad_hook(partial(self._is_there, number))  # type: ignore[no-untyped-call]
+        for name in self._bucket_of:
+            told = partial(self._is_added_to, name)
+            weights[name].handle.register_post_accumulate_grad_hook(told)  # type: ignore[no-untyped-call]
 
     @property
     def scale(self) -> Tensor:
@@ -92,25 +100,34 @@ class Gradients:
         for handles in self._handles:
             for handle in handles:
                 handle.grad = None
-        self._missing, self._sent, self._observe = [], 0, observe
+        self._missing = [{tenant.name for tenant in bucket.tenants} for bucket in self._layout.buckets]
+        self._sent, self._listening, self._observe = 0, False, observe
         self.flushed.zero_()
         self._squares.zero_()
         self._factor.fill_(1.0)
 
     def send_as_ready(self) -> None:
-        """From now on a bucket is sent when each of its gradients has been added to once more."""
-        self._missing = [len(handles) for handles in self._handles]
+        """From now on a gradient is complete when it has been added to once more."""
+        self._listening = True
+
+    def complete(self, names: Iterable[str]) -> None:
+        """The gradients of these weights are complete; buckets that now are, are sent."""
+        for name in names:
+            self._missing[self._bucket_of[name]].discard(name)
+        while self._sent < len(self._handles) and not self._missing[self._sent]:
+            self._send(self._sent)
+            self._sent += 1
 
     def wait(self) -> None:
         """Return when all buckets have been reduced."""
         assert self._sent == len(self._handles), "a weight got no gradient"
         self._lane.wait()
-        self._missing = []
+        self._listening = False
         self.headroom.adapt()
 
     def norm(self) -> Tensor:
         """Global L2 norm of the stored gradients; not finite if any rank met a number that is not."""
-        squares = self._mesh.sum(self._squares.clone())
+        squares = self._data.sum(self._squares.clone())
         return torch.where(torch.isfinite(self._amax).all(), squares.sqrt(), torch.inf)
 
     def clip(self, norm: Tensor, limit: float | None) -> None:
@@ -123,13 +140,9 @@ class Gradients:
         amaxes = self._amax.tolist()
         return [tenant.name for tenant in self._layout.tenants if not math.isfinite(amaxes[tenant.place])]
 
-    def _is_there(self, number: int, _: Tensor) -> None:
-        if not self._missing:
-            return
-        self._missing[number] -= 1
-        while self._sent < len(self._handles) and self._missing[self._sent] == 0:
-            self._send(self._sent)
-            self._sent += 1
+    def _is_added_to(self, name: str, _: Tensor) -> None:
+        if self._listening:
+            self.complete([name])
 
     def _send(self, number: int) -> None:
         """Take the bucket's gradients off their handles and have them reduced."""
@@ -144,10 +157,10 @@ class Gradients:
     def _reduce(self, number: int, gradients: list[Tensor]) -> None:
         bucket, stretches = self._layout.buckets[number], self._stretches[number]
         rows = _in_rows(bucket, gradients)
-        amax = self._mesh.max(stretches.max(self._row_amax(rows)))
+        amax = self._sharing.max(stretches.max(self._row_amax(rows)))
         scale = self._rescale(amax, bucket.places)
         kept = self._room_for(bucket)
-        alone = self._mesh.ranks == 1
+        alone = self._data.ranks == 1
         codes = kept if alone else torch.empty(bucket.rows, ROW, dtype=E4M3, device=rows.device)
         large, squares, flushed = self._rounded(rows, stretches.spread(scale), codes, self._observe)
         self.headroom.too_large[bucket.places] = stretches.sum(large)
@@ -175,16 +188,16 @@ class Gradients:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Fill ``kept``; returns scales and amaxes of the sums, and the squares of this rank's share of them by row."""
         bucket, own = self._layout.buckets[number], self._own[number]
-        ranks, rank = self._mesh.ranks, self._mesh.rank
+        ranks, rank = self._data.ranks, self._data.rank
         mine, before = bucket.shares[rank], sum(bucket.shares[:rank])
-        received = self._mesh.exchange(codes, bucket.shares, [mine] * ranks)
+        received = self._data.exchange(codes, bucket.shares, [mine] * ranks)
         total = self._added(received.view(ranks, mine, ROW), own.spread(scale))
-        summed = self._mesh.max(own.max(self._row_amax(total)))
+        summed = self._sharing.max(own.max(self._row_amax(total)))
         new_scale = self._rescale(summed, bucket.places)
         share = kept if self._layout.cut else kept[before : before + mine]
         _, squares, _ = self._rounded(total, own.spread(new_scale), share, False)
         if not self._layout.cut:
-            self._mesh.gather(kept)
+            self._data.gather(kept)
         return new_scale, torch.where(torch.isfinite(amax), summed, torch.inf), squares
 
 

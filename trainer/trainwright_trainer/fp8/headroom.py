@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Axis
 
 _TOO_MANY = 1e-5
 _GROWTH = 2.0 ** (1 / 1_000)
@@ -24,17 +24,17 @@ _SMALLEST = 2.0**-10
 class Headroom:
     """μ of each weight's gradient, equal on all ranks."""
 
-    def __init__(self, elements: Sequence[int], mesh: Mesh) -> None:
-        self._mesh = mesh
-        self._elements = torch.tensor(elements, dtype=torch.float32, device=mesh.device)
-        self.factor = torch.ones(len(elements), device=mesh.device)
+    def __init__(self, elements: Sequence[int], axis: Axis) -> None:
+        self._axis = axis
+        self._elements = torch.tensor(elements, dtype=torch.float32, device=axis.device)
+        self.factor = torch.ones(len(elements), device=axis.device)
         """(P,): μ."""
-        self.too_large = torch.zeros(len(elements), device=mesh.device)
+        self.too_large = torch.zeros(len(elements), device=axis.device)
         """(P,): how many of this rank's values were too large for their scale in this step."""
 
     def adapt(self) -> None:
         """A step's gradients have been rounded."""
-        fraction = self._mesh.max(self.too_large / self._elements)
+        fraction = self._axis.max(self.too_large / self._elements)
         moved = torch.where(fraction > _TOO_MANY, self.factor / 2, self.factor * _GROWTH)
         self.factor.copy_(moved.clamp(_SMALLEST, 1.0))
         self.too_large.zero_()

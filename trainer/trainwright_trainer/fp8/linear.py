@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from trainwright.contracts.run_spec import ScalingKind
+from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.fp8.formats import E4M3, E5M2, cast_, widen
 from trainwright_trainer.fp8.products import (
     Operand,

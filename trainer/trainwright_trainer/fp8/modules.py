@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from trainwright.contracts.run_spec import ScalingKind
+from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.fp8.linear import Input, OutputGradient, cast_input, linear
 from trainwright_trainer.fp8.weights import Weight
 

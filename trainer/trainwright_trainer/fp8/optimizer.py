@@ -35,7 +35,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainwright.contracts.run_spec import FP8Level, FP8Spec, MomentsKind, OptimizerSpec
+from trainwright.contracts.precision_spec import FP8Level, FP8Spec, MomentsKind
+from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.fp8.formats import E4M3, SMALLEST, cast, finite_or_inf, scale_for, widen
 from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.layout import ROW, Layout

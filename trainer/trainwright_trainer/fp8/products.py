@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainwright.contracts.run_spec import ScalingKind
+from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.fp8.formats import E5M2, amax_of, cast_, finite_or_inf, scale_for, widen
 

@@ -16,7 +16,7 @@ from trainwright_trainer.fp8.formats import E4M3, cast
 from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.layout import ROW, Layout, Tenant, view_of
 from trainwright_trainer.fp8.optimizer import Numbers
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Axis
 
 _CHUNK_ROWS = 2**20
 
@@ -24,21 +24,21 @@ _CHUNK_ROWS = 2**20
 class Published:
     """E4M3 rows of all weights, and float32 rows of those with one dim."""
 
-    def __init__(self, layout: Layout, mesh: Mesh) -> None:
+    def __init__(self, layout: Layout, data: Axis) -> None:
         assert layout.cut
-        self._mesh = mesh
+        self._data = data
         held = [layout.held_by(rank) for rank in range(layout.ranks)]
         self._matrices = _Rows(
-            [[one for one in own if len(one.shape) > 1] for own in held], E4M3, mesh.device
+            [[one for one in own if len(one.shape) > 1] for own in held], E4M3, data.device
         )
         self._vectors = _Rows(
-            [[one for one in own if len(one.shape) < 2] for own in held], torch.float32, mesh.device
+            [[one for one in own if len(one.shape) < 2] for own in held], torch.float32, data.device
         )
         first = layout.first_rows()
-        self._row_places = layout.held_stretches(mesh.device).tensor_of_row
-        self._matrix_rows = _held_rows(self._matrices.tenants[mesh.rank], first, mesh.device)
-        self._vector_rows = _held_rows(self._vectors.tenants[mesh.rank], first, mesh.device)
-        self._cast = fused(_cast_rows, mesh.device)
+        self._row_places = layout.held_stretches(data.device).tensor_of_row
+        self._matrix_rows = _held_rows(self._matrices.tenants[data.rank], first, data.device)
+        self._vector_rows = _held_rows(self._vectors.tenants[data.rank], first, data.device)
+        self._cast = fused(_cast_rows, data.device)
 
     def codes_of(self, tenant: Tenant) -> Tensor:
         """The weight's numbers, of its shape: E4M3 codes of a matrix, float32 of a vector."""
@@ -47,7 +47,7 @@ class Published:
 
     def publish(self, master: Numbers, cast_scale: Tensor) -> None:
         """Cast this rank's masters with ``cast_scale`` (P,) and fetch the rows of all other ranks."""
-        own = self._matrices.own(self._mesh.rank)
+        own = self._matrices.own(self._data.rank)
         for start in range(0, len(own), _CHUNK_ROWS):
             rows = self._matrix_rows[start : start + _CHUNK_ROWS]
             places = self._row_places[rows]
@@ -57,11 +57,11 @@ class Published:
                 (master.scale[places] / cast_scale[places])[:, None],
             )
         rows = self._vector_rows
-        self._vectors.own(self._mesh.rank).copy_(
+        self._vectors.own(self._data.rank).copy_(
             master.codes[rows].float() * master.scale[self._row_places[rows]][:, None]
         )
         for kind in (self._matrices, self._vectors):
-            kind.share(self._mesh)
+            kind.share(self._data)
 
 
 class _Rows:
@@ -86,10 +86,10 @@ class _Rows:
     def of(self, tenant: Tenant) -> Tensor:
         return view_of(self._codes, self._first[tenant.name], tenant)
 
-    def share(self, mesh: Mesh) -> None:
+    def share(self, data: Axis) -> None:
         for rank, stretch in enumerate(self._stretches):
             if stretch.start < stretch.stop:
-                mesh.broadcast(self._codes[stretch], rank)
+                data.broadcast(self._codes[stretch], rank)
 
 
 def _held_rows(tenants: list[Tenant], first: dict[str, int], device: torch.device) -> Tensor:

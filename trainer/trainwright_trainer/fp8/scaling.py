@@ -23,9 +23,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainwright.contracts.run_spec import AmaxKind
+from trainwright.contracts.precision_spec import AmaxKind
 from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, scale_for
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Axis
 
 HISTORY_STEPS = 16
 
@@ -74,12 +74,12 @@ class AmaxRecords:
         self._round_L.zero_()
         self._collected = False
 
-    def collect(self, mesh: Mesh) -> None:
-        """Take the step's amaxes, the largest over all ranks; a second call in the same step changes nothing."""
+    def collect(self, ranks: Axis) -> None:
+        """Take the step's amaxes, the largest over ``ranks``, which hold the same layers; a second call in the same step changes nothing."""
         if self._collected:
             return
         self._collected = True
-        self._amax_L2.copy_(mesh.max(torch.stack((torch.stack(self._inputs), self._gradients_L), dim=1)))
+        self._amax_L2.copy_(ranks.max(torch.stack((torch.stack(self._inputs), self._gradients_L), dim=1)))
         present_L2 = _scales(self._amax_L2)
         self._in_force_L2.copy_(torch.where(self._scale_L2 > 0, self._scale_L2, present_L2))
         torch._foreach_zero_(self._inputs)
@@ -89,9 +89,9 @@ class AmaxRecords:
         """() bool, on the device: whether all amaxes of the collected step are finite."""
         return torch.isfinite(self._amax_L2).all()
 
-    def end_step(self, mesh: Mesh) -> None:
+    def end_step(self, ranks: Axis) -> None:
         """The step counts: its amaxes enter the history, from which the next scales follow."""
-        self.collect(mesh)
+        self.collect(ranks)
         if not self._delayed:
             return
         finite_L2 = torch.isfinite(self._amax_L2)
@@ -100,9 +100,9 @@ class AmaxRecords:
         self._filled_L2.copy_(torch.where(finite_L2, (self._filled_L2 + 1).clamp(max=HISTORY_STEPS), 0))
         self._set_scales()
 
-    def drop_step(self, mesh: Mesh) -> None:
+    def drop_step(self, ranks: Axis) -> None:
         """The step is skipped: no amax of it is remembered, and those that were not finite begin anew."""
-        self.collect(mesh)
+        self.collect(ranks)
         if not self._delayed:
             return
         self._filled_L2.mul_(torch.isfinite(self._amax_L2))

@@ -12,13 +12,14 @@ inside the backward pass, and gradients are never kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainwright.contracts.run_spec import FP8Level, RunSpec
+from trainwright.contracts.precision_spec import FP8Level
+from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.fp8.convert import Converted
 from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for
 from trainwright_trainer.fp8.gradients import Gradients
@@ -27,6 +28,7 @@ from trainwright_trainer.fp8.optimizer import Formats, Moved, Numbers, Scaled, S
 from trainwright_trainer.fp8.published import Published
 from trainwright_trainer.fp8.stretches import Stretches
 from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.parallel.parts import Parts, whole
 from trainwright_trainer.updater import ReadTensor, StateTensor
 
 _KINDS = {"model": "master", "optimizer.exp_avg": "first", "optimizer.exp_avg_sq": "second"}
@@ -40,6 +42,7 @@ class FP8Updater:
         self,
         converted: Converted,
         initial: Mapping[str, Tensor],
+        parts: Parts,
         spec: RunSpec,
         mesh: Mesh,
         formats: Formats | None = None,
@@ -54,20 +57,21 @@ class FP8Updater:
         fp8 = spec.precision.fp8
         assert fp8 is not None
         self._mesh = mesh
+        self._parts = parts
         self._records = converted.records
         self._clip_norm = spec.optimizer.clip_norm
         self._observe_every_steps = fp8.observe_every_steps
         self._names = list(converted.weights)
         shapes = {name: weight.handle.shape for name, weight in converted.weights.items()}
         cut = fp8.level is FP8Level.O3
-        self.layout = lay_out(shapes, mesh.ranks, mesh.rank, cut, bucket_elements)
+        self.layout = lay_out(shapes, mesh.data.ranks, mesh.data.rank, cut, bucket_elements)
         self.optimizer = ScaledAdamW(
             self.layout, formats or formats_of(fp8), spec.optimizer, spec.seed, mesh.device
         )
         release = self._release if fp8.release_gradients else None
         self.gradients = Gradients(converted.weights, self.layout, mesh, release)
         self._cast_scale = torch.ones(len(self.layout.tenants), device=mesh.device)
-        self._published = Published(self.layout, mesh) if cut else None
+        self._published = Published(self.layout, mesh.data) if cut else None
         self._first_rows = self.layout.first_rows()
         self._step = 0
         self._learning_rate = 0.0
@@ -92,10 +96,13 @@ class FP8Updater:
     def last_round(self) -> None:
         self.gradients.send_as_ready()
 
+    def complete(self, names: Collection[str]) -> None:
+        self.gradients.complete(names)
+
     def finish(self) -> None:
         self._records.end_round()
         self.gradients.wait()
-        self._records.collect(self._mesh)
+        self._records.collect(self._mesh.stage)
 
     def grad_norm(self) -> Tensor:
         """Infinite also where a layer's input or output gradient was: clamped casts would hide it."""
@@ -110,10 +117,10 @@ class FP8Updater:
                 self.optimizer.update_all(gradients.codes, gradients.scale, gradients.amax, self._observing)
             )
         self._publish()
-        self._records.end_step(self._mesh)
+        self._records.end_step(self._mesh.stage)
 
     def skip(self) -> None:
-        self._records.drop_step(self._mesh)
+        self._records.drop_step(self._mesh.stage)
 
     def not_finite(self) -> str | None:
         """Inputs of layers come first; then, weight by weight backwards, what came out of it and its own gradient."""
@@ -132,7 +139,7 @@ class FP8Updater:
     def state(self) -> list[StateTensor]:
         """The tensors of the weights that this rank answers for; rank 0 adds what is one vector for all weights."""
         found: list[StateTensor] = []
-        if self.layout.cut or self._mesh.rank == 0:
+        if self.layout.cut or self._mesh.data.rank == 0:
             found += [one for tenant in self.layout.held for one in self._state_of(tenant)]
         if self._mesh.rank == 0:
             found += [StateTensor(f"fp8.{name}", tensor) for name, tensor in self._vectors().items()]
@@ -146,10 +153,10 @@ class FP8Updater:
         self._step, self.optimizer.updates = position["step"], position["updates"]
         for tenant in self.layout.held:
             for one in self._state_of(tenant):
-                _fill(one.tensor, read(one.name, tuple(one.tensor.shape)))
+                _fill(one.tensor, read(one.name, one.box))
         self._restore_scales(read)
         vectors = {
-            name: read(f"fp8.{name}", tuple(now.shape)).to(now.device)[..., self._order()]
+            name: read(f"fp8.{name}", whole(now.shape)).to(now.device)[..., self._order()]
             for name, now in self._vectors().items()
         }
         for amax, kind in zip(vectors["amax"], self._kinds(), strict=True):
@@ -157,7 +164,7 @@ class FP8Updater:
         self.gradients.base.copy_(vectors["gradient_scale"])
         self.gradients.headroom.factor.copy_(vectors["headroom"])
         self._records.restore(
-            {name: read(f"fp8.{name}", tuple(now.shape)) for name, now in self._records.state().items()}
+            {name: read(f"fp8.{name}", whole(now.shape)) for name, now in self._records.state().items()}
         )
         self._publish()
 
@@ -174,7 +181,7 @@ class FP8Updater:
         """Let all ranks know the weights that the owners have moved."""
         if self.layout.cut:
             known = torch.stack([kind.amax for kind in self._kinds()])
-            for kind, amax in zip(self._kinds(), self._mesh.max(known), strict=True):
+            for kind, amax in zip(self._kinds(), self._mesh.data.max(known), strict=True):
                 kind.amax.copy_(amax)
         self._cast_scale.copy_(scale_for(self.optimizer.master.amax, E4M3, self._cast_scale))
         if self._published is not None:
@@ -237,7 +244,7 @@ class FP8Updater:
             kind: Numbers = getattr(self.optimizer, attribute)
             for tenant in self.layout.tenants:
                 if kind.format.scaled is Scaled.TENSOR and tenant.name not in self._first_rows:
-                    kind.scale[tenant.place] = read(f"{prefix}_scale.{tenant.name}", ())
+                    kind.scale[tenant.place] = read(f"{prefix}_scale.{tenant.name}", whole(()))
 
     def _vectors(self) -> dict[str, Tensor]:
         """Numbers of all weights, in the model's order, which is that of no layout."""
@@ -256,8 +263,8 @@ class FP8Updater:
 
     def _shares(self) -> dict[str, float]:
         """What rounding cost in this step, over all ranks."""
-        flushed = self._mesh.sum(self.gradients.flushed.clone()).item()
-        moved = self._mesh.sum(self._moved.clone()) if self.layout.cut else self._moved
+        flushed = self._mesh.world.sum(self.gradients.flushed.clone()).item()
+        moved = self._mesh.world.sum(self._moved.clone()) if self.layout.cut else self._moved
         elements = sum(tenant.elements for tenant in self.layout.tenants) * self._mesh.ranks
         lost, meant = moved.tolist()
         return {

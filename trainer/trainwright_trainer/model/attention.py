@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.model.rotary import rotate
 
 

@@ -12,25 +12,32 @@ import math
 import torch
 from torch import Tensor, nn
 
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.parallel.parts import Parts, whole_parts
 
 _INTO_RESIDUAL = ("attention.output.weight", "feed_forward.down.weight")
 
 
-def initialize(model: nn.Module, spec: ModelSpec, seed: int) -> None:
-    """Fill every parameter of ``model`` in place."""
+def initialize(model: nn.Module, spec: ModelSpec, seed: int, parts: Parts | None = None) -> None:
+    """Fill every parameter of ``model`` in place.
+
+    Args:
+        parts: what ``model`` holds of the whole weights, of which one at a time is there; all of them when left out.
+    """
+    held = (parts or whole_parts(model)).held
     with torch.no_grad():
         for name, weight in model.named_parameters():
+            box = held[name].slice
             if weight.ndim == 1:
                 weight.fill_(1.0)
             else:
-                weight.copy_(_noise(name, weight, seed) * _deviation(name, spec))
+                weight.copy_(_noise(name, box.whole, seed)[box.where] * _deviation(name, spec))
 
 
-def _noise(name: str, weight: Tensor, seed: int) -> Tensor:
+def _noise(name: str, shape: tuple[int, ...], seed: int) -> Tensor:
     digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-    return torch.randn(weight.shape, generator=generator)
+    return torch.randn(shape, generator=generator)
 
 
 def _deviation(name: str, spec: ModelSpec) -> float:

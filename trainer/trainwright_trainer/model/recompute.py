@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from trainwright.contracts.run_spec import RecomputeKind
+from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.model.transformer import Block, Transformer
 
 _KEPT = (
@@ -37,11 +37,12 @@ _KEPT = (
 """Operators whose results ``selective`` keeps. Not each release of torch has all of them."""
 
 
-def recompute(model: Transformer, kind: RecomputeKind) -> None:
-    """Make the blocks of ``model`` compute again what ``kind`` does not keep. Results do not change by a bit."""
-    for block in model.layers:
+def recompute(model: Transformer, spec: MemorySpec) -> None:
+    """Make the chosen blocks of ``model`` compute again what is not kept. Results do not change by a bit."""
+    for layer, block in model.layers.items():
         assert type(block) is Block
-        block.__class__ = _CLASSES[kind]
+        if spec.recomputes(int(layer)):
+            block.__class__ = _CLASSES[spec.recompute]
 
 
 class _FullBlock(Block):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from trainwright.contracts.run_spec import ModelSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.rotary import rotary_table
@@ -44,12 +44,17 @@ class Transformer(nn.Module):
         super().__init__()
         self.positions = positions
         self.embedding = nn.Embedding(vocabulary, spec.width)
-        self.layers = nn.ModuleList(Block(spec) for _ in range(spec.layers))
+        self.layers = nn.ModuleDict({str(layer): Block(spec) for layer in range(spec.layers)})
         self.norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
         self.head = nn.Linear(spec.width, vocabulary, bias=False)
         if spec.tied_embeddings:
             self.head.weight = self.embedding.weight
-        cosines, sines = rotary_table(positions, spec.features_per_head, spec.rope_theta)
+        self._features_per_head, self._rope_theta = spec.features_per_head, spec.rope_theta
+        self.fill_tables()
+
+    def fill_tables(self) -> None:
+        """Compute the rotary tables, on torch's present default device: once more for a model made without memory."""
+        cosines, sines = rotary_table(self.positions, self._features_per_head, self._rope_theta)
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
@@ -62,7 +67,7 @@ class Transformer(nn.Module):
         length = tokens_BT.shape[1]
         cosines_TK, sines_TK = self.cosines[:length], self.sines[:length]
         x_BTD = self.embedding(tokens_BT)
-        for block in self.layers:
+        for block in self.layers.values():
             x_BTD = block(x_BTD, cosines_TK, sines_TK)
         features_BTD: Tensor = self.norm(x_BTD)
         return features_BTD

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim import AdamW
 
-from trainwright.contracts.run_spec import OptimizerSpec
+from trainwright.contracts.training_spec import OptimizerSpec
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """torch's names of the first and the second moment."""

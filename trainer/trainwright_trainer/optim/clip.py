@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from trainwright_trainer.mesh import Axis
+
 _ADDED = 1e-6
 """torch's factor is limit / (norm + this), at most 1."""
 
@@ -18,6 +20,11 @@ _WELL_BELOW = 0.99
 def global_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
     """L2 norm of all gradients together, a scalar on their device; not finite if any gradient is not."""
     return get_total_norm([weight.grad for weight in parameters if weight.grad is not None])
+
+
+def norm_over(model: Axis, norm: Tensor) -> Tensor:
+    """The norm of what all ranks of ``model`` hold, from this rank's."""
+    return norm if model.ranks == 1 else model.sum(norm.square()).sqrt()
 
 
 def clip(parameters: Sequence[nn.Parameter], norm: Tensor, limit: float | None) -> None:

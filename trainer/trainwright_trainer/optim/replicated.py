@@ -1,17 +1,18 @@
-"""The updater of float32 and bfloat16 runs: every rank holds all weights in float32 and moves them alike.
+"""The updater of float32 and bfloat16 runs: data ranks hold the same weights in float32 and move them alike.
 
-Gradients are added up over the ranks (``parallel.replicate``), clipped by their global norm, and handed to torch's
-AdamW. All ranks hold the same bits, so rank 0 alone answers for the state.
+Gradients are added up over the data ranks (``parallel.replicate``), clipped by the norm over all ranks of the model, and
+handed to torch's AdamW. Data ranks hold the same bits, so the first of them alone answers for the state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trainwright.contracts.run_spec import OptimizerSpec
+from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.optim.adamw import (
     MOMENTS,
@@ -20,7 +21,8 @@ from trainwright_trainer.optim.adamw import (
     set_learning_rate,
     set_updates,
 )
-from trainwright_trainer.optim.clip import clip, global_norm
+from trainwright_trainer.optim.clip import clip, global_norm, norm_over
+from trainwright_trainer.parallel.parts import Parts
 from trainwright_trainer.parallel.replicate import GradientBuckets
 from trainwright_trainer.updater import ReadTensor, StateTensor
 
@@ -28,14 +30,16 @@ from trainwright_trainer.updater import ReadTensor, StateTensor
 class ReplicatedAdamW:
     """``Updater`` of ``model``, whose parameters are float32 and stay on their device."""
 
-    def __init__(self, model: nn.Module, spec: OptimizerSpec, mesh: Mesh) -> None:
+    def __init__(self, model: nn.Module, parts: Parts, spec: OptimizerSpec, mesh: Mesh) -> None:
         self.optimizer = build_adamw(model, spec)
         allocate_state(self.optimizer)
         self._weights = dict(model.named_parameters())
         self._parameters = list(self._weights.values())
         self._clip_norm = spec.clip_norm
-        self._answers = mesh.rank == 0
-        self._buckets = GradientBuckets(self._parameters, mesh) if mesh.ranks > 1 else None
+        self._parts = parts.held
+        self._model_axis = mesh.model
+        self._answers = mesh.data.rank == 0
+        self._buckets = GradientBuckets(self._parameters, mesh.data) if mesh.data.ranks > 1 else None
         self._updates = 0
 
     def begin(self, learning_rate: float) -> None:
@@ -53,12 +57,17 @@ class ReplicatedAdamW:
         if self._buckets:
             self._buckets.send_as_ready()
 
+    def complete(self, names: Collection[str]) -> None:
+        if self._buckets:
+            self._buckets.complete(self._weights[name] for name in names)
+
     def finish(self) -> None:
         if self._buckets:
             self._buckets.wait()
 
     def grad_norm(self) -> Tensor:
-        return global_norm(self._parameters)
+        counted = [weight for name, weight in self._weights.items() if self._parts[name].counted]
+        return norm_over(self._model_axis, global_norm(counted))
 
     def update(self, norm: Tensor) -> None:
         clip(self._parameters, norm, self._clip_norm)
@@ -82,7 +91,11 @@ class ReplicatedAdamW:
         return {}
 
     def state(self) -> list[StateTensor]:
-        return [StateTensor(name, tensor) for name, tensor in self._named_state()] if self._answers else []
+        return [
+            StateTensor(f"{kind}.{name}", tensor, part=self._parts[name].slice)
+            for kind, name, tensor in self._named_state()
+            if self._answers and self._parts[name].counted
+        ]
 
     def position(self) -> dict[str, Any]:
         """AdamW corrects its moments by the number of updates, which is not that of steps where some were skipped."""
@@ -91,15 +104,16 @@ class ReplicatedAdamW:
     def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
         """One tensor at a time is in host memory."""
         with torch.no_grad():
-            for name, tensor in self._named_state():
-                tensor.copy_(read(name, tuple(tensor.shape)))
+            for kind, name, tensor in self._named_state():
+                tensor.copy_(read(f"{kind}.{name}", self._parts[name].slice))
         self._updates = position["updates"]
         set_updates(self.optimizer, self._updates)
 
-    def _named_state(self) -> list[tuple[str, Tensor]]:
-        weights = [(f"model.{name}", weight.detach()) for name, weight in self._weights.items()]
+    def _named_state(self) -> list[tuple[str, str, Tensor]]:
+        """Kind, weight and tensor."""
+        weights = [("model", name, weight.detach()) for name, weight in self._weights.items()]
         return weights + [
-            (f"optimizer.{moment}.{name}", self.optimizer.state[weight][moment])
+            (f"optimizer.{moment}", name, self.optimizer.state[weight][moment])
             for moment in MOMENTS
             for name, weight in self._weights.items()
         ]

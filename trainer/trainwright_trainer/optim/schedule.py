@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from trainwright.contracts.run_spec import ScheduleKind, ScheduleSpec
+from trainwright.contracts.training_spec import ScheduleKind, ScheduleSpec
 
 
 def learning_rate_at(step: int, peak: float, schedule: ScheduleSpec) -> float:

@@ -17,16 +17,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Axis
 
 
 class Lane:
     """Runs work in order, aside where that helps."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        aside = mesh.ranks > 1
-        on_gpu = mesh.device.type == "cuda"
-        self._stream = torch.cuda.Stream(mesh.device) if aside and on_gpu else None  # type: ignore[no-untyped-call]
+    def __init__(self, axis: Axis) -> None:
+        """``axis`` is what the work speaks on."""
+        aside = axis.ranks > 1
+        on_gpu = axis.device.type == "cuda"
+        self._stream = torch.cuda.Stream(axis.device) if aside and on_gpu else None  # type: ignore[no-untyped-call]
         threads = torch.get_num_threads()
         self._thread = (
             # The number of threads of a product is a property of the thread that asks for it.

@@ -3,6 +3,8 @@
 Gradients live in a few flat buffers, filled from the model's end to its start as the backward pass goes. A buffer is
 sent as soon as its last gradient is there, while earlier layers are still computing (Li et al. 2020). Buffers are sent
 in a fixed order, so the sums, and with them the training, repeat bit for bit.
+
+    owns   each rank holds whole weights of other sequences        moves   every gradient, once a step, over the data axis
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Axis
 
 BUCKET_BYTES = 25 * 2**20
 
@@ -21,43 +23,49 @@ BUCKET_BYTES = 25 * 2**20
 class GradientBuckets:
     """Gradients of ``parameters`` as views into flat buffers that are summed over the ranks."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter], mesh: Mesh) -> None:
-        self._mesh = mesh
+    def __init__(self, parameters: Sequence[nn.Parameter], data: Axis) -> None:
+        self._data = data
         self._flat: list[Tensor] = []
-        self._sizes: list[int] = []
-        self._missing: list[int] = []
+        self._members: list[Sequence[nn.Parameter]] = []
+        self._missing: list[set[nn.Parameter]] = []
+        self._listening = False
         self._works: list[dist.Work] = []
         self._bucket_of: dict[nn.Parameter, int] = {}
         for bucket, members in enumerate(_buckets(reversed(parameters))):
             self._flat.append(_share_storage(members))
-            self._sizes.append(len(members))
+            self._members.append(members)
             for weight in members:
                 self._bucket_of[weight] = bucket
-                weight.register_post_accumulate_grad_hook(self._gradient_is_there)  # type: ignore[no-untyped-call]
+                weight.register_post_accumulate_grad_hook(self._is_added_to)  # type: ignore[no-untyped-call]
 
     def clear(self) -> None:
         """Set all gradients to zero; they stay where they are."""
         for flat in self._flat:
             flat.zero_()
+        self._missing = [set(members) for members in self._members]
 
     def send_as_ready(self) -> None:
-        """From now on a buffer is sent when each of its gradients has been added to once more."""
-        self._missing = list(self._sizes)
+        """From now on a gradient is complete when it has been added to once more."""
+        self._listening = True
+
+    def complete(self, weights: Iterable[nn.Parameter]) -> None:
+        """The gradients of ``weights`` are complete; buffers that now are, are sent."""
+        for weight in weights:
+            self._missing[self._bucket_of[weight]].discard(weight)
+        while len(self._works) < len(self._flat) and not self._missing[len(self._works)]:
+            self._works.append(self._data.start_sum(self._flat[len(self._works)]))
 
     def wait(self) -> None:
         """Return when all gradients are the sums over all ranks."""
         assert len(self._works) == len(self._flat), "a weight got no gradient"
         for work in self._works:
-            self._mesh.finish(work)
-        self._works, self._missing = [], []
+            self._data.finish(work)
+        self._works, self._listening = [], False
 
-    def _gradient_is_there(self, weight: Tensor) -> None:
-        if not self._missing:
-            return
-        assert isinstance(weight, nn.Parameter)
-        self._missing[self._bucket_of[weight]] -= 1
-        while len(self._works) < len(self._flat) and self._missing[len(self._works)] == 0:
-            self._works.append(self._mesh.start_sum(self._flat[len(self._works)]))
+    def _is_added_to(self, weight: Tensor) -> None:
+        if self._listening:
+            assert isinstance(weight, nn.Parameter)
+            self.complete([weight])
 
 
 def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:

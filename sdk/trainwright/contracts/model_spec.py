@@ -1,0 +1,70 @@
+"""The shape of the network."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from trainwright.contracts.base import Strict, refused
+
+
+class ModelSpec(Strict):
+    """A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, SwiGLU."""
+
+    layers: int = Field(default=6, ge=1, le=1_000)
+    """Number of transformer blocks."""
+
+    width: int = Field(default=192, ge=8, le=65_536)
+    """Size of the residual stream, in features."""
+
+    heads: int = Field(default=6, ge=1, le=1_024)
+    """Number of query heads in each attention layer."""
+
+    kv_heads: int | None = Field(default=None, ge=1, le=1_024)
+    """Number of key and value heads, shared by groups of query heads; as many as query heads when left empty."""
+
+    head_size: int | None = Field(default=None, ge=2, le=1_024)
+    """Features of one head; width ÷ heads when left empty."""
+
+    feed_forward: int | None = Field(default=None, ge=8, le=262_144)
+    """Hidden size of the SwiGLU block; 8/3 · width, rounded up to a multiple of 32, when left empty."""
+
+    rope_theta: float = Field(default=10_000.0, gt=1.0)
+    """Base of the rotary position frequencies."""
+
+    norm_epsilon: float = Field(default=1e-5, gt=0.0, le=1e-2)
+    """Small number that RMSNorm adds to the mean square."""
+
+    tied_embeddings: bool = True
+    """Use the token embedding as the output projection too."""
+
+    initializer_std: float = Field(default=0.02, gt=0.0, le=1.0)
+    """Standard deviation of the initial weights; projections into the residual stream get it ÷ √(2 · layers)."""
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Self:
+        if self.width % self.heads:
+            # With a head_size of its own the network would be sound, but transformers refuses its export.
+            raise refused("width", self.width, f"is not a multiple of heads {self.heads}: change one of them")
+        if self.heads % self.key_value_heads:
+            rule = "must divide heads {}, so that each key head serves the same number of query heads"
+            raise refused("kv_heads", self.key_value_heads, rule.format(self.heads))
+        if self.features_per_head % 2:
+            raise refused(
+                "head_size", self.features_per_head, "must be even: rotary positions turn pairs of features"
+            )
+        return self
+
+    @property
+    def key_value_heads(self) -> int:
+        return self.kv_heads or self.heads
+
+    @property
+    def features_per_head(self) -> int:
+        return self.head_size or self.width // self.heads
+
+    @property
+    def hidden(self) -> int:
+        """Hidden size of the feed-forward block, in features."""
+        return self.feed_forward or -(-8 * self.width // (3 * 32)) * 32

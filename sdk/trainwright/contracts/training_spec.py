@@ -1,0 +1,151 @@
+"""How a run learns: batch, update rule, schedule, validation, checkpoints, and memory against time."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.contracts.base import Strict, refused
+
+
+class BatchSpec(Strict):
+    """How much text one optimizer step sees."""
+
+    sequence_tokens: int = Field(default=256, ge=8, le=1_048_576)
+    """Tokens in one sequence."""
+
+    micro_sequences: int = Field(default=8, ge=1, le=65_536)
+    """Sequences one rank processes in one forward pass."""
+
+    global_sequences: int = Field(default=64, ge=1, le=1_048_576)
+    """Sequences in one optimizer step, over all ranks and accumulation rounds."""
+
+
+class OptimizerSpec(Strict):
+    """AdamW with decoupled weight decay."""
+
+    kind: Literal["adamw"] = "adamw"
+    """The update rule."""
+
+    learning_rate: float = Field(default=1e-3, gt=0.0, le=10.0)
+    """Learning rate at the peak of the schedule."""
+
+    beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
+    """Decay of the first moment."""
+
+    beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
+    """Decay of the second moment."""
+
+    epsilon: float = Field(default=1e-8, gt=0.0, le=1.0)
+    """Small number added to the root of the second moment."""
+
+    weight_decay: float = Field(default=0.1, ge=0.0, le=10.0)
+    """Decoupled weight decay of matrices; norms and other vectors have none."""
+
+    clip_norm: float | None = Field(default=1.0, gt=0.0)
+    """Gradients are scaled down to this global L2 norm; no clipping when null (off)."""
+
+
+class ScheduleKind(StrEnum):
+    COSINE = "cosine"
+    LINEAR = "linear"
+    WSD = "wsd"
+
+
+class ScheduleSpec(Strict):
+    """How long training lasts, and the learning rate along the way."""
+
+    kind: ScheduleKind = ScheduleKind.COSINE
+    """After the warm-up `cosine` and `linear` fall to the last step; `wsd` stays at the peak and falls at the end."""
+
+    steps: int = Field(default=1_000, ge=1, le=100_000_000)
+    """Optimizer steps in the whole run."""
+
+    warmup_steps: int = Field(default=50, ge=0)
+    """Steps over which the learning rate rises linearly from 0."""
+
+    final_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
+    """Learning rate at the last step, as a fraction of the peak."""
+
+    decay_steps: int | None = Field(default=None, ge=1)
+    """Steps over which `wsd` falls linearly at the end; a fifth of all steps when left empty."""
+
+    @model_validator(mode="after")
+    def _phases_fit(self) -> Self:
+        if self.warmup_steps >= self.steps:
+            raise refused("warmup_steps", self.warmup_steps, f"must be less than steps {self.steps}")
+        if self.decay_steps is not None and self.kind is not ScheduleKind.WSD:
+            raise refused("decay_steps", self.decay_steps, f"belongs to wsd: leave it empty for {self.kind}")
+        if self.decay_steps is not None and self.decay_steps > self.steps - self.warmup_steps:
+            rule = f"must be at most steps - warmup_steps = {self.steps - self.warmup_steps}"
+            raise refused("decay_steps", self.decay_steps, rule)
+        return self
+
+    @property
+    def final_steps(self) -> int:
+        """Steps of the fall at the end of `wsd`."""
+        return self.decay_steps or min(-(-self.steps // 5), self.steps - self.warmup_steps)
+
+
+class ValidationSpec(Strict):
+    """How often the loss on held-out documents is measured."""
+
+    every_steps: int = Field(default=100, ge=1)
+    """Steps between two measurements; one more is made at the last step."""
+
+    sequences: int = Field(default=64, ge=1, le=1_048_576)
+    """Sequences in one measurement, always the same ones; fewer when the split has fewer."""
+
+
+class RecomputeKind(StrEnum):
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class MemorySpec(Strict):
+    """What is computed twice or in pieces so that less memory is needed."""
+
+    recompute: RecomputeKind = RecomputeKind.NONE
+    """In the backward pass: `selective` computes all but products and attention again, `full` each block whole."""
+
+    recompute_layers: tuple[tuple[int, int], ...] | None = None
+    """First and last layer, counted from 0, of each stretch that `recompute` is for; all layers when left empty."""
+
+    loss_chunk_tokens: int = Field(default=4_096, ge=128, le=1_048_576)
+    """Tokens whose logits exist at one time; a micro batch with more of them gets its loss in chunks."""
+
+    @model_validator(mode="after")
+    def _layers_are_recomputed(self) -> Self:
+        if self.recompute_layers is None:
+            return self
+        shown = ",".join(f"{first}-{last}" for first, last in self.recompute_layers)
+        if self.recompute is RecomputeKind.NONE:
+            raise refused(
+                "recompute_layers", shown, "are chosen, but recompute is none: set it to full or selective"
+            )
+        if any(not 0 <= first <= last for first, last in self.recompute_layers):
+            raise refused(
+                "recompute_layers", shown, "must be pairs of a first and a last layer, counted from 0"
+            )
+        return self
+
+    def recomputes(self, layer: int) -> bool:
+        """Whether `recompute` is for layer ``layer``, counted from 0."""
+        stretches = self.recompute_layers
+        return stretches is None or any(first <= layer <= last for first, last in stretches)
+
+
+class CheckpointSpec(Strict):
+    """How often the state is saved. The last step is always saved."""
+
+    every_steps: int = Field(default=200, ge=1)
+    """Steps between two checkpoints."""
+
+    keep: int = Field(default=2, ge=2, le=1_000)
+    """Newest checkpoints to keep; older ones are deleted once a newer one is committed."""
+
+    export_dtype: Literal["fp32", "bf16"] = "fp32"
+    """Number format of the exported weights."""
