@@ -36,7 +36,7 @@ def refusals(content: dict[str, Any]) -> list[Problem]:
         ({"optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate", "finite"),
         ({"schedule": {"steps": 10, "warmup_steps": 10}}, "schedule.warmup_steps", "less than steps 10"),
         ({"batch": {"global_sequences": 9}}, "batch.global_sequences", "multiple of"),
-        ({"parallelism": {"data": 3}}, "parallelism.data", "must equal"),
+        ({"parallelism": {"data": 3}}, "parallelism.data", "must be ranks ÷"),
         ({"name": "../etc"}, "name", "Use letters, digits"),
         ({"seed": "many"}, "seed", "whole number"),
         ({"model": 7}, "model", "object"),
@@ -52,8 +52,6 @@ def test_a_wrong_spec_names_field_and_remedy(sections: dict[str, Any], field: st
 @pytest.mark.parametrize(
     ("sections", "field"),
     [
-        ({"parallelism": {"tensor": 2}}, "parallelism.tensor"),
-        ({"parallelism": {"pipeline": 2}}, "parallelism.pipeline"),
         ({"parallelism": {"context": 2}}, "parallelism.context"),
         ({"resources": {"nodes": 2}}, "resources.nodes"),
     ],

@@ -23,7 +23,7 @@ from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient, head_l
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.transformer import Transformer
 
-HERE = alone(torch.device("cpu"))
+HERE = alone(torch.device("cpu")).world
 B, T, V = 2, 128, 96
 LAYERS = 3
 MATRICES = [
@@ -187,7 +187,7 @@ def test_what_is_kept_high_is_the_bf16_model_bit_for_bit() -> None:
     streams: list[list[Tensor]] = []
     for one in (in_fp8, in_bf16):
         stream: list[Tensor] = []
-        for block in one.layers:
+        for block in one.layers.values():
 
             def keep(module: nn.Module, given: object, out: Tensor, stream: list[Tensor] = stream) -> None:
                 stream.append(out)
@@ -234,7 +234,7 @@ def test_records_are_in_the_order_of_the_forward_pass_by_weight() -> None:
 def test_layers_that_read_the_same_tensor_share_its_cast() -> None:
     in_fp8, _ = converted(build(), FP8Spec())
     casts = []
-    for block in in_fp8.layers:
+    for block in in_fp8.layers.values():
         attention, feed_forward = block.attention, block.feed_forward
         assert attention.query.input_cast is attention.key.input_cast is attention.value.input_cast
         assert feed_forward.gate.input_cast is feed_forward.up.input_cast
@@ -249,7 +249,7 @@ def test_a_converted_block_compiles_whole_and_once_for_all_layers() -> None:
     for compiled in (False, True):
         in_fp8, result = converted(build(), FP8Spec())
         if compiled:
-            for block in in_fp8.layers:
+            for block in in_fp8.layers.values():
                 block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
         logits = in_fp8(tokens())
         logits.backward(towards(logits))
@@ -278,7 +278,7 @@ def test_compiled_blocks_and_chunks_of_the_loss_learn_what_eager_ones_do(kind: R
         recompute(in_fp8, MemorySpec(recompute=kind))
         gradient_of: ChunkGradient = chunk_gradient
         if compiled:
-            for block in in_fp8.layers:
+            for block in in_fp8.layers.values():
                 block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
             gradient_of = torch.compile(chunk_gradient, fullgraph=True, dynamic=False, backend="aot_eager")
         targets = tokens().roll(-1, dims=1)

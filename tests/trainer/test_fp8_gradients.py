@@ -151,7 +151,7 @@ def test_clipping_changes_what_is_read() -> None:
 @pytest.mark.parametrize("elements", [256, 4_096, 65_536])
 def test_headroom_stays_one_while_nothing_overflows(elements: int) -> None:
     """10,000 steps, in which the largest element alone rounds to the largest code every now and then."""
-    headroom = Headroom([elements], alone(torch.device("cpu")))
+    headroom = Headroom([elements], alone(torch.device("cpu")).world)
     steps, at_largest = 10_000, 0
     draw = torch.Generator().manual_seed(0)
     rows = torch.randn(elements // ROW, ROW, generator=draw)

@@ -33,7 +33,7 @@ from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.mesh import Mesh, alone
 
 CPU = torch.device("cpu")
-HERE = alone(CPU)
+HERE = alone(CPU).world
 SCALINGS = list(ScalingKind)
 M, K, N = 512, 256, 384
 PRESENT = torch.zeros(())
@@ -496,7 +496,7 @@ def _step_of_rank(mesh: Mesh) -> tuple[dict[str, tuple[float, float]], str | Non
             tap.input_amax.fill_(amax)
             (tap.output_gradient_probe * (math.inf if step == 16 and amax == 17 else amax)).backward()
         records.end_round()
-        records.end_step(mesh)
+        records.end_step(mesh.world)
     return records.observed(), records.not_finite(), scales_of(taps)
 
 

@@ -50,7 +50,7 @@ def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_goes_on(tmp_path: Path
     manifest = CheckpointManifest.model_validate_json((checkpoint / "manifest.json").read_bytes())
     for held in updater.state():
         assert held.tensor.device.type == "cuda"
-        stored = read_stored(checkpoint, manifest, held.name, held.tensor.shape)
+        stored = read_stored(checkpoint, manifest, held.name, held.box)
         assert torch.equal(held.tensor.cpu(), stored), held.name
     for state in updater.optimizer.state.values():
         assert (state["step"].device.type, state["step"].item()) == ("cuda", 10.0)

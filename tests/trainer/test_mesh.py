@@ -56,10 +56,11 @@ def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
 def test_only_a_lost_connection_is_a_lost_rank(
     monkeypatch: pytest.MonkeyPatch, met: Exception, told: type[Exception]
 ) -> None:
-    def fail(tensor: torch.Tensor) -> None:
+    def fail(tensor: torch.Tensor, group: object) -> None:
         raise met
 
     monkeypatch.setattr(dist, "all_reduce", fail)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     with pytest.raises(RuntimeError) as caught:
         make_mesh(0, Degrees(replicas=2), torch.device("cpu")).world.sum(torch.ones(1))
     assert caught.type is told

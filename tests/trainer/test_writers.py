@@ -20,6 +20,7 @@ from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, Writer, jo
 from trainwright_trainer.checkpoint.snapshot import HeldPiece, Snapshot
 from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.mesh import Mesh, RankLostError, make_mesh
+from trainwright_trainer.parallel.parts import whole
 
 ORIGIN = Origin("of-this-test", 2, None)
 E4M3 = torch.float8_e4m3fn
@@ -74,7 +75,7 @@ def test_every_format_is_read_back_bit_for_bit(written: Path) -> None:
     """Among them all 256 codes of E4M3, NaN and both zeros included."""
     manifest = _read(written)
     for name, (tensor, scale) in _states().items():
-        stored = read_stored(written, manifest, name, tensor.shape)
+        stored = read_stored(written, manifest, name, whole(tensor.shape))
         assert stored.dtype == tensor.dtype
         assert torch.equal(_bits(stored), _bits(tensor)), name
         assert manifest.tensors[name].scale == scale
@@ -147,8 +148,10 @@ def test_two_ranks_write_one_checkpoint_that_one_rank_reads(tmp_path: Path) -> N
         }
         assert {entry.name.split("-")[1] for entry in manifest.files} == {"0", "1"}
         for name, (tensor, _) in _states().items():
-            assert torch.equal(_bits(read_stored(folder, manifest, name, tensor.shape)), _bits(tensor)), name
-        cut = read_stored(folder, manifest, "cut", (2, 2))
+            assert torch.equal(
+                _bits(read_stored(folder, manifest, name, whole(tensor.shape))), _bits(tensor)
+            ), name
+        cut = read_stored(folder, manifest, "cut", whole((2, 2)))
         assert torch.equal(cut, torch.arange(4.0).view(2, 2) + step)
 
 

@@ -70,7 +70,10 @@ class Axis:
             return None
         if self.ranks == dist.get_world_size():
             return dist.group.WORLD
-        return dist.new_group(list(self.members), timeout=_COLLECTIVE_TIMEOUT, use_local_synchronization=True)
+        made: dist.ProcessGroup = dist.new_group(
+            list(self.members), timeout=_COLLECTIVE_TIMEOUT, use_local_synchronization=True
+        )
+        return made
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add ``tensor`` up over all ranks, in place."""

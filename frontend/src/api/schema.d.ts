@@ -1731,6 +1731,11 @@ export interface components {
             state: components["schemas"]["RunState"];
         };
         /**
+         * EngineKind
+         * @enum {string}
+         */
+        EngineKind: "native" | "deepspeed";
+        /**
          * ErrorBody
          * @description An error (RFC 9457, `application/problem+json`).
          */
@@ -2180,6 +2185,14 @@ export interface components {
              * @default none
              */
             recompute: components["schemas"]["RecomputeKind"];
+            /**
+             * Recompute Layers
+             * @description First and last layer, counted from 0, of each stretch that `recompute` is for; all layers when left empty.
+             */
+            recompute_layers?: [
+                number,
+                number
+            ][] | null;
         };
         /**
          * MetricBlock
@@ -2444,6 +2457,11 @@ export interface components {
             };
         };
         /**
+         * OffloadKind
+         * @enum {string}
+         */
+        OffloadKind: "none" | "optimizer" | "parameters";
+        /**
          * Offsets
          * @description Stored bytes of each file of an attempt.
          */
@@ -2580,7 +2598,7 @@ export interface components {
         };
         /**
          * ParallelismSpec
-         * @description How the work is cut over the ranks. Today: data parallelism over all of them.
+         * @description How the work is cut over the ranks: pipeline × data × tensor degrees make the ranks of the run.
          */
         ParallelismSpec: {
             /**
@@ -2591,21 +2609,65 @@ export interface components {
             context: number;
             /**
              * Data
-             * @description Degree of data parallelism; all ranks of the run when left empty.
+             * @description Degree of data parallelism: parts of the batch; ranks ÷ (tensor × pipeline) when left empty.
              */
             data?: number | null;
             /**
+             * @description What runs a step: `native`, or `deepspeed` (data parallelism with ZeRO and offload to host memory).
+             * @default native
+             */
+            engine: components["schemas"]["EngineKind"];
+            /**
+             * @description What `deepspeed` keeps in host memory: nothing, the `optimizer` states, or the `parameters` too.
+             * @default none
+             */
+            offload: components["schemas"]["OffloadKind"];
+            /**
              * Pipeline
-             * @description Degree of pipeline parallelism.
+             * @description Degree of pipeline parallelism: groups of ranks that hold consecutive layers.
              * @default 1
              */
             pipeline: number;
             /**
+             * @description Order of the pipeline's work: `1f1b`, `interleaved`, `interleaved_zero_bubble` or `zbv`.
+             * @default 1f1b
+             */
+            schedule: components["schemas"]["PipelineSchedule"];
+            /**
+             * Shard
+             * @description Of the data ranks, those that share one copy of what `zero_stage` cuts; all of them when left empty.
+             */
+            shard?: number | null;
+            /**
+             * Stages
+             * @description Layers of each stage: `even`, `auto` (by the measured speed and memory of the ranks), or a list such as 2,3,3,2.
+             * @default even
+             */
+            stages: components["schemas"]["StagesKind"] | number[];
+            /**
+             * Stages Per Rank
+             * @description Stages that each pipeline rank holds: 1 for `1f1b`, 2 for `zbv`; 2 when left empty for the interleaved ones.
+             */
+            stages_per_rank?: number | null;
+            /**
              * Tensor
-             * @description Degree of tensor parallelism.
+             * @description Degree of tensor parallelism: parts of each matrix; between products, sequences are cut over the same ranks.
              * @default 1
              */
             tensor: number;
+            /**
+             * Tensor Across Nodes
+             * @description Let a tensor group span nodes; its collectives are then as slow as the network.
+             * @default false
+             */
+            tensor_across_nodes: boolean;
+            /**
+             * Zero Stage
+             * @description What data ranks share instead of copying: 1 optimizer states, 2 gradients too, 3 weights too.
+             * @default 0
+             * @enum {integer}
+             */
+            zero_stage: 0 | 1 | 2 | 3;
         };
         /**
          * Peak
@@ -2632,6 +2694,11 @@ export interface components {
          * @enum {string}
          */
         Phase: "starting" | "running" | "completing" | "ended";
+        /**
+         * PipelineSchedule
+         * @enum {string}
+         */
+        PipelineSchedule: "1f1b" | "interleaved" | "interleaved_zero_bubble" | "zbv";
         /**
          * PlacedRun
          * @description A run that is placed on the node and whose end has not been accepted.
@@ -3197,8 +3264,14 @@ export interface components {
              * @description How the work is cut over the ranks.
              * @default {
              *       "context": 1,
+             *       "engine": "native",
+             *       "offload": "none",
              *       "pipeline": 1,
-             *       "tensor": 1
+             *       "schedule": "1f1b",
+             *       "stages": "even",
+             *       "tensor": 1,
+             *       "tensor_across_nodes": false,
+             *       "zero_stage": 0
              *     }
              */
             parallelism: components["schemas"]["ParallelismSpec"];
@@ -3380,6 +3453,11 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /**
+         * StagesKind
+         * @enum {string}
+         */
+        StagesKind: "even" | "auto";
         /**
          * Statistics
          * @description What a recipe makes of a version's documents.
