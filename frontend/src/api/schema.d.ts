@@ -2187,12 +2187,9 @@ export interface components {
             recompute: components["schemas"]["RecomputeKind"];
             /**
              * Recompute Layers
-             * @description First and last layer, counted from 0, of each stretch that `recompute` is for; all layers when left empty.
+             * @description Layers that `recompute` is for, counted from 0, such as 0-3,12; all of them when left empty.
              */
-            recompute_layers?: [
-                number,
-                number
-            ][] | null;
+            recompute_layers?: string | null;
         };
         /**
          * MetricBlock

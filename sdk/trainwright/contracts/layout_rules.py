@@ -223,8 +223,8 @@ COMBINATIONS = (
 
 
 def _check_recomputed(sections: Sections) -> None:
-    stretches, layers = sections.memory.recompute_layers, sections.model.layers
-    for first, last in stretches or ():
+    layers = sections.model.layers
+    for first, last in sections.memory.recomputed or ():
         if last >= layers:
             rule = f"goes beyond the last layer, which is number {layers - 1}: use {min(first, layers - 1)}-{layers - 1}"
             raise refused("memory.recompute_layers", f"{first}-{last}", rule)

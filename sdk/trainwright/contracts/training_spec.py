@@ -111,31 +111,33 @@ class MemorySpec(Strict):
     recompute: RecomputeKind = RecomputeKind.NONE
     """In the backward pass: `selective` computes all but products and attention again, `full` each block whole."""
 
-    recompute_layers: tuple[tuple[int, int], ...] | None = None
-    """First and last layer, counted from 0, of each stretch that `recompute` is for; all layers when left empty."""
+    recompute_layers: str | None = Field(default=None, pattern=r"^\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*$")
+    """Layers that `recompute` is for, counted from 0, such as 0-3,12; all of them when left empty."""
 
     loss_chunk_tokens: int = Field(default=4_096, ge=128, le=1_048_576)
     """Tokens whose logits exist at one time; a micro batch with more of them gets its loss in chunks."""
 
     @model_validator(mode="after")
     def _layers_are_recomputed(self) -> Self:
-        if self.recompute_layers is None:
-            return self
-        shown = ",".join(f"{first}-{last}" for first, last in self.recompute_layers)
-        if self.recompute is RecomputeKind.NONE:
-            raise refused(
-                "recompute_layers", shown, "are chosen, but recompute is none: set it to full or selective"
-            )
-        if any(not 0 <= first <= last for first, last in self.recompute_layers):
-            raise refused(
-                "recompute_layers", shown, "must be pairs of a first and a last layer, counted from 0"
-            )
+        if self.recompute_layers is not None and self.recompute is RecomputeKind.NONE:
+            rule = "are chosen, but recompute is none: set it to full or selective"
+            raise refused("recompute_layers", self.recompute_layers, rule)
+        if any(first > last for first, last in self.recomputed or ()):
+            rule = "has a stretch that ends before it begins: write first-last, such as 0-3"
+            raise refused("recompute_layers", self.recompute_layers, rule)
         return self
+
+    @property
+    def recomputed(self) -> list[tuple[int, int]] | None:
+        """First and last layer of each stretch that `recompute` is for; None for all layers."""
+        if self.recompute_layers is None:
+            return None
+        ends = [stretch.split("-") for stretch in self.recompute_layers.split(",")]
+        return [(int(pair[0]), int(pair[-1])) for pair in ends]
 
     def recomputes(self, layer: int) -> bool:
         """Whether `recompute` is for layer ``layer``, counted from 0."""
-        stretches = self.recompute_layers
-        return stretches is None or any(first <= layer <= last for first, last in stretches)
+        return self.recomputed is None or any(first <= layer <= last for first, last in self.recomputed)
 
 
 class CheckpointSpec(Strict):
