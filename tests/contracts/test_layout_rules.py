@@ -1,0 +1,197 @@
+"""Layouts are refused at the field, with the nearest choice that works, and every rule can be broken."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from trainwright.contracts.base import problems
+from trainwright.contracts.layout_rules import COMBINATIONS, given_stages, stages_even
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.run_spec import RunSpec
+
+SPEC: dict[str, Any] = {
+    "name": "layouts",
+    "data": {"dataset": "ds_1"},
+    "model": {"layers": 8, "width": 256, "heads": 8, "kv_heads": 4, "feed_forward": 512},
+    "batch": {"sequence_tokens": 256, "micro_sequences": 2, "global_sequences": 64},
+    "resources": {"slots_per_node": 8},
+}
+FP8 = {"kind": "fp8"}
+
+
+def spec(**sections: Any) -> dict[str, Any]:
+    """``SPEC`` with some sections extended."""
+    return SPEC | {name: SPEC.get(name, {}) | section for name, section in sections.items()}
+
+
+def refusal(**sections: Any) -> tuple[str, str]:
+    """Field and message of the one problem of a spec."""
+    with pytest.raises(ValidationError) as caught:
+        RunSpec.model_validate(spec(**sections))
+    (problem,) = problems(caught.value, RunSpec)
+    return problem.field, problem.message
+
+
+@pytest.mark.parametrize(
+    ("sections", "field", "words"),
+    [
+        ({"parallelism": {"tensor": 3}}, "parallelism.tensor", "span nodes"),
+        (
+            {"parallelism": {"tensor": 3, "tensor_across_nodes": True}},
+            "parallelism.tensor",
+            "nearest is tensor 2",
+        ),
+        ({"parallelism": {"pipeline": 3}}, "parallelism.tensor", "nearest is pipeline 2 with tensor 1"),
+        ({"parallelism": {"tensor": 2, "data": 8}}, "parallelism.data", "use 4"),
+        ({"parallelism": {"zero_stage": 2, "shard": 3}}, "parallelism.shard", "the nearest is 2"),
+        ({"parallelism": {"shard": 2}}, "parallelism.shard", "raise zero_stage"),
+        (
+            {"parallelism": {"tensor": 8}},
+            "parallelism.tensor",
+            "does not divide model.kv_heads 4: the nearest that does is 4",
+        ),
+        ({"parallelism": {"pipeline": 2, "stages": [3, 3, 2]}}, "parallelism.stages", "has 3 stages"),
+        ({"parallelism": {"pipeline": 2, "stages": [3, 4]}}, "parallelism.stages", "adds up to 7"),
+        ({"parallelism": {"pipeline": 2, "stages": [8, 0]}}, "parallelism.stages", "at least 1"),
+        (
+            {"parallelism": {"pipeline": 8, "schedule": "zbv"}},
+            "parallelism.pipeline",
+            "use pipeline 4 at most",
+        ),
+        (
+            {"parallelism": {"pipeline": 2, "stages_per_rank": 2}},
+            "parallelism.stages_per_rank",
+            "leave it empty",
+        ),
+        ({"parallelism": {"schedule": "zbv"}}, "parallelism.schedule", "raise pipeline"),
+        ({"batch": {"global_sequences": 40}}, "batch.global_sequences", "the nearest is 32"),
+        (
+            {"parallelism": {"pipeline": 8}, "batch": {"global_sequences": 8}},
+            "batch.global_sequences",
+            "use at least 16",
+        ),
+        (
+            {
+                "parallelism": {"pipeline": 2, "schedule": "interleaved"},
+                "batch": {"micro_sequences": 1, "global_sequences": 20},
+            },
+            "batch.global_sequences",
+            "the nearest is",
+        ),
+        (
+            {"memory": {"recompute": "full", "recompute_layers": "2-9"}},
+            "memory.recompute_layers",
+            "use 2-7",
+        ),
+        ({"memory": {"recompute_layers": "0-3"}}, "memory.recompute_layers", "set it to full"),
+        (
+            {"memory": {"recompute": "full", "recompute_layers": "3-1"}},
+            "memory.recompute_layers",
+            "first-last",
+        ),
+        (
+            {"precision": FP8, "model": {"feed_forward": 1_040}, "parallelism": {"tensor": 2}},
+            "model.feed_forward",
+            "the next is 1056",
+        ),
+        ({"parallelism": {"context": 2}}, "parallelism.context", "does not exist in this version"),
+    ],
+)
+def test_a_layout_that_does_not_fit_names_field_and_nearest_choice(
+    sections: dict[str, Any], field: str, words: str
+) -> None:
+    found_field, message = refusal(**sections)
+    assert found_field == field
+    assert words in message
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "engine deepspeed with pipeline > 1": {"parallelism": {"engine": "deepspeed", "pipeline": 2}},
+    "engine deepspeed with tensor > 1": {"parallelism": {"engine": "deepspeed", "tensor": 2}},
+    "engine deepspeed with precision fp8": {"parallelism": {"engine": "deepspeed"}, "precision": FP8},
+    "engine deepspeed with precision fp32": {
+        "parallelism": {"engine": "deepspeed"},
+        "precision": {"kind": "fp32"},
+    },
+    "engine deepspeed with shard below the data degree": {
+        "parallelism": {"engine": "deepspeed", "zero_stage": 1, "shard": 2}
+    },
+    "offload with engine native": {"parallelism": {"offload": "optimizer", "zero_stage": 2}},
+    "offload of parameters below zero_stage 3": {
+        "parallelism": {"engine": "deepspeed", "offload": "parameters", "zero_stage": 2}
+    },
+    "offload of optimizer states at zero_stage 0": {
+        "parallelism": {"engine": "deepspeed", "offload": "optimizer"}
+    },
+    "FP8 O1 or O2 with zero_stage > 0": {"parallelism": {"zero_stage": 1}, "precision": FP8},
+    "FP8 O3 with zero_stage": {
+        "parallelism": {"zero_stage": 1},
+        "precision": {"kind": "fp8", "fp8": {"level": "O3"}},
+    },
+    "zero-bubble schedules with zero_stage 3": {
+        "parallelism": {"pipeline": 2, "schedule": "zbv", "zero_stage": 3}
+    },
+    "zero-bubble schedules with precision.compile on": {
+        "parallelism": {"pipeline": 2, "schedule": "zbv"},
+        "precision": {"compile": "on"},
+    },
+    "zero-bubble schedules with recomputation": {
+        "parallelism": {"pipeline": 2, "schedule": "interleaved_zero_bubble"},
+        "memory": {"recompute": "full"},
+    },
+    "gradient release with a pipeline": {
+        "parallelism": {"pipeline": 2},
+        "precision": {"kind": "fp8", "fp8": {"release_gradients": True}},
+    },
+    "FP8 scaling by row or block with tensor > 1": {
+        "parallelism": {"tensor": 2},
+        "precision": {"kind": "fp8", "fp8": {"scaling": "row"}},
+    },
+    "a tensor group across nodes": {"parallelism": {"tensor": 3}},
+}
+"""For each rule a spec that breaks it and no rule before it."""
+
+
+@pytest.mark.parametrize("rule", COMBINATIONS, ids=lambda rule: rule.choice)
+def test_every_excluded_combination_is_refused_with_its_reason(rule: Any) -> None:
+    assert rule.choice in BROKEN, "a rule without a spec that breaks it"
+    field, message = refusal(**BROKEN[rule.choice])
+    assert field == rule.field
+    assert rule.reason in message
+
+
+def test_a_rank_has_one_place_and_a_place_one_rank() -> None:
+    degrees = Degrees(pipeline=2, replicas=3, shard=2, tensor=4)
+    places = [degrees.place(rank) for rank in range(degrees.ranks)]
+    assert [degrees.rank_at(place) for place in places] == list(range(48))
+    assert {(p.pipeline, p.replica, p.shard, p.tensor) for p in places} == set(
+        product(range(2), range(3), range(2), range(4))
+    )
+    assert [place.tensor for place in places[:4]] == [0, 1, 2, 3], "a tensor group is neighbours"
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "degrees"),
+    [
+        ({}, Degrees(1, 8, 1, 1)),
+        ({"tensor": 2}, Degrees(1, 4, 1, 2)),
+        ({"tensor": 2, "pipeline": 2, "zero_stage": 1}, Degrees(2, 1, 2, 2)),
+        ({"zero_stage": 2, "shard": 4}, Degrees(1, 2, 4, 1)),
+    ],
+)
+def test_degrees_follow_from_the_ranks(parallelism: dict[str, Any], degrees: Degrees) -> None:
+    run = RunSpec.model_validate(spec(parallelism=parallelism))
+    assert run.degrees == degrees
+    assert run.accumulation_rounds == 64 // (2 * degrees.data)
+
+
+def test_even_stages_give_the_last_ones_fewer_layers() -> None:
+    assert stages_even(8, 3) == (3, 3, 2)
+    run = RunSpec.model_validate(spec(parallelism={"pipeline": 4, "stages": [1, 3, 2, 2]}))
+    assert given_stages(run.model, run.parallelism) == (1, 3, 2, 2)
+    auto = RunSpec.model_validate(spec(parallelism={"pipeline": 4, "stages": "auto"}))
+    assert given_stages(auto.model, auto.parallelism) is None
