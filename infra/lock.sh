@@ -11,7 +11,7 @@ compile() {
 }
 
 also="requirements/torch-needs.in requirements/build-needs.in"
-platform="--extra backend --extra agent --extra trainer"
+platform="--extra backend --extra agent --extra trainer --extra deepspeed"
 # shellcheck disable=SC2086  # the words of $also and $platform are arguments
 compile pyproject.toml $also $platform --extra dev --output-file requirements/dev.txt "$@"
 # shellcheck disable=SC2086
