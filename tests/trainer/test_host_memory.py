@@ -41,7 +41,7 @@ def test_places_lie_side_by_side_and_are_given_out_again() -> None:
     memory = HostMemory(pins)
     addresses = []
     for _ in range(2):
-        places = memory.places(STATE)
+        places = memory.places(STATE, pinned=True)
         for place, tensor in zip(places, STATE, strict=True):
             assert (place.shape, place.dtype) == (tensor.shape, tensor.dtype) and place.is_contiguous()
             place.copy_(tensor)
@@ -56,9 +56,9 @@ def test_places_lie_side_by_side_and_are_given_out_again() -> None:
 def test_memory_is_unpinned_when_a_larger_one_takes_its_place_and_at_its_end() -> None:
     pins = Pins()
     memory = HostMemory(pins)
-    memory.places([torch.zeros(16)])
-    place = memory.places([torch.zeros(64)])[0].fill_(3.0)
-    memory.places([torch.zeros(8)])
+    memory.places([torch.zeros(16)], pinned=True)
+    place = memory.places([torch.zeros(64)], pinned=True)[0].fill_(3.0)
+    memory.places([torch.zeros(8)], pinned=True)
     assert (pins.pinned, pins.unpinned) == ([64, 256], 1)
     del memory
     gc.collect()
@@ -66,13 +66,21 @@ def test_memory_is_unpinned_when_a_larger_one_takes_its_place_and_at_its_end() -
     assert (place == 3.0).all()
 
 
-def test_copies_on_a_cpu_are_nobody_else_s() -> None:
+def test_a_training_on_a_cpu_copies_into_one_block_that_nobody_pins() -> None:
+    """Later copies are made where the first ones were: pages that are there already cost nothing."""
     pins = Pins()
     memory = HostMemory(pins)
-    turned = torch.randn(4, 6).t()
-    first = memory.copies([turned])
-    memory.copies([torch.zeros(6, 4)])
-    assert torch.equal(first[0], turned) and first[0].is_contiguous()
+    state = [*STATE, torch.randn(4, 6).t()]
+    first = memory.copies(state)
+    addresses = [copy.data_ptr() for copy in first]
+    for tensor, copy in zip(state, first, strict=True):
+        assert torch.equal(copy.float(), tensor.float()) and copy.is_contiguous()
+        assert not tensor.numel() or copy.data_ptr() != tensor.data_ptr()
+    moved = [(tensor.float() + 1).to(tensor.dtype) for tensor in state]
+    assert all(torch.equal(copy.float(), held.float()) for copy, held in zip(first, state, strict=True))
+    second = memory.copies(moved)
+    assert [copy.data_ptr() for copy in second] == addresses
+    assert all(torch.equal(copy.float(), held.float()) for copy, held in zip(second, moved, strict=True))
     assert pins.pinned == []
 
 
