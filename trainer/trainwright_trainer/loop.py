@@ -18,8 +18,10 @@ from trainwright_trainer.checkpoint.snapshot import position, take_snapshot
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.ends import DivergedError
 from trainwright_trainer.engine import StepNumbers
+from trainwright_trainer.garbage import collect_at, collected_together
 from trainwright_trainer.observe.events import now
 from trainwright_trainer.observe.memory import memory_bytes
+from trainwright_trainer.observe.ranks import rank_seconds
 from trainwright_trainer.observe.throughput import StepClock
 from trainwright_trainer.optim.schedule import learning_rate_at
 from trainwright_trainer.seeds import seed_step
@@ -48,13 +50,15 @@ def train(training: Training) -> Outcome:
             )
         )
     try:
-        for step in range(training.step + 1, last + 1):
-            _learn(training, clock, step)
-            if step == last or step % spec.validation.every_steps == 0:
-                _validate(training, step)
-            if step == last or step % spec.checkpoint.every_steps == 0:
-                _save(training, step)
-            training.saver.check()
+        with collected_together():
+            for step in range(training.step + 1, last + 1):
+                _learn(training, clock, step)
+                if step == last or step % spec.validation.every_steps == 0:
+                    _validate(training, step)
+                if step == last or step % spec.checkpoint.every_steps == 0:
+                    _save(training, step)
+                training.saver.check()
+                collect_at(step)
     except DivergedError as error:
         # A planned end, which all ranks come to: the checkpoint that is being written is from before it.
         training.saver.wait()
@@ -80,7 +84,9 @@ def _learn(training: Training, clock: StepClock, step: int) -> None:
         "learning_rate": learning_rate,
         "memory_bytes": float(memory_bytes(training.mesh.device)),
     }
-    values |= _measured(training, step, numbers) | training.throughput.values(step, clock.seconds())
+    phases = clock.seconds()
+    values |= _measured(training, step, numbers) | training.throughput.values(step, phases)
+    values |= rank_seconds(training.mesh.world, step, phases)
     training.report(Step(time=now(), step=step, values=values))
     _log(step, numbers, values["tokens_per_second"])
 

@@ -51,6 +51,10 @@ number that multiplies stored values to get real ones. A tensor is a weight's ca
 ``:gradient``, ``:input`` or ``:output_gradient`` behind it."""
 
 
+RANK_SERIES = "rank_seconds"
+"""Series of single ranks, ``rank_seconds/<rank>:<phase>``: seconds of a phase of one step, where there are several ranks."""
+
+
 class Line(Envelope):
     """What all lines share."""
 
