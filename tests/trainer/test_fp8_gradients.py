@@ -14,9 +14,10 @@ from trainwright_trainer import mesh as mesh_module
 from trainwright_trainer.fp8.formats import E4M3, amax_of, scale_for
 from trainwright_trainer.fp8.gradients import Gradients, _rounded
 from trainwright_trainer.fp8.headroom import Headroom
-from trainwright_trainer.fp8.layout import ROW, balance, lay_out, view_of
+from trainwright_trainer.fp8.layout import ROW, lay_out, view_of
 from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.mesh import Mesh, alone
+from trainwright_trainer.parallel.owners import balance
 
 SHAPES = {"embedding": (60, 40), "query": (48, 40), "norm": (40,), "head": (500, 40)}
 SMALL_BUCKET = 3_000

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.fp8.stretches import Stretches
+from trainwright_trainer.parallel.owners import balance
 
 ROW = 128
 """Elements in a row."""
@@ -153,16 +154,6 @@ def lay_out(
         buckets.append(Bucket(tuple(tenants), shares, slice(held, held + mine)))
         place, held = place + len(tenants), held + mine
     return Layout(ranks, rank, cut, buckets)
-
-
-def balance(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
-    """Owner of each tensor: the largest first, each to the rank that has least so far (FP8-LM, algorithm 1)."""
-    loads = [0] * ranks
-    owners = {}
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        owners[name] = loads.index(min(loads))
-        loads[owners[name]] += sizes[name]
-    return owners
 
 
 def view_of(rows: Tensor, first: int, tenant: Tenant) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from torch.optim import AdamW
@@ -14,7 +16,11 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 def build_adamw(model: nn.Module, spec: OptimizerSpec) -> AdamW:
     """One fused AdamW over ``model``; its learning rate is set anew at each step."""
-    parameters = list(model.parameters())
+    return adamw_over(list(model.parameters()), spec)
+
+
+def adamw_over(parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> AdamW:
+    """``build_adamw`` of some weights, also of none."""
     groups = [
         {"params": [weight for weight in parameters if weight.ndim >= 2], "weight_decay": spec.weight_decay},
         {"params": [weight for weight in parameters if weight.ndim < 2], "weight_decay": 0.0},

@@ -31,7 +31,7 @@ class GradientBuckets:
         self._listening = False
         self._works: list[dist.Work] = []
         self._bucket_of: dict[nn.Parameter, int] = {}
-        for bucket, members in enumerate(_buckets(reversed(parameters))):
+        for bucket, members in enumerate(in_buckets(reversed(parameters))):
             self._flat.append(_share_storage(members))
             self._members.append(members)
             for weight in members:
@@ -68,7 +68,8 @@ class GradientBuckets:
             self.complete([weight])
 
 
-def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+def in_buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """Weights that follow each other, with at least ``BUCKET_BYTES`` together, the last bucket with what remains."""
     members: list[nn.Parameter] = []
     for weight in parameters:
         members.append(weight)
