@@ -14,7 +14,7 @@ from tests.trainer.jobs import build_here, events, losses, train_here, write_job
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import CompileKind, PrecisionSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
-from trainwright_trainer.compiled import compile_chunk_gradient, compile_model, compiles
+from trainwright_trainer.compiled import compile_gradient, compile_model, compiles
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import chunk_gradient, head_loss
@@ -173,7 +173,7 @@ def test_a_compiled_run_learns_what_an_eager_one_does(tmp_path: Path, data: Path
 def test_a_compiled_chunk_of_the_loss_is_the_chunk() -> None:
     logits, targets = torch.randn(20, V).bfloat16(), torch.randint(V, (20,))
     loss, gradient = chunk_gradient(logits, targets, 60)
-    other_loss, other = compile_chunk_gradient()(logits, targets, 60)
+    other_loss, other = compile_gradient(chunk_gradient)(logits, targets, 60)
     # Both sum V terms in float32 in orders of their own; then a value may fall to bfloat16's other neighbour.
     assert other_loss.item() == pytest.approx(loss.item(), rel=V * 2.0**-24)
     assert other.dtype == torch.bfloat16

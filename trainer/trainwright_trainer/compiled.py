@@ -13,14 +13,18 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec
 
 import torch
+from torch import Tensor
 
 from trainwright.contracts.precision_spec import CompileKind, PrecisionKind, PrecisionSpec
 from trainwright_trainer.ends import BadJobError
-from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient
 from trainwright_trainer.model.transformer import Transformer
+
+P = ParamSpec("P")
 
 _WORTH_FLOPS_PER_RANK = 1e14
 """What a thread of a CPU computes in about ten minutes of bfloat16, of which compilation takes half a one."""
@@ -57,9 +61,10 @@ def compile_model(model: Transformer) -> None:
         block.compile(fullgraph=True, dynamic=False)
 
 
-def compile_chunk_gradient() -> ChunkGradient:
-    """``chunk_gradient`` in two passes over a chunk's logits, with nothing in float32 of their size."""
-    return torch.compile(chunk_gradient, fullgraph=True, dynamic=False)
+def compile_gradient(of_chunk: Callable[P, tuple[Tensor, Tensor]]) -> Callable[P, tuple[Tensor, Tensor]]:
+    """``chunk_gradient``, or its like, in two passes over a chunk's logits, with nothing in float32 of their size."""
+    compiled: Callable[P, tuple[Tensor, Tensor]] = torch.compile(of_chunk, fullgraph=True, dynamic=False)
+    return compiled
 
 
 def _worth_on_cpu(precision: PrecisionSpec, flops_per_rank: float) -> bool:

@@ -58,6 +58,8 @@ class Axis:
     """This process's place among them."""
 
     device: torch.device
+    apart: bool = False
+    """Whether it has a group of its own even where that of all ranks would do: two threads must not speak on one."""
 
     @property
     def ranks(self) -> int:
@@ -68,7 +70,7 @@ class Axis:
         """Made when first asked for, which all members must do in the same order of axes; None for a single rank."""
         if self.ranks == 1:
             return None
-        if self.ranks == dist.get_world_size():
+        if self.ranks == dist.get_world_size() and not self.apart:
             return dist.group.WORLD
         made: dist.ProcessGroup = dist.new_group(
             list(self.members), timeout=_COLLECTIVE_TIMEOUT, use_local_synchronization=True
@@ -123,6 +125,13 @@ class Axis:
         with naming_lost_ranks():
             _all_gather(bytes_of_all, own, group=self.group)
 
+    def gathered(self, part: Tensor) -> Tensor:
+        """The parts (rows, …) of all ranks, which have as many rows each, one after the other."""
+        whole = part.new_empty(part.shape[0] * self.ranks, *part.shape[1:])
+        with naming_lost_ranks():
+            _all_gather(whole, part, group=self.group)
+        return whole
+
     def scatter_sum(self, whole: Tensor) -> Tensor:
         """Of the sum of ``whole`` (rows, …) over all ranks, this rank's ranks-th part of the rows."""
         part = whole.new_empty(whole.shape[0] // self.ranks, *whole.shape[1:])
@@ -153,6 +162,16 @@ class Axis:
             work = dist.reduce(tensor, self.members[target], group=self.group, async_op=True)
         assert work is not None
         return work
+
+    def send(self, tensor: Tensor, member: int) -> None:
+        """Give ``tensor`` to the axis' rank ``member``, which must receive it."""
+        with naming_lost_ranks():
+            dist.send(tensor, self.members[member], group=self.group)
+
+    def receive(self, tensor: Tensor, member: int) -> None:
+        """Fill ``tensor`` with what the axis' rank ``member`` sends."""
+        with naming_lost_ranks():
+            dist.recv(tensor, self.members[member], group=self.group)
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

@@ -74,14 +74,32 @@ def head_loss(
     x_ND, targets_N = features_BTD.flatten(0, 1), targets_BT.flatten()
     if not torch.is_grad_enabled():
         return _loss_only(x_ND, head_weight_VD, targets_N, chunk_tokens)
+    return loss_by_chunks(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)
+
+
+def loss_by_chunks(
+    x_ND: Tensor, head_weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int, gradient_of: ChunkGradient
+) -> Tensor:
+    """``head_loss`` with its gradients made at once, be it in one chunk, where the tokens lie in one dim."""
     loss: Tensor = _LossAndGradients.apply(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)  # type: ignore[no-untyped-call]
     return loss
+
+
+def chunks_of(chunk_tokens: int, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    """Each tensor cut alike along its first dim, into as many pieces as ``chunk_tokens`` asks for."""
+    count = -(-tensors[0].shape[0] // chunk_tokens)
+    return [tensor.tensor_split(count) for tensor in tensors]
+
+
+def widened(logits: Tensor) -> Tensor:
+    """In float32 at least."""
+    return logits.to(_wide(logits.dtype))
 
 
 def _loss_only(x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int) -> Tensor:
     parts = [
         cross_entropy(linear(x_CD, weight_VD).float(), targets_C, reduction="sum")
-        for x_CD, targets_C in zip(*_chunks(chunk_tokens, x_ND, targets_N), strict=True)
+        for x_CD, targets_C in zip(*chunks_of(chunk_tokens, x_ND, targets_N), strict=True)
     ]
     return torch.stack(parts).sum() / targets_N.numel()
 
@@ -123,7 +141,7 @@ def _learn_by_chunks(
     loss = torch.zeros((), device=x_ND.device)
     x_gradient_ND = torch.empty_like(x_ND)
     weight_gradient_VD = torch.zeros_like(weight_VD, dtype=_wide(weight_VD.dtype))
-    chunks = _chunks(chunk_tokens, x_ND, targets_N, x_gradient_ND)
+    chunks = chunks_of(chunk_tokens, x_ND, targets_N, x_gradient_ND)
     for x_CD, targets_C, x_gradient_CD in zip(*chunks, strict=True):
         part, gradient_CV = gradient_of(x_CD @ weight_VD.T, targets_C, targets_N.numel())
         loss += part
@@ -138,12 +156,6 @@ def _add_product(total_VD: Tensor, left_VC: Tensor, right_CD: Tensor) -> None:
         total_VD.addmm_(left_VC, right_CD)
     else:
         total_VD.add_(left_VC @ right_CD)
-
-
-def _chunks(chunk_tokens: int, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
-    """Each tensor cut alike along its first dim."""
-    count = -(-tensors[0].shape[0] // chunk_tokens)
-    return [tensor.tensor_split(count) for tensor in tensors]
 
 
 def _product_dtype(x: Tensor) -> torch.dtype:

@@ -1,0 +1,137 @@
+"""Tensor parallelism with sequence parallelism: each rank owns a part of every matrix, and between products of the tokens.
+
+    owns    heads             rows of query, key and value, columns of output
+            hidden features   rows of gate and up, columns of down
+            vocabulary        rows of embedding and head (``parallel.vocabulary``)
+            tokens            a part of the residual stream (``parallel.tokens``); norms work on it, and are whole everywhere
+    moves   forward     twice a block: the normed part is gathered before the first products, and what comes out of the
+                        last, a summand of each rank, is summed and scattered
+            backward    the same with gathering and summing exchanged; the gradient of each norm's weight is summed
+
+So all arithmetic and all that is kept of the residual stream is divided by the number of ranks (Shoeybi et al. 2019;
+Korthikanti et al. 2022). Query heads and the heads of keys and values that they share lie on the same rank.
+
+It comes in two steps. ``cut_weights`` makes weights small while they take no memory yet. ``share_work`` lets modules
+speak with the other ranks, when their layers are those that they are trained with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import rms_norm
+
+from trainwright_trainer.fp8.modules import HighEmbedding, HighNorm
+from trainwright_trainer.mesh import Axis
+from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.parallel.parts import Part, Parts, Slice
+from trainwright_trainer.parallel.tokens import gather, scatter_sum, sum_gradient
+from trainwright_trainer.parallel.vocabulary import rows_of, share_embedding
+
+_CUT_DIM = {
+    "embedding": 0,
+    "query": 0,
+    "key": 0,
+    "value": 0,
+    "output": 1,
+    "gate": 0,
+    "up": 0,
+    "down": 1,
+    "head": 0,
+}
+"""The dim along which a module's weight is cut, by the module's name."""
+
+
+def cut_weights(model: nn.Module, parts: Parts, axis: Axis) -> Parts:
+    """Leave ``model``, whose weights have no memory yet, this rank's part of each matrix.
+
+    Args:
+        parts: what the model holds before.
+
+    Returns:
+        What it holds now. Weights that are whole everywhere are counted on the first rank.
+    """
+    cut: dict[nn.Parameter, nn.Parameter] = {}  # what was one weight stays one
+    held: dict[str, Part] = {}
+    for name, weight in list(model.named_parameters()):
+        part = parts.held[name]
+        if weight.ndim == 1:
+            held[name] = replace(part, counted=part.counted and axis.rank == 0)
+            continue
+        held[name] = replace(part, slice=_cut(part.slice, _CUT_DIM[name.split(".")[-2]], axis))
+        cut[weight] = nn.Parameter(torch.empty(held[name].slice.shape, dtype=weight.dtype, device="meta"))
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            assert isinstance(module.weight, nn.Parameter)
+            _take(module, cut[module.weight])
+    return Parts(held, parts.order)
+
+
+def share_work(model: nn.Module, vocabulary: int, axis: Axis) -> None:
+    """Let the modules of ``model``, whose weights are cut, compute on this rank's part of the tokens.
+
+    What enters the model are all tokens of the micro batch. What leaves its last norm is this rank's part of them;
+    its loss is ``vocabulary.cut_head_loss``.
+    """
+    _ = axis.group  # made at a set point: later, several threads may speak
+    for module in model.modules():
+        if type(module) in _CLASSES:
+            module.__class__ = _CLASSES[type(module)]
+            module.axis = axis  # type: ignore[assignment]
+        elif isinstance(module, nn.Embedding | HighEmbedding):
+            share_embedding(module, vocabulary, axis)
+
+
+class _CutAttention(Attention):
+    axis: Axis
+
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        mixed_BTD = super().forward(gather(x_BTD, self.axis), cosines_TK, sines_TK)
+        return scatter_sum(mixed_BTD, self.axis)
+
+
+class _CutFeedForward(FeedForward):
+    axis: Axis
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return scatter_sum(super().forward(gather(x_BTD, self.axis)), self.axis)
+
+
+class _SharedNorm(nn.RMSNorm):
+    axis: Axis
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return rms_norm(x_BTD, self.normalized_shape, sum_gradient(self.weight, self.axis), self.eps)
+
+
+class _SharedHighNorm(HighNorm):
+    axis: Axis
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return rms_norm(x_BTD, self.held.handle.shape, sum_gradient(self.weight, self.axis), self.epsilon)
+
+
+_CLASSES: dict[type[nn.Module], type[nn.Module]] = {
+    Attention: _CutAttention,
+    FeedForward: _CutFeedForward,
+    nn.RMSNorm: _SharedNorm,
+    HighNorm: _SharedHighNorm,
+}
+
+
+def _cut(box: Slice, dim: int, axis: Axis) -> Slice:
+    first, size = rows_of(box.shape[dim], axis)
+    start, shape = list(box.start), list(box.shape)
+    start[dim], shape[dim] = start[dim] + first, size
+    return Slice(box.whole, tuple(start), tuple(shape))
+
+
+def _take(module: nn.Linear | nn.Embedding, weight: nn.Parameter) -> None:
+    module.weight = weight
+    if isinstance(module, nn.Embedding):
+        module.num_embeddings, module.embedding_dim = weight.shape
+    else:
+        module.out_features, module.in_features = weight.shape
