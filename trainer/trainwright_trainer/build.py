@@ -29,7 +29,7 @@ from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
-from trainwright_trainer.compiled import compile_chunk_gradient, compile_model, compiles
+from trainwright_trainer.compiled import compile_gradient, compile_model, compiles
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.shards import TokenStream, read_manifest
 from trainwright_trainer.ends import BadJobError
@@ -39,7 +39,7 @@ from trainwright_trainer.fp8.products import check_device
 from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.init import initialize
-from trainwright_trainer.model.loss import ChunkGradient, HeadLoss, chunk_gradient, head_loss
+from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual import carry_in
 from trainwright_trainer.model.transformer import Transformer
@@ -48,6 +48,8 @@ from trainwright_trainer.observe.memory import device_name, forget_peak
 from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
 from trainwright_trainer.parallel.parts import Parts, whole_parts
+from trainwright_trainer.parallel.tensor import cut_weights, share_work
+from trainwright_trainer.parallel.vocabulary import cut_chunk_gradient, cut_head_loss
 from trainwright_trainer.passes import Rounds
 from trainwright_trainer.skips import Skips, skip_limit
 from trainwright_trainer.updater import Updater
@@ -83,7 +85,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, step))
     forget_peak(mesh.device)  # building may have needed more than a step does
-    loss = _arrange(model, job, mesh.device)
+    loss = _arrange(model, job, mesh)
     passes = Rounds(model, updater, mesh, spec.precision.kind, spec.accumulation_rounds, loss)
     return Training(
         spec=spec,
@@ -101,17 +103,28 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     )
 
 
-def _arrange(model: Transformer, job: JobSpec, device: torch.device) -> HeadLoss:
+def _arrange(model: Transformer, job: JobSpec, mesh: Mesh) -> HeadLoss:
     """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
     spec = job.spec
+    if mesh.tensor.ranks > 1:
+        share_work(model, spec.data.tokenizer.size, mesh.tensor)
     recompute(model, spec.memory)
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
-    gradient_of: ChunkGradient = chunk_gradient
-    if compiles(spec.precision, device, _flops_of_run(spec) / job.ranks):
+    compiled = compiles(spec.precision, mesh.device, _flops_of_run(spec) / job.ranks)
+    if compiled:
         compile_model(model)
-        gradient_of = compile_chunk_gradient()
-    return partial(head_loss, chunk_tokens=spec.memory.loss_chunk_tokens, gradient_of=gradient_of)
+    chunk_tokens = spec.memory.loss_chunk_tokens
+    if mesh.tensor.ranks == 1:
+        whole_gradient = compile_gradient(chunk_gradient) if compiled else chunk_gradient
+        return partial(head_loss, chunk_tokens=chunk_tokens, gradient_of=whole_gradient)
+    return partial(
+        cut_head_loss,
+        chunk_tokens=chunk_tokens,
+        vocabulary=spec.data.tokenizer.size,
+        axis=mesh.tensor,
+        gradient_of=compile_gradient(cut_chunk_gradient) if compiled else cut_chunk_gradient,
+    )
 
 
 def _flops_of_run(spec: RunSpec) -> float:
@@ -144,6 +157,8 @@ def _build_model(spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Parts]:
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     parts = whole_parts(model)
+    if mesh.tensor.ranks > 1:
+        parts = cut_weights(model, parts, mesh.tensor)
     _take_memory(model)
     return model, parts
 
