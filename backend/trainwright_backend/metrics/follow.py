@@ -1,8 +1,9 @@
 """A run's points as they come, for streams.
 
 A follower stands at a place: it has all points of earlier attempts, and of its own attempt those up to a step of each
-series. What is new is read a page at a time, so a long run is never in memory as a whole. When a later attempt began
-meanwhile, the follower is first told to forget what lies after its resume point.
+series. What is new is read a page at a time, so a long run is never in memory as a whole. When points that it has were
+taken back meanwhile, the follower is first told to forget them; what is stored decides that, not where an attempt was
+expected to resume, since one that ended before it began took nothing back.
 
 Every message has the id of the place behind it, by which a stream that broke off goes on: the name of a mark
 (``attempt:offset``) where one has just been reached, else the place itself.
@@ -26,7 +27,7 @@ from trainwright_backend.metrics.places import Place, place_at
 from trainwright_backend.metrics.reading import read_curves, series_of
 from trainwright_backend.metrics.service import cursor_of, last_steps, newest_mark
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
-from trainwright_backend.runs.tables import Attempt, Run
+from trainwright_backend.runs.tables import Run
 
 PAGE_POINTS = 20_000
 """Of all series together; a page is one message or a few."""
@@ -48,6 +49,8 @@ class Follower:
     place: Place = field(default_factory=Place)
     _is_lost: bool = False
     _width: int = 1
+    _furthest: int | None = 0
+    """The last step that was sent, of any attempt; None: nobody knows."""
 
     def begin(self, last_event_id: str | None) -> None:
         """Stand where an earlier stream ended; where nobody knows that place any more, begin anew."""
@@ -57,6 +60,7 @@ class Follower:
             place = place_at(session, self.run_id, last_event_id)
         self._is_lost = place is None
         self.place = place or Place()
+        self._furthest = _last_of(self.place) or (None if self.place.attempt else 0)
 
     def read(self) -> News:
         """The next page of what is new."""
@@ -72,16 +76,20 @@ class Follower:
                 return News(events, ended=final)
             assert self.place.attempt <= mark.attempt, "no place is ahead of all points"
             events += self._go_back(session, mark)
-            while not events and self.place.mark != cursor_of(mark):
-                events += self._page(session, mark)
-        return News(events, more=True)
+            page: list[ServerEvent] = []
+            while not page and self.place.mark != cursor_of(mark):
+                page += self._page(session, mark)
+        return News(events + page, more=True)
 
     def _go_back(self, session: Read, mark: MetricMark) -> Iterator[ServerEvent]:
-        """A later attempt may have resumed before the place."""
-        resumed_at = _least_resume(session, self.run_id, self.place.attempt, mark.attempt)
-        if resumed_at is not None and resumed_at < max(self.place.last_steps.values(), default=0):
-            self.place = self.place.rewound(resumed_at)
-            yield _rewind(resumed_at)
+        """A later attempt may have taken back points behind the place; the place's own, before its first point."""
+        if self.place.attempt == mark.attempt and _last_of(self.place):
+            return
+        left = _last_left(session, self.run_id, self.place)
+        if self._furthest is None or left < self._furthest:
+            self.place = self.place.rewound(left)
+            self._furthest = left
+            yield _rewind(left)
 
     def _page(self, session: Read, mark: MetricMark) -> Iterator[ServerEvent]:
         """The next points of the place's attempt, or none and the place is the beginning of the next one."""
@@ -95,6 +103,7 @@ class Follower:
             place = place.at({name: min(step, horizon) for name, step in behind.items()})
         else:
             curves, place = {}, place.at(behind)
+        self._furthest = max(self._furthest or 0, _last_of(place))
         arrived = all(place.last_steps.get(name, 0) >= step for name, step in stored.items())
         if arrived:
             place = Place.of(mark) if is_newest else Place(place.attempt + 1)
@@ -184,14 +193,19 @@ def _stretches(members: Sequence[tuple[MetricSeries, Curve]]) -> Iterator[list[t
         yield [(one, curve.between(after, last)) for one, curve in found]
 
 
-def _least_resume(session: Read, run_id: UUID, after: int, last: int) -> int | None:
-    """The earliest step from which an attempt after number ``after`` went on."""
-    if not after:
-        return None
-    steps = select(func.min(Attempt.resume_step)).where(
-        Attempt.run_id == run_id, Attempt.number > after, Attempt.number <= last
-    )
-    return session.scalar(steps)
+def _last_of(place: Place) -> int:
+    return max(place.last_steps.values(), default=0)
+
+
+def _last_left(session: Read, run_id: UUID, place: Place) -> int:
+    """The last step of those points behind the place that still stand."""
+    until = (MetricSeries.run_id == run_id, MetricSeries.attempt <= place.attempt)
+    lasts = select(MetricSeries.attempt, func.max(MetricSeries.last_step).label("last")).where(*until)
+    left: dict[int, int] = {
+        row.attempt: row.last for row in session.execute(lasts.group_by(MetricSeries.attempt))
+    }
+    own = min(left.pop(place.attempt, 0), _last_of(place))
+    return max([own, *left.values()])
 
 
 def _rewind(step: int) -> ServerEvent:

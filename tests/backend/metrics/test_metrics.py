@@ -1,5 +1,6 @@
 """Batches, curves and live points: every step has its metrics once, whatever is lost, repeated or undone."""
 
+import json
 import math
 from typing import Any
 
@@ -8,7 +9,11 @@ from sqlalchemy import event as hooks
 from sqlalchemy import select
 
 from tests.backend.scripted_agent import Scene, Work, losses, stream_events
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.core.stream import ServerEvent
+from trainwright_backend.metrics import follow as follow_module
 from trainwright_backend.metrics.curves import Curve
+from trainwright_backend.metrics.follow import Follower
 from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricChunk
 
@@ -111,6 +116,85 @@ def test_a_pack_between_two_reads_hides_no_point(scene: Scene) -> None:
     assert packed
     assert sorted(shown) == list(range(1, 1_000))
     assert sorted(curve(scene, work.run_id)) == list(range(1, 1_001))
+
+
+def read_to_the_end(follower: Follower) -> list[dict[str, Any]]:
+    """All that a stream of a run that has ended would send; it must come to its end."""
+    events: list[ServerEvent] = []
+    for _ in range(100):
+        news = follower.read()
+        events += news.events
+        if news.ended:
+            return [{"event": one.event, "id": one.id, "data": json.loads(one.data)} for one in events]
+    raise AssertionError("the stream goes round in circles")
+
+
+def follower_of(scene: Scene, run_id: str, after: str = "") -> Follower:
+    follower = Follower(scene.database, parse_id("run", run_id))
+    follower.begin(after)
+    return follower
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_an_attempt_that_never_began_takes_nothing_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    """It was expected to resume at step 5, more than a page below what stands."""
+    monkeypatch.setattr(follow_module, "PAGE_POINTS", 20)
+    work = scene.running(last_step=5)
+    work.save(5)
+    work.step(6, 100)
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    assert work.claim.job.resume and work.claim.job.resume.step == 5
+    note = {"type": "note", "message": "the data is being read"}
+    assert work.send(work.batch([note])).status_code == 200
+    if goes_on:
+        work.ended("crashed")
+        work = scene.again(work.run_id)
+        work.begin(resume_step=90)
+        work.step(91, 110, scale=3.0)
+    scene.cancel(work.run_id)
+    work.order("ended")
+    left = {s: 1 / s for s in range(1, 91)} | {s: 3 / s for s in range(91, 111)}
+    expected = left if goes_on else {s: 1 / s for s in range(1, 101)}
+    assert curve(scene, work.run_id) == expected
+    events = read_to_the_end(follower_of(scene, work.run_id))
+    assert points_of(events) == expected
+    assert "rewind" not in {event["event"] for event in events}, "nothing that was sent has been taken back"
+    for number, event in enumerate(events):  # a stream may break off after any message
+        rest = read_to_the_end(follower_of(scene, work.run_id, event["id"]))
+        assert points_of([*events[: number + 1], *rest]) == expected
+
+
+@pytest.mark.parametrize("at_mark", [True, False])
+def test_an_attempt_without_points_hides_no_rewind(scene: Scene, at_mark: bool) -> None:
+    """A reader who stands at the beginning of an attempt has the points of those before it."""
+    work = scene.running(last_step=100)
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    if not at_mark:  # what it is to take back is not known yet
+        assert (
+            work.send(work.batch([{"type": "note", "message": "the data is being read"}])).status_code == 200
+        )
+    else:
+        work.begin(resume_step=80)
+    follower = follower_of(scene, work.run_id)
+    seen: list[dict[str, Any]] = []
+    while (news := follower.read()).more:
+        seen += [{"event": one.event, "id": one.id, "data": json.loads(one.data)} for one in news.events]
+    assert len(points_of(seen)) == (80 if at_mark else 100)
+    if at_mark:
+        work.ended("crashed")
+        work = scene.again(work.run_id)
+    work.begin(resume_step=50)
+    work.step(51, 60, scale=3.0)
+    scene.cancel(work.run_id)
+    work.order("ended")
+    expected = {s: 1 / s for s in range(1, 51)} | {s: 3 / s for s in range(51, 61)}
+    assert points_of([*seen, *read_to_the_end(follower)]) == expected
+    later = follower_of(scene, work.run_id, seen[-1]["id"])
+    assert points_of([*seen, *read_to_the_end(later)]) == expected
 
 
 def test_a_stretch_goes_forward(scene: Scene) -> None:
