@@ -48,9 +48,11 @@ from trainwright_trainer.observe.memory import device_name, forget_peak
 from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
 from trainwright_trainer.parallel.parts import Parts, whole_parts
+from trainwright_trainer.parallel.pipeline import Flow, Pipeline
+from trainwright_trainer.parallel.stage_cut import Stages, cut, resolve_stages
 from trainwright_trainer.parallel.tensor import cut_weights, share_work
 from trainwright_trainer.parallel.vocabulary import cut_chunk_gradient, cut_head_loss
-from trainwright_trainer.passes import Rounds
+from trainwright_trainer.passes import Passes, Rounds
 from trainwright_trainer.skips import Skips, skip_limit
 from trainwright_trainer.updater import Updater
 
@@ -81,12 +83,13 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     """
     spec, folder = job.spec, job_file.parent
     train, validation = _open_data(job, folder / DATA_FOLDER)
-    model, updater, skips, step = _build_state(job, folder / RESUME_FOLDER, mesh)
+    stages = resolve_stages(spec, mesh)
+    model, parts, updater, skips, step = _build_state(job, folder / RESUME_FOLDER, mesh, stages)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, step))
     forget_peak(mesh.device)  # building may have needed more than a step does
     loss = _arrange(model, job, mesh)
-    passes = Rounds(model, updater, mesh, spec.precision.kind, spec.accumulation_rounds, loss)
+    passes = _passes(model, parts, updater, spec, mesh, stages, loss)
     return Training(
         spec=spec,
         mesh=mesh,
@@ -103,6 +106,23 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     )
 
 
+def _passes(
+    model: Transformer,
+    parts: Parts,
+    updater: Updater,
+    spec: RunSpec,
+    mesh: Mesh,
+    stages: Stages | None,
+    loss: HeadLoss,
+) -> Passes:
+    kind, rounds = spec.precision.kind, spec.accumulation_rounds
+    if stages is None:
+        return Rounds(model, updater, mesh, kind, rounds, loss)
+    positions = spec.batch.sequence_tokens // mesh.tensor.ranks
+    flow = Flow(spec.batch.micro_sequences, positions, spec.model.width, kind)
+    return Pipeline(model, parts, updater, mesh, stages, flow, rounds, loss)
+
+
 def _arrange(model: Transformer, job: JobSpec, mesh: Mesh) -> HeadLoss:
     """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
     spec = job.spec
@@ -111,7 +131,8 @@ def _arrange(model: Transformer, job: JobSpec, mesh: Mesh) -> HeadLoss:
     recompute(model, spec.memory)
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
-    compiled = compiles(spec.precision, mesh.device, _flops_of_run(spec) / job.ranks)
+    in_halves = spec.parallelism.schedule.is_zero_bubble  # a compiled backward pass is one
+    compiled = not in_halves and compiles(spec.precision, mesh.device, _flops_of_run(spec) / job.ranks)
     if compiled:
         compile_model(model)
     chunk_tokens = spec.memory.loss_chunk_tokens
@@ -136,27 +157,32 @@ def _flops_per_token(spec: RunSpec) -> int:
     return flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
 
 
-def _build_state(job: JobSpec, resume: Path, mesh: Mesh) -> tuple[Transformer, Updater, Skips, int]:
+def _build_state(
+    job: JobSpec, resume: Path, mesh: Mesh, stages: Stages | None
+) -> tuple[Transformer, Parts, Updater, Skips, int]:
     """Model and who holds its weights, fresh or from the checkpoint, and the step they stand at."""
     spec = job.spec
-    model, parts = _build_model(spec, mesh)
+    model, parts = _build_model(spec, mesh, stages)
     skips = Skips(skip_limit(spec.precision))
     if job.resume is None:
         initialize(model, spec.model, spec.seed, parts)
-        return *_hold(model, parts, spec, mesh), skips, 0
+        held, updater = _hold(model, parts, spec, mesh)
+        return held, parts, updater, skips, 0
     manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
     verify_together(resume, manifest, mesh)
     held, updater = _hold(model, parts, spec, mesh)
     restore(resume, manifest, updater)
     skips.restore(manifest.state)
-    return held, updater, skips, manifest.step
+    return held, parts, updater, skips, manifest.step
 
 
-def _build_model(spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Parts]:
+def _build_model(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> tuple[Transformer, Parts]:
     """This rank's part of the model, on the CPU, its weights not filled. What is never held here takes no memory."""
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     parts = whole_parts(model)
+    if stages is not None:
+        parts = cut(model, stages.of(mesh.pipeline.rank), parts)
     if mesh.tensor.ranks > 1:
         parts = cut_weights(model, parts, mesh.tensor)
     _take_memory(model)

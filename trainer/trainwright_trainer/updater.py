@@ -52,7 +52,7 @@ class Updater(Protocol):
         """A step begins: forget the gradients of the one before."""
 
     def end_round(self) -> None:
-        """A backward pass that is not the step's last has ended."""
+        """A backward pass, of the whole model or of one stage of a pipeline, has ended. The step's last may come without."""
 
     def last_round(self) -> None:
         """The next backward pass is the step's last: gradients may be sent as autograd completes them."""

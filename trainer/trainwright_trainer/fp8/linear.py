@@ -16,6 +16,7 @@ scalar that takes no part in the sum.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +36,7 @@ from trainwright_trainer.fp8.products import (
     turned,
 )
 from trainwright_trainer.fp8.weights import Weight
+from trainwright_trainer.parallel.deferred import Deferred
 
 
 class Input(NamedTuple):
@@ -74,8 +76,19 @@ def cast_input(x: Tensor, scaling: ScalingKind, delayed: Tensor, learning: bool)
     return Input(now, cast_first(x_MK, E4M3, scaling), amax)
 
 
-def linear(x: Tensor, read: Input, weight: Weight, gradient: OutputGradient, scaling: ScalingKind) -> Tensor:
-    """x (…, K) → y (…, N), bfloat16. The gradient of the weight goes to its handle, in the handle's dtype."""
+def linear(
+    x: Tensor,
+    read: Input,
+    weight: Weight,
+    gradient: OutputGradient,
+    scaling: ScalingKind,
+    deferred: Deferred | None = None,
+) -> Tensor:
+    """x (…, K) → y (…, N), bfloat16. The gradient of the weight goes to its handle, in the handle's dtype.
+
+    Args:
+        deferred: where the dW product is put aside; it is made in the backward pass when left out.
+    """
     y: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
         x,
         weight.handle,
@@ -87,6 +100,7 @@ def linear(x: Tensor, read: Input, weight: Weight, gradient: OutputGradient, sca
         None if weight.codes.dtype is E4M3 else weight.cast_scale,
         gradient.delayed,
         scaling,
+        deferred,
     )
     return y
 
@@ -106,6 +120,7 @@ class _Linear(Function):
         cast_scale: Tensor | None,
         delayed: Tensor,
         scaling: ScalingKind,
+        deferred: Deferred | None,
     ) -> Tensor:
         weight_NK = _weight(codes, scale, cast_scale, scaling)
         y_MN = multiply(Operand(now_codes, now_scale), weight_NK, torch.bfloat16, fast_accumulation=True)
@@ -113,10 +128,12 @@ class _Linear(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, handle, _, *now, later_codes, later_scale, codes, scale, cast_scale, delayed, scaling = inputs
+        *given, scaling, deferred = inputs
+        x, handle, _, *now, later_codes, later_scale, codes, scale, cast_scale, delayed = given
         later = now if later_codes is None else (later_codes, later_scale)
         ctx.save_for_backward(*later, codes, scale, cast_scale, delayed)
         ctx.scaling, ctx.gradient_dtype, ctx.shape, ctx.dtype = scaling, handle.dtype, x.shape, x.dtype
+        ctx.deferred, ctx.handle = deferred, None if deferred is None else handle
 
     @staticmethod
     @once_differentiable
@@ -132,8 +149,11 @@ class _Linear(Function):
             gradient_NM, x_KM = cast_first(dy_MN, E5M2, scaling), later
         weight_KN = _turned_weight(codes, scale, cast_scale, scaling)
         dx = multiply(gradient_MN, weight_KN, ctx.dtype).view(ctx.shape)
+        if ctx.deferred is not None:
+            ctx.deferred.add(ctx.handle, partial(multiply, gradient_NM, x_KM, ctx.gradient_dtype))
+            return dx, None, amax, *[None] * 10
         dW = multiply(gradient_NM, x_KM, ctx.gradient_dtype)
-        return dx, dW, amax, *[None] * 9
+        return dx, dW, amax, *[None] * 10
 
 
 def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind) -> Operand:

@@ -14,6 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.fp8.linear import Input, OutputGradient, cast_input, linear
 from trainwright_trainer.fp8.weights import Weight
+from trainwright_trainer.parallel.deferred import Deferred
 
 
 class _Weighted(nn.Module):
@@ -92,6 +93,9 @@ class FP8Linear(_Weighted):
     output_gradient_scale: Tensor
     """() float32: the scale in force; 0 while the present amax gives it."""
 
+    deferred: Deferred | None = None
+    """Where weight gradients wait that are computed apart from the backward pass."""
+
     def __init__(self, held: Weight, input_cast: InputCast) -> None:
         super().__init__(held)
         self.input_cast = input_cast
@@ -102,4 +106,4 @@ class FP8Linear(_Weighted):
 
     def forward(self, x: Tensor) -> Tensor:
         gradient = OutputGradient(self.output_gradient_scale, self.output_gradient_probe)
-        return linear(x, self.input_cast(x), self.held, gradient, self.input_cast.scaling)
+        return linear(x, self.input_cast(x), self.held, gradient, self.input_cast.scaling, self.deferred)

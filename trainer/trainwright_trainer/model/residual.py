@@ -27,4 +27,5 @@ def carry_in(model: Transformer, dtype: torch.dtype) -> None:
     # Norms then multiply bfloat16 by float32 weights, and torch tells once that this has no fused kernel. Compilation
     # makes one.
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
-    model.embedding.register_forward_hook(cast)
+    if hasattr(model, "embedding"):  # a later stage of a pipeline is given a stream that has begun
+        model.embedding.register_forward_hook(cast)
