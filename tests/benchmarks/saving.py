@@ -23,7 +23,7 @@ from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.build import Training
-from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
+from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verifying
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import config_digest, position, take_snapshot
 
@@ -128,8 +128,8 @@ def ours_read(request: Request, pacer: Pacer) -> None:
         _forget(saved.folder)
         pacer.begin()
         manifest: CheckpointManifest = read_checkpoint(saved.folder, digest, saved.digest)
-        verify_together(saved.folder, manifest, training.mesh)
-        restore(saved.folder, manifest, updater)
+        with verifying(saved.folder, manifest, training.mesh):
+            restore(saved.folder, manifest, updater)
         pacer.step_done()
 
 

@@ -26,7 +26,7 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.planner.flops import count_parameters, flops_per_token
-from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verify_together
+from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verifying
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
 from trainwright_trainer.compiled import compile_gradient, compile_model, compiles
@@ -169,10 +169,10 @@ def _build_state(
         held, updater = _hold(model, parts, spec, mesh)
         return held, parts, updater, skips, 0
     manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
-    verify_together(resume, manifest, mesh)
-    held, updater = _hold(model, parts, spec, mesh)
-    restore(resume, manifest, updater)
-    skips.restore(manifest.state)
+    with verifying(resume, manifest, mesh):
+        held, updater = _hold(model, parts, spec, mesh)
+        restore(resume, manifest, updater)
+        skips.restore(manifest.state)
     return held, parts, updater, skips, manifest.step
 
 

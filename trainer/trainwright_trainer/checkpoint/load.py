@@ -1,8 +1,9 @@
-"""Reading checkpoints: every byte is checked before any tensor is used.
+"""Reading checkpoints: nothing leaves here, and no step is made, before every byte was checked.
 
 The manifest must have the digest that the job names, each file the size and digest that the manifest names, and the
 tensors the names, shapes and number formats of this run's state. The ranks share the hashing; if one finds a fault,
-all refuse.
+all refuse. Sizes are compared first. Digests are computed in threads while tensors are put in place already
+(``verifying``): hashing takes as long as all the rest. A wrong digest is told in the place of whatever else the damage led to.
 
 A tensor may be stored in few bits, to be multiplied by a scale that is another tensor. ``read_stored`` gives the bits,
 from which training goes on exactly; ``read_tensor`` the real numbers, whatever they are stored in.
@@ -10,14 +11,14 @@ from which training goes on exactly; ``read_tensor`` the real numbers, whatever 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from trainwright.contracts.checkpoint import (
@@ -29,7 +30,13 @@ from trainwright.contracts.checkpoint import (
     digest_of,
 )
 from trainwright.contracts.shards import MANIFEST_NAME
-from trainwright_trainer.checkpoint.files import DTYPE_NAMES, hash_file
+from trainwright_trainer.checkpoint.files import (
+    DTYPE_NAMES,
+    TornFileError,
+    hash_file,
+    read_box,
+    stored_tensors,
+)
 from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.parallel.parts import Slice, whole
@@ -67,38 +74,74 @@ def verify_files(folder: Path, files: Sequence[FileEntry]) -> None:
     Raises:
         CheckpointInvalidError: naming the first file that differs.
     """
+    _verify_sizes(folder, files)
     with ThreadPoolExecutor(_HASHED_TOGETHER, "hashing") as threads:
-        for fault in threads.map(partial(_fault, folder), files):
-            if fault is not None:
-                threads.shutdown(cancel_futures=True)
-                raise CheckpointInvalidError(f"{folder.name}: {fault}")
+        faults = threads.map(partial(_fault, folder), files)
+        fault = next((fault for fault in faults if fault is not None), None)
+        threads.shutdown(cancel_futures=True)
+    if fault is not None:
+        raise fault
 
 
-def _fault(folder: Path, entry: FileEntry) -> str | None:
-    path = folder / entry.name
-    if path.name != entry.name or not path.is_file():
-        return f"{entry.name} is missing"
-    if path.stat().st_size != entry.bytes or hash_file(path) != entry.digest:
-        return f"{entry.name} does not match the manifest"
-    return None
+@contextmanager
+def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterator[None]:
+    """Verify all files, a share a rank, while the body reads them. Left without an error, all ranks found all right.
+
+    Until then what was read may be wrong: the body keeps it to itself.
+
+    Raises:
+        CheckpointInvalidError: some file differs. It replaces any error of the body, which the damage may have led to.
+    """
+    _verify_sizes(folder, manifest.files)
+    mine = manifest.files[mesh.rank :: mesh.ranks]
+    read = False
+    with ThreadPoolExecutor(_HASHED_TOGETHER, "hashing") as threads:
+        faults = threads.map(partial(_fault, folder), mine)
+        try:
+            yield
+            read = True
+        finally:
+            fault = next((fault for fault in faults if fault is not None), None)
+            if read:
+                _agree(folder, fault, mesh)
+            elif fault is not None:
+                raise fault
+            else:  # the other ranks may be anywhere by now: they cannot be asked
+                verify_files(folder, [entry for entry in manifest.files if entry not in mine])
 
 
-def verify_together(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> None:
-    """Verify all files, a share a rank; all ranks agree on the answer."""
-    fault: CheckpointInvalidError | None = None
+def _agree(folder: Path, fault: CheckpointInvalidError | None, mesh: Mesh) -> None:
+    """Refuse on all ranks what one of them found wrong."""
     try:
-        verify_files(folder, manifest.files[mesh.rank :: mesh.ranks])
-    except CheckpointInvalidError as error:
-        fault = error
-    faults = mesh.world.sum(torch.tensor(float(fault is not None), device=mesh.device))
+        faults = mesh.world.sum(torch.tensor(float(fault is not None), device=mesh.device))
+    finally:
+        if fault is not None:
+            raise fault
     if faults > 0:
-        raise fault or CheckpointInvalidError(
+        raise CheckpointInvalidError(
             f"{folder.name}: another rank found a file that does not match the manifest"
         )
 
 
+def _verify_sizes(folder: Path, files: Sequence[FileEntry]) -> None:
+    for entry in files:
+        path = folder / entry.name
+        if path.name != entry.name or not path.is_file():
+            raise CheckpointInvalidError(f"{folder.name}: {entry.name} is missing")
+        if path.stat().st_size != entry.bytes:
+            raise _differs(folder, entry)
+
+
+def _fault(folder: Path, entry: FileEntry) -> CheckpointInvalidError | None:
+    return None if hash_file(folder / entry.name) == entry.digest else _differs(folder, entry)
+
+
+def _differs(folder: Path, entry: FileEntry) -> CheckpointInvalidError:
+    return CheckpointInvalidError(f"{folder.name}: {entry.name} does not match the manifest")
+
+
 def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
-    """Fill ``updater`` from a verified checkpoint, with one tensor at a time in host memory.
+    """Fill ``updater`` from a checkpoint that is verified or being so, with one tensor at a time in host memory.
 
     Raises:
         CheckpointInvalidError: it is not the state of a run like this one.
@@ -116,7 +159,7 @@ def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> Non
 
 
 def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Sequence[int]) -> Tensor:
-    """Read the real numbers of one tensor, float32, from verified files.
+    """Read the real numbers of one tensor, float32, from files that are verified or being so.
 
     Raises:
         CheckpointInvalidError: it or its scale is missing, has another shape, or its pieces do not fill it.
@@ -132,7 +175,7 @@ def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Se
 
 
 def read_stored(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> Tensor:
-    """Assemble ``box`` of one tensor, as it is stored, from the pieces in verified files that overlap it.
+    """Assemble ``box`` of one tensor, as it is stored, from the pieces that overlap it.
 
     Raises:
         CheckpointInvalidError: it is missing, has another shape, or its pieces do not fill the box.
@@ -173,7 +216,7 @@ def _assemble(folder: Path, name: str, entry: TensorEntry, box: Slice) -> Tensor
         into, out_of = _overlap(box, piece)
         part = tensor[into]
         if part.numel():
-            part.copy_(_read_piece(folder, name, piece, out_of, tensor.dtype))
+            _read_piece(folder, name, piece, out_of, part)
             filled += part.numel()
     if filled != tensor.numel():
         raise CheckpointInvalidError(f"{folder.name}: the pieces of {name} do not fill it")
@@ -193,17 +236,17 @@ def _overlap(box: Slice, piece: Piece) -> tuple[tuple[slice, ...], tuple[slice, 
     return tuple(into), tuple(out_of)
 
 
-def _read_piece(folder: Path, name: str, piece: Piece, part: tuple[slice, ...], dtype: torch.dtype) -> Tensor:
+def _read_piece(folder: Path, name: str, piece: Piece, box: tuple[slice, ...], into: Tensor) -> None:
+    path = folder / piece.file
     try:
-        with safe_open(folder / piece.file, framework="pt") as file:
-            stored = file.get_slice(name)
-            shape = tuple(stored.get_shape())
-            tensor: Tensor = stored[part] if part and shape == piece.shape else file.get_tensor(name)
-    except (SafetensorError, RuntimeError) as error:
+        stored = stored_tensors(path).get(name)
+        if stored is None or (stored.shape, stored.dtype) != (piece.shape, into.dtype):
+            raise CheckpointInvalidError(
+                f"{folder.name}: {name} in {piece.file} is not what the manifest says"
+            )
+        read_box(path, stored, box, into)
+    except (TornFileError, FileNotFoundError) as error:
         raise CheckpointInvalidError(f"{folder.name}: {name} cannot be read from {piece.file}") from error
-    if tensor.dtype != dtype or shape != piece.shape:
-        raise CheckpointInvalidError(f"{folder.name}: {name} in {piece.file} is not what the manifest says")
-    return tensor
 
 
 def _scaled(stored: Tensor, scale: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from trainwright.contracts.checkpoint import FileEntry, Piece, TensorEntry
 from trainwright_trainer.checkpoint.files import DTYPE_NAMES, write_tensors
 from trainwright_trainer.checkpoint.snapshot import HeldPiece
 
-FILE_BYTES = 2**30
-"""A file of tensors is closed when it has reached this size."""
+FILE_BYTES = 2**28
+"""A file of tensors is closed when it has reached this size. Each file is hashed on one core, and several at a time."""
 
 _POLL_SECONDS = 0.05
 
