@@ -1,5 +1,7 @@
 """What a schedule costs, against the closed forms of the papers that made it."""
 
+from itertools import pairwise
+
 import pytest
 
 from trainwright.contracts.parallelism_spec import PipelineSchedule
@@ -43,7 +45,7 @@ def test_every_stage_makes_every_pass_once_after_what_it_waits_for(pipeline: Pip
         assert kind in kinds
         assert starts[kind, stage, batch] >= ends.get(before, 0.0)  # type: ignore[index]
     for cells in timeline.ranks:
-        assert all(one.end <= next_one.start for one, next_one in zip(cells, cells[1:], strict=False))
+        assert all(one.end <= next_one.start for one, next_one in pairwise(cells))
 
 
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 2), (2, 7), (4, 4), (4, 16), (8, 32)])

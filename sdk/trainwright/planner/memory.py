@@ -1,0 +1,325 @@
+"""Bytes that a rank needs, by part, before anything runs.
+
+    weights        what the optimizer moves and the products read, as it is stored
+    copies         what else there is of weights: casts for products of micro batches in flight, FP8 copies of O3, weights
+                   that ZeRO-3 has gathered
+    gradients      as they are kept for the update, and as rounds and buckets add them up
+    optimizer      moments, and masters where they are not the weights
+    activations    of micro batches in flight (``activations``, times what the schedule keeps)
+    gathered       inputs of products, which a tensor group's ranks hold whole
+    loss           logits of a chunk, and the gradients of features and head that the loss makes at once
+    transfers      what stages hand each other
+
+A parameter takes, in bytes (weights + gradients + optimizer):
+
+    native fp32, bf16   4 + 4 + 8      ZeRO 1, 2, 3 divide the last, the last two, all by the shard degree (Rajbhandari 2020)
+    FP8 O1              4 + 1 + 8      E4M3 gradients; float32 masters and moments (FP8-LM, section 3)
+    FP8 O2              2 + 1 + 3      float16 masters, moments in E4M3 and float16; blocks of 128 have both in E4M3
+    FP8 O3              O2 ÷ data + 1  each tensor's state on one rank, an E4M3 copy on all
+    DeepSpeed bf16      2 + 2 + 12     bfloat16 to compute with, float32 masters and moments (ZeRO, section 3.1)
+
+Who shares whole tensors (ZeRO 1 and 2, O3) does not share evenly: the figure is that of the rank with most. Counted are
+tensors. What a device's context, kernels and a fragmented allocator take besides, some GiB on a GPU, is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
+from trainwright.contracts.precision_spec import (
+    AccumulationKind,
+    CompileKind,
+    FP8Level,
+    FP8Spec,
+    MomentsKind,
+    PrecisionKind,
+)
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.training_spec import RecomputeKind
+from trainwright.planner.activations import (
+    Form,
+    again_bytes,
+    block_bytes,
+    cast_bytes_per_weight,
+    deferred_bytes,
+)
+from trainwright.planner.schedule import Pipeline, kept, orders
+
+_GRADIENT_BUCKET_BYTES = 25 * 2**20
+"""Of ``trainwright_trainer.parallel.replicate``."""
+
+_FP8_BUCKET_ELEMENTS = 64 * 2**20
+"""Of ``trainwright_trainer.fp8.layout``."""
+
+_DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
+"""DeepSpeed's own ``reduce_bucket_size``, at most the model."""
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes of one rank at the moment when it needs most."""
+
+    weights: int = 0
+    copies: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    gathered: int = 0
+    loss: int = 0
+    transfers: int = 0
+    host: int = 0
+    """In the node's memory instead of the device's."""
+
+    @property
+    def total(self) -> int:
+        """On the device."""
+        parts: list[int] = [getattr(self, one.name) for one in fields(self)]
+        return sum(parts) - self.host
+
+
+@dataclass(frozen=True)
+class StageLayers:
+    """A stage and the layers it holds."""
+
+    number: int
+    layers: range
+    first: bool
+    last: bool
+
+
+def stages_of(layers: Sequence[int]) -> list[StageLayers]:
+    """Stages with so many layers each."""
+    found, begin = [], 0
+    for number, count in enumerate(layers):
+        last = number == len(layers) - 1
+        found.append(StageLayers(number, range(begin, begin + count), number == 0, last))
+        begin += count
+    return found
+
+
+def pipeline_of(spec: RunSpec) -> Pipeline:
+    """The pipeline of ``spec``, with as many micro batches as make a difference to what is kept."""
+    chosen = spec.parallelism
+    rounds = spec.accumulation_rounds
+    enough = 3 * chosen.pipeline
+    return Pipeline(chosen.schedule, chosen.pipeline, chosen.chunks, min(rounds, enough))
+
+
+def rank_memory(spec: RunSpec, layers: Sequence[int], rank: int, compiled: bool = False) -> RankMemory:
+    """What pipeline rank ``rank`` needs where the stages have ``layers``.
+
+    Args:
+        compiled: whether blocks are compiled; see ``compiles``.
+    """
+    pipeline = pipeline_of(spec)
+    stages = stages_of(layers)
+    own = [stages[number] for number in pipeline.stages_of(rank)]
+    tensors = weights_of(spec, own)
+    static = _deepspeed(spec, tensors) if _on_deepspeed(spec) else _native(spec, tensors)
+    return _with_activations(static, spec, pipeline, rank, own, compiled)
+
+
+def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[int]:
+    """Elements of each weight tensor that a rank of a tensor group holds for ``stages``."""
+    model, tensor, vocabulary = spec.model, spec.parallelism.tensor, spec.data.tokenizer.size
+    held = list(stages)
+    rows = -(-vocabulary // tensor) * model.width
+    sizes = [size for stage in held for _ in stage.layers for size in _block_weights(spec)]
+    ends = any(stage.first for stage in held), any(stage.last for stage in held)
+    if ends[0] or (ends[1] and model.tied_embeddings):
+        sizes.append(rows)
+    if ends[1]:
+        sizes += [model.width] if model.tied_embeddings else [model.width, rows]
+    return sizes
+
+
+def largest_share(sizes: Sequence[int], ranks: int) -> int:
+    """Elements of the rank with most, where whole tensors go, the largest first, to the rank with least so far."""
+    loads = [0] * ranks
+    for size in sorted(sizes, reverse=True):
+        loads[loads.index(min(loads))] += size
+    return max(loads)
+
+
+def compiles(spec: RunSpec, cuda: bool) -> bool:
+    """Whether blocks are compiled, as far as the spec says: `auto` does so on GPUs, and not under zero bubble."""
+    kind = spec.precision.compile
+    return kind is CompileKind.ON or (
+        kind is CompileKind.AUTO and cuda and not spec.parallelism.schedule.is_zero_bubble
+    )
+
+
+def stage_bytes(
+    spec: RunSpec, stage: StageLayers, in_flight: int, deferred: int = 0, compiled: bool = False
+) -> tuple[int, int, int]:
+    """(activations, gathered inputs, casts) of a stage that keeps so many micro batches."""
+    tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
+    weights = sum(_block_weights(spec)[:7])
+    activations = gathered = casts = 0.0
+    for layer in stage.layers:
+        form = form_of(spec, layer, compiled)
+        one = block_bytes(spec.model, form)
+        activations += in_flight * tokens * one.rest + deferred * tokens * deferred_bytes(spec.model, form)
+        gathered += in_flight * tokens * one.gathered
+        casts += in_flight * weights * cast_bytes_per_weight(form)
+    if (
+        not stage.last and spec.parallelism.pipeline > 1
+    ):  # torch keeps what was sent until its gradient is back
+        activations += in_flight * _stream_bytes(spec)
+    return int(activations), int(gathered), int(casts)
+
+
+def form_of(spec: RunSpec, layer: int, compiled: bool = False) -> Form:
+    """How a layer is computed."""
+    kind = spec.precision.kind
+    if kind is PrecisionKind.FP8 and _is_high(spec, layer):
+        kind = PrecisionKind.BF16
+    recompute = spec.memory.recompute if spec.memory.recomputes(layer) else RecomputeKind.NONE
+    return Form(kind, compiled, recompute, spec.parallelism.tensor)
+
+
+def _is_high(spec: RunSpec, layer: int) -> bool:
+    fp8 = spec.precision.fp8
+    assert fp8 is not None
+    return layer < fp8.high_first_layers or layer >= spec.model.layers - fp8.high_last_layers
+
+
+def _block_weights(spec: RunSpec) -> list[int]:
+    """Elements of a block's tensors on one rank of a tensor group: seven matrices, two norms."""
+    model, tensor = spec.model, spec.parallelism.tensor
+    queries = model.width * model.heads * model.features_per_head // tensor
+    keys = model.width * model.key_value_heads * model.features_per_head // tensor
+    hidden = model.width * model.hidden // tensor
+    return [queries, keys, keys, queries, hidden, hidden, hidden, model.width, model.width]
+
+
+def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
+    if spec.precision.fp8 is not None:
+        return _fp8(spec, spec.precision.fp8, tensors)
+    elements, shard, zero = sum(tensors), spec.degrees.shard, spec.parallelism.zero_stage
+    owned = largest_share(tensors, shard)
+    if zero == 3 and shard > 1:
+        part = sum(-(-size // shard) for size in tensors)
+        # FSDP2 gathers one block ahead of the one that computes; embedding, norm and head stay while it does.
+        ends = elements - sum(_block_weights(spec)) * _blocks(spec, tensors)
+        gathered = 4 * (2 * sum(_block_weights(spec)) + ends)
+        return RankMemory(weights=4 * part, copies=gathered, gradients=4 * part, optimizer=8 * part)
+    gradients = 4 * elements
+    if zero == 2 and spec.parallelism.pipeline == 1:
+        gradients = min(gradients, 4 * owned + 2 * _GRADIENT_BUCKET_BYTES)
+    elif zero == 2:
+        gradients += 4 * owned
+    optimizer = 8 * (owned if zero else elements)
+    return RankMemory(weights=4 * elements, gradients=gradients, optimizer=optimizer)
+
+
+def _blocks(spec: RunSpec, tensors: Sequence[int]) -> int:
+    """How many blocks ``tensors`` are of; ends have three tensors at most, and a block nine."""
+    return len(tensors) // len(_block_weights(spec))
+
+
+def _fp8(spec: RunSpec, fp8: FP8Spec, tensors: Sequence[int]) -> RankMemory:
+    elements, data = sum(tensors), spec.degrees.data
+    cut = fp8.level is FP8Level.O3
+    owned = largest_share(tensors, data) if cut else elements
+    master = 4 if fp8.level is FP8Level.O1 else 2
+    moments = {FP8Level.O1: 8.0}.get(fp8.level, 3.0 if fp8.moments is MomentsKind.PAPER else 2 + 8 / 128)
+    matrices = sum(size for size in tensors if size > spec.model.width)
+    return RankMemory(
+        weights=master * owned,
+        copies=matrices + 4 * (elements - matrices) if cut else 0,
+        gradients=_fp8_gradients(spec, fp8, elements, owned),
+        optimizer=int(moments * owned),
+    )
+
+
+def _fp8_gradients(spec: RunSpec, fp8: FP8Spec, elements: int, owned: int) -> int:
+    """E4M3 codes, what autograd adds up before they are made, and a bucket on its way over the data ranks."""
+    wide = 2 if fp8.accumulation is AccumulationKind.BF16 else 4
+    bucket = min(elements, _FP8_BUCKET_ELEMENTS)
+    arriving = wide * (elements if spec.accumulation_rounds > 1 else bucket)
+    data = spec.degrees.data
+    travelling = bucket * (wide + 2 + 4 / data) if data > 1 else bucket * wide
+    return int((0 if fp8.release_gradients else owned) + arriving + travelling)
+
+
+def _on_deepspeed(spec: RunSpec) -> bool:
+    return spec.parallelism.engine is EngineKind.DEEPSPEED
+
+
+def _deepspeed(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
+    elements, ranks, chosen = sum(tensors), spec.degrees.data, spec.parallelism
+    part = -(-elements // ranks)
+    weights = 2 * (part if chosen.zero_stage == 3 else elements)
+    gradients = 2 * (part if chosen.zero_stage >= 2 else elements)
+    bucket = 2 * min(elements, _DEEPSPEED_BUCKET_ELEMENTS) if chosen.zero_stage >= 2 else 0
+    states = 12 * (part if chosen.zero_stage else elements)
+    host = 0
+    if chosen.offload is not OffloadKind.NONE:
+        host, states, gradients = states + gradients, 0, 0
+    if chosen.offload is OffloadKind.PARAMETERS:
+        host, weights = host + weights, 0
+    copies = 2 * 2 * sum(_block_weights(spec)) if chosen.zero_stage == 3 else 0
+    return RankMemory(
+        weights=weights, copies=copies, gradients=gradients + bucket, optimizer=states, host=host
+    )
+
+
+def _with_activations(
+    static: RankMemory,
+    spec: RunSpec,
+    pipeline: Pipeline,
+    rank: int,
+    own: Sequence[StageLayers],
+    compiled: bool,
+) -> RankMemory:
+    """``static`` and what is kept of micro batches at the moment when that is most."""
+    most = (0, 0, 0)
+    seen = set()
+    for moment in kept(orders(pipeline)[rank]):
+        counts = tuple(
+            (moment[one.number].whole, moment[one.number].deferred) if one.number in moment else (0, 0)
+            for one in own
+        )
+        if counts not in seen:
+            seen.add(counts)
+            found = [stage_bytes(spec, one, *count, compiled) for one, count in zip(own, counts, strict=True)]
+            most = max(most, tuple(map(sum, zip(*found, strict=True))), key=sum)  # type: ignore[assignment]
+    again = max(
+        again_bytes(spec.model, form_of(spec, layer, compiled)) for one in own for layer in one.layers
+    )
+    tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
+    return replace(
+        static,
+        copies=static.copies + (0 if _on_deepspeed(spec) else most[2]),
+        activations=most[0] + int(tokens * again),
+        gathered=most[1],
+        loss=loss_bytes(spec, compiled) if own[-1].last else 0,
+        transfers=2 * _stream_bytes(spec) if pipeline.ranks > 1 else 0,
+    )
+
+
+def loss_bytes(spec: RunSpec, compiled: bool = False) -> int:
+    """Of one micro batch: logits and their gradients for a chunk of tokens, and the gradients that wait for the backward pass."""
+    tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
+    rows = -(-spec.data.tokenizer.size // spec.parallelism.tensor)
+    size = 4 if spec.precision.kind is PrecisionKind.FP32 else 2
+    width = spec.model.width
+    chunks = -(-tokens // spec.memory.loss_chunk_tokens)
+    features = tokens * width * size
+    cast = 2 * rows * width if size == 2 else 0
+    if (
+        chunks == 1 and spec.parallelism.tensor == 1
+    ):  # plain cross-entropy: logits, in float32, and log-softmax, in float32
+        return features + cast + tokens * rows * (size + 8)
+    a_logit = 2 * size if compiled else size + 4 + size
+    return 2 * features + cast + 4 * rows * width + -(-tokens // chunks) * rows * a_logit
+
+
+def _stream_bytes(spec: RunSpec) -> int:
+    """The residual stream of a micro batch on one rank of a tensor group."""
+    tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
+    size = 4 if spec.precision.kind is PrecisionKind.FP32 else 2
+    return tokens * spec.model.width * size // spec.parallelism.tensor
