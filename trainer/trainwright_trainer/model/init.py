@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright_trainer.parallel.parts import Parts, whole_parts
+from trainwright_trainer.parallel.parts import Parts, Slice, whole_parts
 
 _INTO_RESIDUAL = ("attention.output.weight", "feed_forward.down.weight")
 
@@ -27,11 +27,14 @@ def initialize(model: nn.Module, spec: ModelSpec, seed: int, parts: Parts | None
     held = (parts or whole_parts(model)).held
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            box = held[name].slice
-            if weight.ndim == 1:
-                weight.fill_(1.0)
-            else:
-                weight.copy_(_noise(name, box.whole, seed)[box.where] * _deviation(name, spec))
+            weight.copy_(initial_weight(name, held[name].slice, spec, seed))
+
+
+def initial_weight(name: str, box: Slice, spec: ModelSpec, seed: int) -> Tensor:
+    """A box of weight ``name``, float32, on the CPU."""
+    if len(box.whole) == 1:
+        return torch.ones(box.shape)
+    return _noise(name, box.whole, seed)[box.where] * _deviation(name, spec)
 
 
 def _noise(name: str, shape: tuple[int, ...], seed: int) -> Tensor:

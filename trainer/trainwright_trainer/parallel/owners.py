@@ -58,7 +58,7 @@ def _lay_together(weights: Sequence[nn.Parameter]) -> Tensor:
     """Move ``weights`` into one flat buffer, which is returned."""
     rooms = [-(-weight.numel() // _ALIGNED_ELEMENTS) * _ALIGNED_ELEMENTS for weight in weights]
     flat = torch.zeros(sum(rooms), dtype=weights[0].dtype, device=weights[0].device)
-    for weight, room in zip(weights, flat.split(rooms), strict=True):
+    for weight, room in zip(weights, torch.split(flat, rooms), strict=True):
         place = room[: weight.numel()].view_as(weight)
         place.copy_(weight.detach())
         weight.data = place

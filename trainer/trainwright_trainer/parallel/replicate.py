@@ -44,6 +44,9 @@ class GradientBuckets:
             flat.zero_()
         self._missing = [set(members) for members in self._members]
 
+    def end_round(self) -> None:
+        """Autograd adds the next round's gradients to this one's."""
+
     def send_as_ready(self) -> None:
         """From now on a gradient is complete when it has been added to once more."""
         self._listening = True
