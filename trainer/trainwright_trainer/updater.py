@@ -11,7 +11,7 @@ of use; it says ``complete``, stage by stage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,12 +37,21 @@ class StateTensor:
         return self.part or whole(self.tensor.shape)
 
 
-ReadTensor = Callable[[str, Slice], Tensor]
-"""Reads a box of one tensor of a checkpoint as it was stored, on the CPU, by canonical name.
+class ReadTensor(Protocol):
+    """Reads boxes of a checkpoint's tensors, on the CPU, by canonical name.
 
-Raises:
-    CheckpointInvalidError: it is missing or of another shape.
-"""
+    Raises:
+        CheckpointInvalidError: it is missing or of another shape.
+    """
+
+    def __call__(self, name: str, box: Slice) -> Tensor:
+        """As it was stored."""
+
+    def real(self, name: str, box: Slice) -> Tensor:
+        """Float32 numbers that the stored ones stand for."""
+
+    def is_piece(self, name: str, box: Slice) -> bool:
+        """Whether this very box was written as one, so that its blocks of 128 with a scale each are those of the file."""
 
 
 class Updater(Protocol):

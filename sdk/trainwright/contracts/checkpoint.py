@@ -47,8 +47,10 @@ class TensorEntry(Envelope):
     dtype: str
     pieces: list[Piece]
     scale: str | None = None
-    """Name of the tensor that the stored values are multiplied with to get real ones: one number, or one for each 128
-    elements in row-major order. Empty: the stored values are the real ones."""
+    """Name of the tensor that the stored values are multiplied with to get real ones. Empty: they are the real ones.
+
+    It is one number, or one for each 128 elements of the tensor in row-major order. Of a tensor with several pieces the
+    latter belong to pieces: each has its own blocks, along its own rows, under the name that ``block_scale_name`` gives."""
 
 
 class CheckpointManifest(Envelope):
@@ -75,6 +77,18 @@ class CheckpointManifest(Envelope):
     def to_bytes(self) -> bytes:
         """The manifest file's content; its SHA-256 is the checkpoint's digest."""
         return self.model_dump_json(indent=1).encode()
+
+
+def block_scale_name(
+    scale: str, whole: tuple[int, ...], start: tuple[int, ...], shape: tuple[int, ...]
+) -> str:
+    """Name of the tensor with the scales of a piece's blocks: ``scale`` itself for a piece that is all of the tensor.
+
+    Args:
+        scale: as ``TensorEntry`` has it.
+        whole: shape of the tensor that the piece is of; ``start`` and ``shape`` are the piece's.
+    """
+    return scale if shape == whole else f"{scale}@{','.join(map(str, start))}"
 
 
 def digest_of(content: bytes) -> str:

@@ -11,7 +11,7 @@ from which training goes on exactly; ``read_tensor`` the real numbers, whatever 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +27,7 @@ from trainwright.contracts.checkpoint import (
     FileEntry,
     Piece,
     TensorEntry,
+    block_scale_name,
     digest_of,
 )
 from trainwright.contracts.shards import MANIFEST_NAME
@@ -48,6 +49,9 @@ _HASHED_TOGETHER = 4
 
 _SCALED_TOGETHER = 128
 """Elements that share a number of a scale with more than one; see ``contracts.checkpoint.TensorEntry``."""
+
+_ReadPart = Callable[[Piece, tuple[slice, ...], Tensor], None]
+"""Reads a box of a piece into a tensor of its shape."""
 
 
 def read_checkpoint(folder: Path, config_digest: str, digest: str | None) -> CheckpointManifest:
@@ -95,7 +99,7 @@ def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterato
     _verify_sizes(folder, manifest.files)
     mine = manifest.files[mesh.rank :: mesh.ranks]
     read = False
-    with ThreadPoolExecutor(_HASHED_TOGETHER, "hashing") as threads:
+    with _one_thread(), ThreadPoolExecutor(_HASHED_TOGETHER, "hashing") as threads:
         faults = threads.map(partial(_fault, folder), mine)
         try:
             yield
@@ -108,6 +112,17 @@ def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterato
                 raise fault
             else:  # the other ranks may be anywhere by now: they cannot be asked
                 verify_files(folder, [entry for entry in manifest.files if entry not in mine])
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """While hashing keeps the cores busy, torch's threads would mostly wait for each other, which costs twice the copying."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _agree(folder: Path, fault: CheckpointInvalidError | None, mesh: Mesh) -> None:
@@ -146,16 +161,37 @@ def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> Non
     Raises:
         CheckpointInvalidError: it is not the state of a run like this one.
     """
-    for held in updater.state():
-        _check_alike(folder, manifest.tensors.get(held.name), held)
+    held = updater.state()
+    # Blocks of another layout have other scales; they are looked for where they are read.
+    of_blocks = {block_scale_name(one.scale, *one.box) for one in held if one.scale}
+    for one in held:
+        if one.name not in of_blocks:
+            _check_alike(folder, manifest.tensors.get(one.name), one)
     for number in updater.position():
         if number not in manifest.state:
             raise CheckpointInvalidError(f"{folder.name}: its position lacks {number}")
 
-    def read(name: str, box: Slice) -> Tensor:
-        return read_stored(folder, manifest, name, box)
+    updater.restore(_Reader(folder, manifest), manifest.state)
 
-    updater.restore(read, manifest.state)
+
+class _Reader:
+    """``ReadTensor`` of a checkpoint."""
+
+    def __init__(self, folder: Path, manifest: CheckpointManifest) -> None:
+        self._folder = folder
+        self._manifest = manifest
+
+    def __call__(self, name: str, box: Slice) -> Tensor:
+        return read_stored(self._folder, self._manifest, name, box)
+
+    def real(self, name: str, box: Slice) -> Tensor:
+        return read_real(self._folder, self._manifest, name, box)
+
+    def is_piece(self, name: str, box: Slice) -> bool:
+        entry = self._manifest.tensors.get(name)
+        return entry is not None and any(
+            (entry.shape, piece.start, piece.shape) == box for piece in entry.pieces
+        )
 
 
 def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Sequence[int]) -> Tensor:
@@ -164,14 +200,30 @@ def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Se
     Raises:
         CheckpointInvalidError: it or its scale is missing, has another shape, or its pieces do not fill it.
     """
-    stored = read_stored(folder, manifest, name, whole(shape))
-    scale = manifest.tensors[name].scale
-    if scale is None:
-        return stored.float()
-    entry = manifest.tensors.get(scale)
-    if entry is None or entry.shape not in ((), (-(-stored.numel() // _SCALED_TOGETHER),)):
-        raise CheckpointInvalidError(f"{folder.name}: {scale} is missing or does not fit {name}")
-    return _scaled(stored, read_stored(folder, manifest, scale, whole(entry.shape)))
+    return read_real(folder, manifest, name, whole(shape))
+
+
+def read_real(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> Tensor:
+    """Read a box of the real numbers of one tensor, float32; faults are those of ``read_tensor``.
+
+    Scales of blocks belong to pieces, which are read whole where they have such.
+    """
+    entry = _entry_of(folder, manifest, name, box)
+    if entry.scale is None:
+        return read_stored(folder, manifest, name, box).float()
+    of_tensor = manifest.tensors.get(entry.scale)
+    if of_tensor is not None and not of_tensor.shape:
+        scale = read_stored(folder, manifest, entry.scale, whole(()))
+        return read_stored(folder, manifest, name, box).float() * scale
+
+    def read(piece: Piece, part: tuple[slice, ...], into: Tensor) -> None:
+        lies = Slice(entry.shape, piece.start, piece.shape)
+        codes = read_stored(folder, manifest, name, lies)
+        scale = block_scale_name(entry.scale or "", *lies)
+        scales = read_stored(folder, manifest, scale, whole((-(-codes.numel() // _SCALED_TOGETHER),)))
+        into.copy_(_scaled(codes, scales)[part])
+
+    return _assemble(folder, name, entry, box, torch.float32, read)
 
 
 def read_stored(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> Tensor:
@@ -180,6 +232,15 @@ def read_stored(folder: Path, manifest: CheckpointManifest, name: str, box: Slic
     Raises:
         CheckpointInvalidError: it is missing, has another shape, or its pieces do not fill the box.
     """
+    entry = _entry_of(folder, manifest, name, box)
+
+    def read(piece: Piece, part: tuple[slice, ...], into: Tensor) -> None:
+        _read_piece(folder, name, piece, part, into)
+
+    return _assemble(folder, name, entry, box, _DTYPES[entry.dtype], read)
+
+
+def _entry_of(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> TensorEntry:
     entry = manifest.tensors.get(name)
     if entry is None or entry.shape != box.whole:
         raise CheckpointInvalidError(f"{folder.name}: {name} is missing or has not the shape {box.whole}")
@@ -187,7 +248,7 @@ def read_stored(folder: Path, manifest: CheckpointManifest, name: str, box: Slic
         raise CheckpointInvalidError(f"{folder.name}: {name} is stored as {entry.dtype}, which is unknown")
     if not {file.name for file in manifest.files}.issuperset(piece.file for piece in entry.pieces):
         raise CheckpointInvalidError(f"{folder.name}: {name} lies in a file that the manifest does not list")
-    return _assemble(folder, name, entry, box)
+    return entry
 
 
 def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> None:
@@ -205,8 +266,11 @@ def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> 
             )
 
 
-def _assemble(folder: Path, name: str, entry: TensorEntry, box: Slice) -> Tensor:
-    tensor = torch.empty(box.shape, dtype=_DTYPES[entry.dtype])
+def _assemble(
+    folder: Path, name: str, entry: TensorEntry, box: Slice, dtype: torch.dtype, read: _ReadPart
+) -> Tensor:
+    """Fill ``box`` from what ``read`` gives of the pieces that overlap it."""
+    tensor = torch.empty(box.shape, dtype=dtype)
     filled = 0
     for piece in entry.pieces:
         if any(
@@ -216,7 +280,7 @@ def _assemble(folder: Path, name: str, entry: TensorEntry, box: Slice) -> Tensor
         into, out_of = _overlap(box, piece)
         part = tensor[into]
         if part.numel():
-            _read_piece(folder, name, piece, out_of, part)
+            read(piece, out_of, part)
             filled += part.numel()
     if filled != tensor.numel():
         raise CheckpointInvalidError(f"{folder.name}: the pieces of {name} do not fill it")

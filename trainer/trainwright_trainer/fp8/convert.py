@@ -36,14 +36,19 @@ class Converted(NamedTuple):
     records: AmaxRecords
 
 
-def convert(model: nn.Module, spec: FP8Spec) -> Converted:
-    """Replace the modules of ``model`` in place, on the device where it lies. Its parameters' numbers are let go."""
+def convert(model: nn.Module, spec: FP8Spec, order: Iterable[str] = ()) -> Converted:
+    """Replace the modules of ``model`` in place, on the device where it lies. Its parameters' numbers are let go.
+
+    Args:
+        order: names of all weights, where ``model`` has a part of them: which layers are the last is a matter of all.
+    """
     parameters = dict(model.named_parameters())
     dtype = _GRADIENT_DTYPES[spec.accumulation]
     weights = {name: Weight(one.shape, dtype, one.device) for name, one in parameters.items()}
     held = {id(parameters[name]): weight for name, weight in weights.items()}
-    layers = _convert_modules(model, held, products(parameters, spec), spec)
-    return Converted(weights, AmaxRecords({name: _tap(layer) for name, layer in layers.items()}, spec.amax))
+    layers = _convert_modules(model, held, products(order or parameters, spec), spec)
+    taps = {name: _tap(layer) for name, layer in layers.items()}
+    return Converted(weights, AmaxRecords(taps, spec.amax, next(iter(parameters.values())).device))
 
 
 def products(names: Iterable[str], spec: FP8Spec) -> set[str]:

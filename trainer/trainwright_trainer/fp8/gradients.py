@@ -16,8 +16,8 @@ with every rank; here a number is rounded twice, whatever their count.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -40,12 +40,21 @@ class Gradients:
     """The gradients of all weights in E4M3."""
 
     def __init__(
-        self, weights: dict[str, Weight], layout: Layout, mesh: Mesh, release: Release | None = None
+        self,
+        weights: dict[str, Weight],
+        layout: Layout,
+        mesh: Mesh,
+        release: Release | None = None,
+        uncounted: Collection[str] = (),
     ) -> None:
+        """``uncounted`` are weights that another rank of the model axis speaks for, too, where norms are added up."""
         device, places = mesh.device, len(layout.tenants)
-        self._data = mesh.data
-        self._sharing = mesh.stage
+        self._data, self._model = mesh.data, mesh.model
+        # Passes of a model that is cut speak on its axes while the lane reduces.
+        self._sharing = replace(mesh.stage, apart=True) if mesh.model.ranks > 1 else mesh.stage
         """Ranks that share each tensor's scale: those with other sequences, and those with other parts of it."""
+        for axis in (self._data, self._sharing):
+            _ = axis.group  # made now: two threads must not make groups at a time
         self._layout = layout
         self._release = release
         self._lane = Lane(mesh.stage)
@@ -53,7 +62,7 @@ class Gradients:
         """(R, 128); empty when gradients are released."""
         self.base = torch.ones(places, device=device)
         """(P,): powers of two, the scales without headroom."""
-        self.headroom = Headroom([tenant.elements for tenant in layout.tenants], mesh.stage)
+        self.headroom = Headroom([tenant.elements for tenant in layout.tenants], mesh.data, mesh.tensor)
         self._scale = torch.ones(places, device=device)
         self._amax = torch.zeros(places, device=device)
         self._factor = torch.ones((), device=device)
@@ -61,6 +70,8 @@ class Gradients:
         self.flushed = torch.zeros((), device=device)
         """Values of this rank that became zero; counted in steps that are observed."""
         self._observe = False
+        counted = [float(tenant.name not in uncounted) for tenant in layout.tenants]
+        self._counted = torch.tensor(counted, device=device) if uncounted else None
         self._stretches = [bucket.stretches(slice(0, mesh.data.ranks), device) for bucket in layout.buckets]
         mine = slice(mesh.data.rank, mesh.data.rank + 1)
         self._own = (
@@ -125,20 +136,22 @@ class Gradients:
         self._listening = False
         self.headroom.adapt()
 
-    def norm(self) -> Tensor:
-        """Global L2 norm of the stored gradients; not finite if any rank met a number that is not."""
+    def norm(self, finite: Tensor | None = None) -> Tensor:
+        """Global L2 norm of the stored gradients; not finite if any rank met a number that is not.
+
+        Args:
+            finite: () bool, whether all else is finite that this rank's stage knows of.
+        """
         squares = self._data.sum(self._squares.clone())
-        return torch.where(torch.isfinite(self._amax).all(), squares.sqrt(), torch.inf)
+        known = torch.isfinite(self._amax).all()
+        known = known if finite is None else known & finite
+        # Infinity stays what it is in a sum: one collective tells the other stages both.
+        return self._model.sum(torch.where(known, squares, torch.inf)).sqrt()
 
     def clip(self, norm: Tensor, limit: float | None) -> None:
         """Bring the global norm down to ``limit``: the scales take the factor, codes stay."""
         if limit is not None:
             self._factor.copy_((limit / (norm + 1e-6)).clamp(max=1.0))
-
-    def not_finite(self) -> list[str]:
-        """Weights whose gradient was not finite, on any rank, in the order of the backward pass."""
-        amaxes = self._amax.tolist()
-        return [tenant.name for tenant in self._layout.tenants if not math.isfinite(amaxes[tenant.place])]
 
     def _is_added_to(self, name: str, _: Tensor) -> None:
         if self._listening:
@@ -168,6 +181,9 @@ class Gradients:
         if not alone:
             scale, amax, squares = self._sum_over_ranks(number, codes, scale, amax, kept)
         self._scale[bucket.places], self._amax[bucket.places] = scale, amax
+        if self._counted is not None:
+            of_squares = stretches if alone else self._own[number]
+            squares = squares * of_squares.spread(self._counted[bucket.places])[:, 0]
         self._squares += squares.sum()
         if self._release is not None:
             self._release(bucket, stretches, kept)

@@ -5,6 +5,8 @@ and grows back by a factor of two in 1,000 steps. The paper counts codes that st
 powers of two the largest element alone does so in 5 % of the steps, and μ would go to zero for small tensors. With a
 present amax a value is too large only where the amax was not finite, so μ is 1 in a healthy run.
 
+Where a tensor is cut over a tensor axis, its values and those too large are counted over all of its slices.
+
     P weights
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from trainwright_trainer.mesh import Axis
 
@@ -24,17 +27,22 @@ _SMALLEST = 2.0**-10
 class Headroom:
     """μ of each weight's gradient, equal on all ranks."""
 
-    def __init__(self, elements: Sequence[int], axis: Axis) -> None:
-        self._axis = axis
-        self._elements = torch.tensor(elements, dtype=torch.float32, device=axis.device)
-        self.factor = torch.ones(len(elements), device=axis.device)
+    def __init__(self, elements: Sequence[int], data: Axis, tensor: Axis | None = None) -> None:
+        """``elements`` of each weight on this rank; ``tensor`` is the axis that they are cut over."""
+        self._data, self._tensor = data, tensor
+        self._elements = self._over_slices(torch.tensor(elements, dtype=torch.float32, device=data.device))
+        self.factor = torch.ones(len(elements), device=data.device)
         """(P,): μ."""
-        self.too_large = torch.zeros(len(elements), device=axis.device)
+        self.too_large = torch.zeros(len(elements), device=data.device)
         """(P,): how many of this rank's values were too large for their scale in this step."""
 
     def adapt(self) -> None:
         """A step's gradients have been rounded."""
-        fraction = self._axis.max(self.too_large / self._elements)
+        fraction = self._data.max(self._over_slices(self.too_large.clone()) / self._elements)
         moved = torch.where(fraction > _TOO_MANY, self.factor / 2, self.factor * _GROWTH)
         self.factor.copy_(moved.clamp(_SMALLEST, 1.0))
         self.too_large.zero_()
+
+    def _over_slices(self, count: Tensor) -> Tensor:
+        """Of a tensor that all ranks hold whole, as many times as there are ranks; only fractions are of use."""
+        return count if self._tensor is None else self._tensor.sum(count)

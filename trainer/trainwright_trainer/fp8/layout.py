@@ -10,11 +10,14 @@ FP8-LM section 3.3) each tensor belongs to one rank, a bucket's tensors stand to
 rank holds are those of its own tensors, bucket after bucket.
 
 A row is also a block of 128 for scales by block, and the unit in which work is cut: no row holds two tensors.
+
+Where weights are cut over a tensor axis, a tensor here is the rank's slice of one. What follows from sizes (buckets,
+order, owners) follows from those of the whole weights, so that all ranks of a stage agree on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -23,6 +26,7 @@ from torch import Tensor
 
 from trainwright_trainer.fp8.stretches import Stretches
 from trainwright_trainer.parallel.owners import balance
+from trainwright_trainer.parallel.parts import Slice, whole
 
 ROW = 128
 """Elements in a row."""
@@ -33,10 +37,12 @@ BUCKET_ELEMENTS = 64 * 2**20
 
 @dataclass(frozen=True)
 class Tenant:
-    """A weight and its rows."""
+    """A weight, or the slice of it that is here, and its rows."""
 
     name: str
-    shape: tuple[int, ...]
+    box: Slice
+    """Which part of the whole weight."""
+
     place: int
     owner: int
     """The rank that holds its rows in a cut layout; meaningless in a whole one."""
@@ -44,8 +50,12 @@ class Tenant:
     rows: int
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        return self.box.shape
+
+    @property
     def elements(self) -> int:
-        return torch.Size(self.shape).numel()
+        return _elements(self.shape)
 
 
 @dataclass(frozen=True)
@@ -133,21 +143,33 @@ def lay_out(
     cut: bool,
     bucket_elements: int = BUCKET_ELEMENTS,
 ) -> Layout:
-    """Give every weight its rows.
+    """Give every weight its rows."""
+    return lay_out_slices(
+        {name: whole(shape) for name, shape in shapes.items()}, ranks, rank, cut, bucket_elements
+    )
+
+
+def lay_out_slices(
+    boxes: Mapping[str, Slice], ranks: int, rank: int, cut: bool, bucket_elements: int = BUCKET_ELEMENTS
+) -> Layout:
+    """Give every weight's slice its rows.
 
     Args:
-        shapes: of the weights by name, in the order of the forward pass.
-        cut: whether each tensor belongs to one rank.
+        boxes: of the weights by name, in the order of the forward pass.
+        ranks: those that hold the same slices.
+        cut: whether each tensor belongs to one of them.
+        bucket_elements: counted in those of whole weights.
     """
-    owners = balance({name: torch.Size(shape).numel() for name, shape in shapes.items()}, ranks)
+    sizes = {name: _elements(box.whole) for name, box in boxes.items()}
+    owners = balance(sizes, ranks)
     buckets: list[Bucket] = []
     place, held = 0, 0
-    for members in _bucketed(reversed(list(shapes.items())), bucket_elements):
+    for members in _bucketed(reversed(sizes.items()), bucket_elements):
         if cut:
-            members.sort(key=lambda member: owners[member[0]])
+            members.sort(key=lambda name: owners[name])
         tenants = [
-            Tenant(name, tuple(shape), place + index, owners[name], -(-torch.Size(shape).numel() // ROW))
-            for index, (name, shape) in enumerate(members)
+            Tenant(name, boxes[name], place + index, owners[name], -(-_elements(boxes[name].shape) // ROW))
+            for index, name in enumerate(members)
         ]
         shares = _by_owner(tenants, ranks) if cut else _evenly(tenants, ranks)
         mine = shares[rank] if cut else sum(shares)
@@ -161,14 +183,16 @@ def view_of(rows: Tensor, first: int, tenant: Tenant) -> Tensor:
     return rows.view(-1)[first * ROW : first * ROW + tenant.elements].view(tenant.shape)
 
 
-def _bucketed(
-    members: Iterator[tuple[str, Sequence[int]]], bucket_elements: int
-) -> Iterator[list[tuple[str, Sequence[int]]]]:
-    bucket: list[tuple[str, Sequence[int]]] = []
+def _elements(shape: Sequence[int]) -> int:
+    return torch.Size(shape).numel()
+
+
+def _bucketed(sizes: Iterable[tuple[str, int]], bucket_elements: int) -> Iterator[list[str]]:
+    bucket: list[str] = []
     elements = 0
-    for name, shape in members:
-        bucket.append((name, shape))
-        elements += torch.Size(shape).numel()
+    for name, size in sizes:
+        bucket.append(name)
+        elements += size
         if elements >= bucket_elements:
             yield bucket
             bucket, elements = [], 0

@@ -23,12 +23,15 @@ What does not work, and is a test that must fail: masters in E4M3, float16 v wit
 tensor. With a scale for each 128 elements E4M3 holds v too, if a v that is not zero never becomes zero: a weight whose
 v were lost, while its m is not, would be thrown by m / ε.
 
+Dice belong to elements of the whole weight, so that a rank that holds a slice throws those that a rank with all of it would.
+
     R rows held here   P weights
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -42,6 +45,7 @@ from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.layout import ROW, Layout
 from trainwright_trainer.fp8.rounding import dice, round_by, step_key, weight_key
 from trainwright_trainer.fp8.stretches import Stretches
+from trainwright_trainer.parallel.parts import Slice
 
 _CHUNK_ROWS = {"cpu": 2**11, "cuda": 2**20}
 """Rows worked on at a time: on a CPU what its cache holds, on a GPU what 32-bit indices reach."""
@@ -163,6 +167,7 @@ class ScaledAdamW:
         self._first_rows = torch.tensor(
             [first.get(tenant.name, 0) for tenant in layout.tenants], dtype=torch.int32, device=device
         )
+        self._numbering = _numbering([tenant.box for tenant in layout.tenants], device)
         self._keys = torch.tensor(
             [weight_key(tenant.name, seed) for tenant in layout.tenants], dtype=torch.int32, device=device
         )
@@ -224,6 +229,7 @@ class ScaledAdamW:
                 scale[row_places][:, None],
                 self._decay[row_places][:, None],
                 self._elements(chunk, row_places),
+                self._stride(row_places),
                 (self._keys[row_places] ^ step_key(self.updates))[:, None],
                 self._hyper,
                 found[:, inside],
@@ -250,9 +256,16 @@ class ScaledAdamW:
         return self.master.rescale(w, places), self.first.rescale(m, places), self.second.rescale(v, places)
 
     def _elements(self, rows: slice, places: Tensor) -> Tensor:
-        """(rows, 1) int32: number of each row's first element within its weight."""
+        """(rows, 1) int32: number of each row's first element within its weight; within its slice if that has strides."""
         row = torch.arange(rows.start, rows.stop, dtype=torch.int32, device=places.device)
-        return ((row - self._first_rows[places]) * ROW)[:, None]
+        first = (row - self._first_rows[places]) * ROW
+        if self._numbering.strided:
+            return first[:, None]
+        return self._numbering.of_whole(first, *self._numbering.stride[:, places])[:, None]
+
+    def _stride(self, places: Tensor) -> Tensor | None:
+        """(3, rows, 1) int32, where a row's elements do not follow each other in the whole weight."""
+        return self._numbering.stride[:, places][:, :, None] if self._numbering.strided else None
 
 
 def largest_update(beta1: float, beta2: float, updates: int) -> float:
@@ -266,6 +279,41 @@ def largest_update(beta1: float, beta2: float, updates: int) -> float:
     return float(moments * terms**0.5 * (1 + 1e-6))
 
 
+class _Numbering(NamedTuple):
+    """From the numbers that elements have in slices to those they have in whole weights."""
+
+    stride: Tensor
+    """(3, P) int32: elements in a row of the slice, elements of the whole weight between two of its rows, and the first."""
+
+    strided: bool
+    """Whether any 128 elements that a row of ours holds are not 128 that follow each other in a whole weight."""
+
+    @staticmethod
+    def of_whole(elements: Tensor, length: Tensor, gap: Tensor, first: Tensor) -> Tensor:
+        return elements + torch.div(elements, length, rounding_mode="floor") * gap + first
+
+
+def _numbering(boxes: Sequence[Slice], device: torch.device) -> _Numbering:
+    strides, strided = [], False
+    for box in boxes:
+        last, whole_last = box.shape[-1], box.whole[-1]
+        assert len(box.shape) <= 2 or box.shape[1:] == box.whole[1:], (
+            "cut along the first or the last of two dims"
+        )
+        if box.shape[1:] == box.whole[1:]:
+            following = torch.Size(box.whole[1:]).numel()
+            strides.append((ROW, 0, _wrapped(box.start[0] * following)))
+        else:
+            strides.append((last, whole_last - last, _wrapped(box.start[0] * whole_last + box.start[1])))
+            strided = strided or last % ROW != 0
+    return _Numbering(torch.tensor(strides, dtype=torch.int32, device=device).T.contiguous(), strided)
+
+
+def _wrapped(number: int) -> int:
+    """As arithmetic in int32 has it, where tensors are so large."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
 def _move_rows(
     master: Part,
     first: Part,
@@ -274,6 +322,7 @@ def _move_rows(
     gradient_scale: Tensor,
     decay: Tensor,
     elements: Tensor,
+    stride: Tensor | None,
     keys: Tensor,
     hyper: Tensor,
     found: Tensor,
@@ -294,7 +343,10 @@ def _move_rows(
     update = torch.maximum(torch.minimum(update, largest), -largest)
     w = held - learning_rate * (update + decay * held)
     lanes = torch.arange(ROW, dtype=torch.int32, device=g.device)
-    thrown = dice(elements + lanes, keys) if formats.stochastic else (None, None, None)
+    numbers = elements + lanes
+    if stride is not None:
+        numbers = _Numbering.of_whole(numbers, *stride)
+    thrown = dice(numbers, keys) if formats.stochastic else (None, None, None)
     _store(w, master, formats.master, thrown[0], found[0])
     _store(m, first, formats.first, thrown[1], found[1])
     _store(v, second, formats.second, thrown[2], found[2], never_zero=True)
@@ -302,6 +354,17 @@ def _move_rows(
         stayed = _real(master.codes, master.new_scale) == held
         counts[0] += ((w != held) & stayed).sum()
         counts[1] += (w != held).sum()
+
+
+def round_anew(numbers: Tensor, format: Format, never_zero: bool) -> tuple[Tensor, Tensor]:
+    """Codes (rows, 128) and scales (rows,) of numbers (rows, 128), to nearest: numbers that were rounded before, and whose
+    rows were others.
+
+    Args:
+        never_zero: whether a number above zero must not become zero.
+    """
+    scale = scale_for(finite_or_inf(numbers.abs().amax(1)), format.dtype)
+    return _rounded(numbers / scale[:, None], format, None, never_zero), scale
 
 
 def _real(codes: Tensor, scale: Tensor) -> Tensor:

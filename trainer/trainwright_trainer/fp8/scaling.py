@@ -25,6 +25,7 @@ from torch import Tensor
 
 from trainwright.contracts.precision_spec import AmaxKind
 from trainwright_trainer.fp8.formats import E4M3, E5M2, LARGEST, scale_for
+from trainwright_trainer.fp8.roster import Roster
 from trainwright_trainer.mesh import Axis
 
 HISTORY_STEPS = 16
@@ -49,14 +50,15 @@ class AmaxRecords:
     A step is: ``end_round`` after each backward pass, then ``end_step``, or ``drop_step`` if its update is skipped.
     """
 
-    def __init__(self, taps: Mapping[str, Tap], amax: AmaxKind) -> None:
+    def __init__(self, taps: Mapping[str, Tap], amax: AmaxKind, device: torch.device | None = None) -> None:
+        """``device`` is needed where there may be no layer: a stage of a pipeline may have none in FP8."""
         self.names = list(taps)
         self._delayed = amax is AmaxKind.DELAYED
         self._inputs = [tap.input_amax for tap in taps.values()]
         self._scales = [
             scale for tap in taps.values() for scale in (tap.input_scale, tap.output_gradient_scale)
         ]
-        layers, device = len(taps), self._inputs[0].device
+        layers, device = len(taps), device or self._inputs[0].device
         self._round_L = torch.zeros(layers, device=device)
         self._gradients_L = torch.zeros(layers, device=device)
         for tap, place in zip(taps.values(), self._round_L.unbind(), strict=True):
@@ -75,8 +77,8 @@ class AmaxRecords:
         self._collected = False
 
     def collect(self, ranks: Axis) -> None:
-        """Take the step's amaxes, the largest over ``ranks``, which hold the same layers; a second call in the same step changes nothing."""
-        if self._collected:
+        """Take the step's amaxes, the largest over ``ranks``, which hold the same layers; calling again changes nothing."""
+        if self._collected or not self.names:
             return
         self._collected = True
         self._amax_L2.copy_(ranks.max(torch.stack((torch.stack(self._inputs), self._gradients_L), dim=1)))
@@ -108,20 +110,25 @@ class AmaxRecords:
         self._filled_L2.mul_(torch.isfinite(self._amax_L2))
         self._set_scales()
 
-    def saturated(self) -> Tensor:
+    def saturated(self, layers: Roster | None = None) -> Tensor:
         """() float32: fraction of all layers' inputs and output gradients that were clamped in the last step.
 
         With the present amax none ever is; a delayed scale may be too small for a tensor that grew.
-        """
-        largest_2 = self._amax_L2.new_tensor((LARGEST[E4M3], LARGEST[E5M2]))
-        return (self._amax_L2 > largest_2 * self._in_force_L2).float().mean()
 
-    def observed(self) -> dict[str, tuple[float, float]]:
+        Args:
+            layers: those of the whole model, all of whose ranks then ask; those here when left out.
+        """
+        _, (amax_L2, in_force_L2) = self._seen(layers)
+        largest_2 = amax_L2.new_tensor((LARGEST[E4M3], LARGEST[E5M2]))
+        clamped_L2: Tensor = amax_L2 > largest_2 * in_force_L2
+        return clamped_L2.float().mean()
+
+    def observed(self, layers: Roster | None = None) -> dict[str, tuple[float, float]]:
         """Amax and scale of each tensor in the last step, `<weight>:input` and `<weight>:output_gradient`."""
-        numbers_L2A = torch.stack((self._amax_L2, self._in_force_L2), dim=2).tolist()
+        names, numbers_AL2 = self._seen(layers)
         return {
             f"{name}:{side}": (pair[0], pair[1])
-            for name, sides in zip(self.names, numbers_L2A, strict=True)
+            for name, sides in zip(names, numbers_AL2.movedim(0, 2).tolist(), strict=True)
             for side, pair in zip(_SIDES, sides, strict=True)
         }
 
@@ -137,7 +144,8 @@ class AmaxRecords:
         return None
 
     def state(self) -> dict[str, Tensor]:
-        """What the next step depends on; equal on all ranks, and nothing when scales come from the present amax."""
+        """What the next step depends on, (…, L, 2): equal on ranks with the same layers, and nothing when scales come from
+        the present amax."""
         if not self._delayed:
             return {}
         return {"history": self._history_HL2, "filled": self._filled_L2, "scale": self._scale_L2}
@@ -145,13 +153,22 @@ class AmaxRecords:
     def restore(self, state: Mapping[str, Tensor]) -> None:
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
-        torch._foreach_copy_(self._scales, self._scale_L2.flatten().unbind())
+        self._tell_layers()
 
     def _set_scales(self) -> None:
         warm_L2 = self._filled_L2 >= HISTORY_STEPS
         delayed_L2 = _scales(self._history_HL2.amax(0), self._scale_L2)
         self._scale_L2.copy_(torch.where(warm_L2, delayed_L2, 0.0))
-        torch._foreach_copy_(self._scales, self._scale_L2.flatten().unbind())
+        self._tell_layers()
+
+    def _seen(self, layers: Roster | None) -> tuple[list[str], Tensor]:
+        """Names and (2, L, 2): amaxes and scales of the last step."""
+        numbers_AL2 = torch.stack((self._amax_L2, self._in_force_L2))
+        return (self.names, numbers_AL2) if layers is None else (layers.names, layers.gather(numbers_AL2, 1))
+
+    def _tell_layers(self) -> None:
+        if self.names:
+            torch._foreach_copy_(self._scales, self._scale_L2.flatten().unbind())
 
 
 def _scales(amax_L2: Tensor, previous_L2: Tensor | None = None) -> Tensor:
