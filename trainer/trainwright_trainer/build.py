@@ -5,7 +5,7 @@ Each part takes its own section of the spec; only this file sees the whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from trainwright.contracts.events import AttemptStarted, CheckpointSaved
+from trainwright.contracts.events import AttemptStarted, CheckpointSaved, Note
 from trainwright.contracts.job_spec import (
     CHECKPOINTS_FOLDER,
     DATA_FOLDER,
@@ -87,6 +87,8 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     model, parts, updater, skips, step = _build_state(job, folder / RESUME_FOLDER, mesh, stages)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, step))
+    for remark in _remarks(updater):
+        report(Note(time=now(), message=remark))
     forget_peak(mesh.device)  # building may have needed more than a step does
     loss = _arrange(model, job, mesh)
     passes = _passes(model, parts, updater, spec, mesh, stages, loss)
@@ -208,7 +210,7 @@ def _hold(model: Transformer, parts: Parts, spec: RunSpec, mesh: Mesh) -> tuple[
         return model, ReplicatedAdamW(model, parts, spec.optimizer, mesh)
     check_device(fp8.scaling, mesh.device)
     initial = _put_aside(model, mesh.device)
-    return model, FP8Updater(convert(model, fp8), initial, parts, spec, mesh)
+    return model, FP8Updater(convert(model, fp8, parts.order), initial, parts, spec, mesh)
 
 
 def _put_aside(model: Transformer, device: torch.device) -> dict[str, Tensor]:
@@ -259,6 +261,14 @@ def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
         peak_name=job.peak.name if job.peak else None,
         bf16_peak_name=job.bf16_peak.name if job.bf16_peak else None,
     )
+
+
+def _remarks(updater: Updater) -> Iterator[str]:
+    """What a person should know of how the state was taken over."""
+    if isinstance(updater, FP8Updater) and updater.rounded_anew:
+        yield (
+            f"{updater.rounded_anew} tensors were rounded anew, because this layout cuts blocks of 128 that share a scale"
+        )
 
 
 def _origin(job: JobSpec) -> Origin:
