@@ -152,14 +152,18 @@ class Axis:
     def start_broadcast(self, tensor: Tensor, source: int) -> dist.Work:
         """Begin to replace ``tensor`` by that of the axis' rank ``source``; it may be used after ``finish``."""
         with naming_lost_ranks():
-            work: dist.Work | None = dist.broadcast(tensor, self.members[source], group=self.group, async_op=True)
+            work: dist.Work | None = dist.broadcast(
+                tensor, self.members[source], group=self.group, async_op=True
+            )
         assert work is not None
         return work
 
     def start_sum_at(self, tensor: Tensor, target: int) -> dist.Work:
         """Begin to add ``tensor`` up at the axis' rank ``target``; after ``finish`` the others' is of no use."""
         with naming_lost_ranks():
-            work: dist.Work | None = dist.reduce(tensor, self.members[target], group=self.group, async_op=True)
+            work: dist.Work | None = dist.reduce(
+                tensor, self.members[target], group=self.group, async_op=True
+            )
         assert work is not None
         return work
 
