@@ -38,7 +38,7 @@ from trainwright_trainer.fp8.convert import convert
 from trainwright_trainer.fp8.products import check_device
 from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.model.init import initialize
+from trainwright_trainer.model.init import initial_weight, initialize
 from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual import carry_in
@@ -47,8 +47,11 @@ from trainwright_trainer.observe.events import EventWriter, Report, drop, now
 from trainwright_trainer.observe.memory import device_name, forget_peak
 from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
+from trainwright_trainer.optim.sharded import ShardedAdamW
 from trainwright_trainer.parallel.parts import Parts, whole_parts
 from trainwright_trainer.parallel.pipeline import Flow, Pipeline
+from trainwright_trainer.parallel.shares import share_gradients, share_states
+from trainwright_trainer.parallel.slices import is_sliced, loss_of_sliced, share_weights
 from trainwright_trainer.parallel.stage_cut import Stages, cut, resolve_stages
 from trainwright_trainer.parallel.tensor import cut_weights, share_work
 from trainwright_trainer.parallel.vocabulary import cut_chunk_gradient, cut_head_loss
@@ -91,6 +94,8 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         report(Note(time=now(), message=remark))
     forget_peak(mesh.device)  # building may have needed more than a step does
     loss = _arrange(model, job, mesh)
+    if is_sliced(model):
+        loss = loss_of_sliced(model, loss)
     passes = _passes(model, parts, updater, spec, mesh, stages, loss)
     return Training(
         spec=spec,
@@ -128,9 +133,8 @@ def _passes(
 def _arrange(model: Transformer, job: JobSpec, mesh: Mesh) -> HeadLoss:
     """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
     spec = job.spec
-    if mesh.tensor.ranks > 1:
-        share_work(model, spec.data.tokenizer.size, mesh.tensor)
-    recompute(model, spec.memory)
+    if not is_sliced(model):
+        _change_modules(model, spec, mesh)
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
     in_halves = spec.parallelism.schedule.is_zero_bubble  # a compiled backward pass is one
@@ -150,6 +154,13 @@ def _arrange(model: Transformer, job: JobSpec, mesh: Mesh) -> HeadLoss:
     )
 
 
+def _change_modules(model: Transformer, spec: RunSpec, mesh: Mesh) -> None:
+    """Give modules the classes that compute on this rank's part and recompute."""
+    if mesh.tensor.ranks > 1:
+        share_work(model, spec.data.tokenizer.size, mesh.tensor)
+    recompute(model, spec.memory)
+
+
 def _flops_of_run(spec: RunSpec) -> float:
     tokens = spec.schedule.steps * spec.tokens_per_step
     return float(tokens) * _flops_per_token(spec)
@@ -167,19 +178,18 @@ def _build_state(
     model, parts = _build_model(spec, mesh, stages)
     skips = Skips(skip_limit(spec.precision))
     if job.resume is None:
-        initialize(model, spec.model, spec.seed, parts)
-        held, updater = _hold(model, parts, spec, mesh)
+        held, updater = _hold(model, parts, spec, mesh, fresh=True)
         return held, parts, updater, skips, 0
     manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
     with verifying(resume, manifest, mesh):
-        held, updater = _hold(model, parts, spec, mesh)
+        held, updater = _hold(model, parts, spec, mesh, fresh=False)
         restore(resume, manifest, updater)
         skips.restore(manifest.state)
     return held, parts, updater, skips, manifest.step
 
 
 def _build_model(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> tuple[Transformer, Parts]:
-    """This rank's part of the model, on the CPU, its weights not filled. What is never held here takes no memory."""
+    """This rank's part of the model, which takes no memory yet."""
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     parts = whole_parts(model)
@@ -187,7 +197,6 @@ def _build_model(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> tuple[Tran
         parts = cut(model, stages.of(mesh.pipeline.rank), parts)
     if mesh.tensor.ranks > 1:
         parts = cut_weights(model, parts, mesh.tensor)
-    _take_memory(model)
     return model, parts
 
 
@@ -202,15 +211,43 @@ def _take_memory(model: Transformer) -> None:
     model.fill_tables()
 
 
-def _hold(model: Transformer, parts: Parts, spec: RunSpec, mesh: Mesh) -> tuple[Transformer, Updater]:
-    """``model``, whose weights are on the CPU, as it is trained on this rank's device, and who holds them there."""
+def _hold(
+    model: Transformer, parts: Parts, spec: RunSpec, mesh: Mesh, fresh: bool
+) -> tuple[Transformer, Updater]:
+    """``model``, which takes no memory yet, as it is trained on this rank's device, and who holds its weights there.
+
+    Args:
+        fresh: weights get their first values; else they are not filled.
+    """
+    if _zero_stage(spec, mesh) == 3:
+        _change_modules(model, spec, mesh)
+        begins_with = partial(initial_weight, spec=spec.model, seed=spec.seed) if fresh else None
+        shares = share_weights(model, parts, spec.precision.kind, mesh, begins_with)
+        return model, ShardedAdamW(shares, spec.optimizer, mesh)
+    _take_memory(model)
+    if fresh:
+        initialize(model, spec.model, spec.seed, parts)
     fp8 = spec.precision.fp8
     if fp8 is None:
         model.to(mesh.device)
-        return model, ReplicatedAdamW(model, parts, spec.optimizer, mesh)
+        return model, _updater(model, parts, spec, mesh)
     check_device(fp8.scaling, mesh.device)
     initial = _put_aside(model, mesh.device)
     return model, FP8Updater(convert(model, fp8, parts.order), initial, parts, spec, mesh)
+
+
+def _updater(model: Transformer, parts: Parts, spec: RunSpec, mesh: Mesh) -> Updater:
+    """Who holds the whole weights of a run without FP8."""
+    stage = _zero_stage(spec, mesh)
+    if not stage:
+        return ReplicatedAdamW(model, parts, spec.optimizer, mesh)
+    share = share_states if stage == 1 else share_gradients
+    return ShardedAdamW(share(model, parts, mesh), spec.optimizer, mesh)
+
+
+def _zero_stage(spec: RunSpec, mesh: Mesh) -> int:
+    """What data ranks share: nothing where there is none to share with."""
+    return spec.parallelism.zero_stage if mesh.shard.ranks > 1 else 0
 
 
 def _put_aside(model: Transformer, device: torch.device) -> dict[str, Tensor]:
