@@ -19,6 +19,7 @@ from typing import ParamSpec
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from trainwright.contracts.precision_spec import CompileKind, PrecisionKind, PrecisionSpec
 from trainwright_trainer.ends import BadJobError
@@ -58,7 +59,10 @@ def compiles(precision: PrecisionSpec, device: torch.device, flops_per_rank: flo
 def compile_model(model: Transformer) -> None:
     """Let each block be compiled at its first call. Names of parameters stay."""
     for block in model.layers.values():
-        block.compile(fullgraph=True, dynamic=False)
+        if isinstance(block, FSDPModule):  # its hooks, which gather its weights, stay outside of the graph
+            block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
+        else:
+            block.compile(fullgraph=True, dynamic=False)
 
 
 def compile_gradient(of_chunk: Callable[P, tuple[Tensor, Tensor]]) -> Callable[P, tuple[Tensor, Tensor]]:
