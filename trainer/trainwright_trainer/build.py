@@ -49,7 +49,6 @@ from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
 from trainwright_trainer.optim.sharded import ShardedAdamW
 from trainwright_trainer.parallel.parts import Parts, whole_parts
-from trainwright_trainer.parallel.pipeline import Flow, Pipeline
 from trainwright_trainer.parallel.shares import share_gradients, share_states
 from trainwright_trainer.parallel.slices import is_sliced, loss_of_sliced, share_weights
 from trainwright_trainer.parallel.stage_cut import Stages, cut, resolve_stages
@@ -125,8 +124,11 @@ def _passes(
     kind, rounds = spec.precision.kind, spec.accumulation_rounds
     if stages is None:
         return Rounds(model, updater, mesh, kind, rounds, loss)
-    positions = spec.batch.sequence_tokens // mesh.tensor.ranks
-    flow = Flow(spec.batch.micro_sequences, positions, spec.model.width, kind)
+    from trainwright_trainer.parallel.pipeline import Pipeline  # torch's part of it takes a second to import
+    from trainwright_trainer.parallel.schedules import Flow
+
+    batch = spec.batch
+    flow = Flow(batch.micro_sequences, batch.sequence_tokens, spec.model.width, kind, mesh.tensor.ranks)
     return Pipeline(model, parts, updater, mesh, stages, flow, rounds, loss)
 
 

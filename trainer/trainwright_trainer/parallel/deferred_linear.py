@@ -29,9 +29,7 @@ def defer_weight_gradients(model: Transformer, deferred: Deferred) -> None:
     for module in model.layers.modules():
         if type(module) is nn.Linear:
             module.__class__ = DeferredLinear
-        if isinstance(module, DeferredLinear):
-            module.deferred = deferred
-        elif isinstance(module, FP8Linear):
+        if isinstance(module, DeferredLinear | FP8Linear):
             module.deferred = deferred
 
 
