@@ -14,10 +14,17 @@ import torch
 from tests.trainer.jobs import build_here, events, read_out, resume_from, run_trainer, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
 from trainwright.contracts.job_spec import failure_name
+from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.build import Training
 from trainwright_trainer.checkpoint import load, parts, save
 from trainwright_trainer.checkpoint.host_memory import HostMemory
-from trainwright_trainer.checkpoint.load import read_checkpoint, read_stored, read_tensor, verify_files
+from trainwright_trainer.checkpoint.load import (
+    read_checkpoint,
+    read_stored,
+    read_tensor,
+    verify_files,
+    verifying,
+)
 from trainwright_trainer.checkpoint.snapshot import (
     HeldPiece,
     Snapshot,
@@ -27,7 +34,9 @@ from trainwright_trainer.checkpoint.snapshot import (
 )
 from trainwright_trainer.ends import CheckpointInvalidError, read_job
 from trainwright_trainer.loop import train
+from trainwright_trainer.mesh import alone, make_mesh
 
+_DIFFERS = r"00002\.safetensors does not match the manifest"
 ALONE = save.Writer(rank=0, ranks=1, nonce="of-this-test")
 
 
@@ -78,6 +87,13 @@ def _flip_a_bit(folder: Path) -> None:
     path.write_bytes(content)
 
 
+def _flip_a_bit_of_a_header(folder: Path) -> None:
+    path = folder / "tensors-0-00002.safetensors"
+    content = bytearray(path.read_bytes())
+    content[8] ^= 1
+    path.write_bytes(content)
+
+
 def _cut_short(folder: Path) -> None:
     path = folder / "tensors-0-00001.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
@@ -113,6 +129,7 @@ def _lose_the_manifest(folder: Path) -> None:
 
 FAULTS = [
     _flip_a_bit,
+    _flip_a_bit_of_a_header,
     _cut_short,
     _lose_a_file,
     _swap_two_files,
@@ -268,17 +285,52 @@ def test_a_write_that_fails_ends_the_training(tmp_path: Path, data: Path) -> Non
     assert not events(job_file, "checkpoint_saved")
 
 
+@pytest.mark.parametrize("damage", [_cut_short, _flip_a_bit, _flip_a_bit_of_a_header])
 def test_a_damaged_checkpoint_ends_the_launch_with_its_code(
-    tmp_path: Path, data: Path, trained: Path
+    tmp_path: Path, data: Path, trained: Path, damage: Callable[[Path], None]
 ) -> None:
     """Two ranks: only one hashes the damaged file, both refuse."""
     copy = tmp_path / "checkpoint"
     shutil.copytree(trained / "step-10", copy)
     job_file = write_job(tmp_path / "run", data, ranks=2, job=resume_from(copy, tmp_path / "run"))
-    _cut_short(copy)
+    damage(copy)
     assert run_trainer("train", job_file) == 1
     told = [json.loads(path.read_text()) for path in (tmp_path / "run/out").glob("failure-*.json")]
     assert told and {words["code"] for words in told} == {"checkpoint_invalid"}
+    assert not events(job_file, "step")
+
+
+@pytest.mark.parametrize("damage", [_flip_a_bit, _flip_a_bit_of_a_header])
+def test_a_wrong_digest_is_told_whatever_else_the_damage_led_to(
+    tmp_path: Path, trained: Path, damage: Callable[[Path], None]
+) -> None:
+    """Tensors are read while files are hashed, so a fault may be met before it is known to be damage."""
+    copy = tmp_path / "checkpoint"
+    shutil.copytree(trained / "step-10", copy)
+    manifest = CheckpointManifest.model_validate_json((copy / "manifest.json").read_bytes())
+    mesh = alone(torch.device("cpu"))
+    with pytest.raises(ZeroDivisionError), verifying(copy, manifest, mesh):
+        raise ZeroDivisionError
+    threads = torch.get_num_threads()
+    damage(copy)
+    with pytest.raises(CheckpointInvalidError, match=_DIFFERS), verifying(copy, manifest, mesh):
+        raise ZeroDivisionError
+    with pytest.raises(CheckpointInvalidError, match=_DIFFERS), verifying(copy, manifest, mesh):
+        for name, entry in manifest.tensors.items():
+            read_tensor(copy, manifest, name, entry.shape)
+    assert torch.get_num_threads() == threads
+
+
+def test_damage_in_another_rank_s_share_is_told_by_a_rank_that_met_it(tmp_path: Path, trained: Path) -> None:
+    """The others may be anywhere in their reading by then, so this one looks for itself."""
+    copy = tmp_path / "checkpoint"
+    shutil.copytree(trained / "step-10", copy)
+    manifest = CheckpointManifest.model_validate_json((copy / "manifest.json").read_bytes())
+    _flip_a_bit(copy)
+    for rank in (0, 1):
+        mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
+        with pytest.raises(CheckpointInvalidError, match=_DIFFERS), verifying(copy, manifest, mesh):
+            raise ZeroDivisionError
 
 
 def test_an_export_of_a_damaged_checkpoint_is_refused(tmp_path: Path, data: Path, trained: Path) -> None:
