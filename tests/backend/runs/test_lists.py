@@ -178,7 +178,8 @@ def test_a_page_is_found_in_an_index_of_the_team(scene: Scene, crowd: list[dict[
         plan = _plan(scene, statement, values)
         assert f"ix_run_by_{sort}" in plan, plan
         assert "COVERING INDEX" in plan or "Index Only Scan" in plan, plan
-        assert "TEMP B-TREE" not in plan and "Sort" not in plan, plan
+        finding, _, _ = plan.partition("SCAN anon_1")  # behind it SQLite puts the rows of one page in order
+        assert "TEMP B-TREE" not in finding and "Sort" not in finding, plan
     with scene.database.write() as session:
         session.execute(text("DROP INDEX ix_run_by_loss"))
     assert "ix_run_by_loss" not in _plan(scene, *_statement(scene, {**asked, "sort": "loss"}))
