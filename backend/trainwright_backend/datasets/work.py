@@ -52,7 +52,7 @@ def do_step(database: Database, store: LocalStore, step: Step) -> None:
                 case Tokenize():
                     tokenize(database, store, step, is_unwanted)
                 case Complete():
-                    unusable = complete(database, store, step)
+                    unusable = complete(database, store, step, is_unwanted)
         except UnusableDataError as error:
             unusable = str(error)
         except (Unwanted, Cancelled):

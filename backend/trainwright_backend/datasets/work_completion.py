@@ -1,6 +1,7 @@
 """The last step of a preparation: the manifest, and a validation split where no document fell into one."""
 
 import hashlib
+from collections.abc import Callable
 from uuid import UUID
 
 from sqlalchemy import select, update
@@ -19,21 +20,25 @@ LEAST_TOKENS = 2
 """One to predict, and one to predict it from."""
 
 
-def complete(database: Database, store: LocalStore, step: Complete) -> str | None:
+def complete(
+    database: Database, store: LocalStore, step: Complete, is_unwanted: Callable[[], bool]
+) -> str | None:
     """Write the manifest.
 
     Returns:
         Why the preparation cannot be used, when it cannot.
 
     Raises:
-        Unwanted: nobody wants it any more.
+        Unwanted: nobody wants it any more; `Cancelled` where that is noticed while a split is cut.
     """
     with database.read() as session:
         results = _results(session, step.lease.owner_id)
-    manifest = _manifest(store, step, results)
+    manifest = _manifest(store, step, results, is_unwanted)
     why = _why_unusable(manifest)
     if why is not None:
         return why
+    if is_unwanted():
+        raise Unwanted
     stored = store.write(f"{step.folder}/{MANIFEST_NAME}", manifest.model_dump_json(indent=1).encode())
     with database.write() as session:
         completed = session.change(
@@ -71,7 +76,9 @@ def _results(session: Read, preparation_id: UUID) -> list[SliceResult]:
     return [SliceResult.model_validate(row) for row in rows]
 
 
-def _manifest(store: LocalStore, step: Complete, results: list[SliceResult]) -> ShardManifest:
+def _manifest(
+    store: LocalStore, step: Complete, results: list[SliceResult], is_unwanted: Callable[[], bool]
+) -> ShardManifest:
     path = store.path_of(f"{step.folder}/{TOKENIZER_NAME}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     end_of_text = end_of_text_id(load_tokenizer(path))
@@ -79,8 +86,10 @@ def _manifest(store: LocalStore, step: Complete, results: list[SliceResult]) -> 
     with store.working_folder() as folder:
         for shard in manifest.train.shards:
             (folder / shard.name).symlink_to(store.path_of(f"{step.folder}/{shard.name}"))
-        manifest, written = cut_validation_tail(manifest, folder)
+        manifest, written = cut_validation_tail(manifest, folder, is_unwanted)
         for path in written:
+            if is_unwanted():
+                raise Unwanted
             store.put_file(f"{step.folder}/{path.name}", path)
     return manifest
 

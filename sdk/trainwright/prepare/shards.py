@@ -164,7 +164,9 @@ def build_manifest(
     )
 
 
-def cut_validation_tail(manifest: ShardManifest, folder: Path) -> tuple[ShardManifest, list[Path]]:
+def cut_validation_tail(
+    manifest: ShardManifest, folder: Path, is_cancelled: Callable[[], bool] = lambda: False
+) -> tuple[ShardManifest, list[Path]]:
     """Hold out the last 1 % of the tokens, where no document fell into the validation split; at least one token.
 
     Tokens keep their order and number; the document that is cut counts where its end is. What changes is written into
@@ -172,6 +174,9 @@ def cut_validation_tail(manifest: ShardManifest, folder: Path) -> tuple[ShardMan
 
     Returns:
         The new manifest and the new files, in its order; the very manifest and none when nothing is to be cut.
+
+    Raises:
+        Cancelled: ``is_cancelled`` said so before a shard was cut.
     """
     total = manifest.train.tokens
     if manifest.validation.tokens or not manifest.validation_fraction or total < 2:
@@ -179,6 +184,8 @@ def cut_validation_tail(manifest: ShardManifest, folder: Path) -> tuple[ShardMan
     left = max(1, total // TAIL_PART)
     train, tail = list(manifest.train.shards), list[Shard]()
     while left:
+        if is_cancelled():
+            raise Cancelled
         shard = train.pop()
         taken = min(left, shard.tokens)
         left -= taken

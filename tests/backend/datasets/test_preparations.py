@@ -16,6 +16,7 @@ from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.prepare import pieces
 from trainwright.prepare.documents import UnusableDataError
+from trainwright.prepare.shards import Cancelled
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.enqueue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
@@ -28,6 +29,7 @@ from trainwright_backend.datasets.preparations import preparation_files
 from trainwright_backend.datasets.resolution import resolve_data
 from trainwright_backend.datasets.tables import DatasetVersion, Preparation, PreparationSlice, Reading
 from trainwright_backend.datasets.tasks import make_step
+from trainwright_backend.datasets.work_completion import complete
 
 
 @pytest.fixture
@@ -55,9 +57,9 @@ def only(site: Site) -> Preparation:
         return session.scalars(select(Preparation).options(undefer(Preparation.manifest))).one()
 
 
-def unprepared(desk: Desk) -> Json:
+def unprepared(desk: Desk, documents: int = 200) -> Json:
     """A dataset whose version is ready and whose preparation nobody has begun."""
-    made = desk.make(ready=False, **{"letters.jsonl": letters()})
+    made = desk.make(ready=False, **{"letters.jsonl": letters(documents)})
     with desk.site.app.state.database.read() as session:
         ids = [
             *((Work.READ, row_id) for row_id in session.scalars(select(Reading.id))),
@@ -434,6 +436,24 @@ def test_cancelling_interrupts_the_sample_of_a_tokenizer(desk: Desk) -> None:
     with pytest.raises(steps.Unwanted):
         work_preparations.plan(site.app.state.database, site.app.state.store, step, is_unwanted)
     assert len(asked) == 4 and not [key for key in desk.stored() if key.startswith(step.folder)]
+
+
+def test_cancelling_interrupts_the_completion(desk: Desk) -> None:
+    """Before a shard is cut for a validation split, before each is stored, and before the manifest."""
+    unprepared(desk, documents=2)
+    site, asked = desk.site, list[None]()
+    database, store = site.app.state.database, site.app.state.store
+    while not isinstance(step := take(site, only(site)), work_preparations.Complete):
+        assert step is not None
+        work.do_step(database, store, step)
+    before = desk.stored()
+    for moment in range(1, 5):
+        asked.clear()
+        with pytest.raises((steps.Unwanted, Cancelled)):
+            complete(database, store, step, lambda: bool(asked.append(None)) or len(asked) == moment)  # noqa: B023
+        assert len(desk.stored()) - len(before) == max(0, moment - 2), "what was stored until then"
+    assert complete(database, store, step, lambda: False) is None
+    assert only(site).state == PreparationState.READY and only(site).validation_from_tail
 
 
 def test_a_preparation_that_runs_wait_for_is_not_cancelled(desk: Desk) -> None:
