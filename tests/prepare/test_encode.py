@@ -1,7 +1,11 @@
-"""The fast encoder gives `tokenizers`' ids for any text, and is not taken where it would not."""
+"""The fast encoder gives `tokenizers`' ids for any text, and is not taken where it would not.
+
+The suite tries some random texts; ``TRAINWRIGHT_RANDOM_TEXTS=2000`` tries two thousand, and others each time.
+"""
 
 import itertools
 import json
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -39,6 +43,8 @@ from trainwright.prepare.tokenizer import (
     save_tokenizer,
     train_bpe,
 )
+
+RANDOM_TEXTS = int(os.environ.get("TRAINWRIGHT_RANDOM_TEXTS", "300"))
 
 CODE = [path.read_text() for path in sorted(Path(json.__file__).parent.parent.glob("[abc]*.py"))]
 CORPUS = [*CODE, *control_texts()]
@@ -167,7 +173,7 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-@settings(deadline=None, max_examples=2_000)
+@settings(deadline=None, max_examples=RANDOM_TEXTS)
 @given(text=TEXTS)
 def test_any_text_has_the_ids_that_tokenizers_gives_it(
     trained: list[tuple[Tokenizer, encode.Encoder]], text: str
@@ -190,7 +196,7 @@ def test_every_code_point_has_the_ids_that_tokenizers_gives_it(
     assert all(ids.tolist() == found.ids for ids, found in zip(encoder.encode(texts), expected, strict=True))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=RANDOM_TEXTS // 3)
 @given(
     words=st.lists(
         st.tuples(

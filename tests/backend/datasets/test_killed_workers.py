@@ -1,4 +1,7 @@
-"""Workers that are killed at random, twenty of them: the shards are byte for byte those of an undisturbed run."""
+"""Workers that are killed at random: the shards are byte for byte those of an undisturbed run.
+
+The suite kills eight on each database; ``TRAINWRIGHT_WORKER_KILLS=20`` kills twenty.
+"""
 
 import os
 import random
@@ -21,7 +24,7 @@ from trainwright_backend.core.ids import parse_id
 from trainwright_backend.datasets.preparations import preparation_files
 from trainwright_backend.datasets.tables import Piece, Preparation, PreparationSlice
 
-KILLS = 20
+KILLS = int(os.environ.get("TRAINWRIGHT_WORKER_KILLS", "8"))
 
 
 @pytest.fixture
@@ -66,8 +69,8 @@ def done_by(desk: Desk) -> int:
         return pieces_read + (session.scalar(slices) or 0)
 
 
-@pytest.mark.timeout(300)
-def test_twenty_killed_workers_change_no_byte(
+@pytest.mark.timeout(120 + 10 * KILLS)
+def test_killed_workers_change_no_byte(
     desk: Desk, start: Callable[[], psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice = random.Random(7)

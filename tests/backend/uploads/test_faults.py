@@ -1,6 +1,10 @@
-"""What an upload survives: cut connections, a server killed in the middle, wrong offsets, two writers."""
+"""What an upload survives: cut connections, a server killed in the middle, wrong offsets, two writers.
+
+The suite tries some uploads; ``TRAINWRIGHT_UPLOAD_ROUNDS=100`` tries a hundred on each database.
+"""
 
 import hashlib
+import os
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +20,10 @@ from tests.backend.uploads.faults import Proxy, Server
 from trainwright_backend.uploads.receiving import sweep_partials
 from trainwright_backend.uploads.tables import StoredFile
 
-ROUNDS = 100
+ROUNDS = int(os.environ.get("TRAINWRIGHT_UPLOAD_ROUNDS", "20"))
 """On each of two databases."""
 
-KILLS_EVERY = 8
+KILLS_EVERY = 5
 LARGEST_BYTES = 600_000
 
 
@@ -55,7 +59,7 @@ def stored_digests(site: Site) -> list[str]:
         return list(session.scalars(select(StoredFile.digest)))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(60 + 5 * ROUNDS)
 def test_cut_killed_misplaced_or_doubled_the_bytes_arrive_as_they_are(
     site: Site, server: Server, proxy: Proxy, client: Tus
 ) -> None:
@@ -81,7 +85,7 @@ def test_cut_killed_misplaced_or_doubled_the_bytes_arrive_as_they_are(
             found = persistently(client.offset, url)
             assert isinstance(found, int) and found >= offset, "what was safe stays"
             offset = found
-    assert kills >= 10 and proxy.cuts >= ROUNDS * 0.6
+    assert kills >= ROUNDS // KILLS_EVERY and proxy.cuts >= ROUNDS * 0.6
     assert sorted(stored_digests(site)) == sorted(digests)
     for digest, content in contents(site):
         assert hashlib.sha256(content).hexdigest() == digest
