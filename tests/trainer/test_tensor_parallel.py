@@ -1,0 +1,429 @@
+"""Tensor and sequence parallelism: every rank with its part of each matrix and of the tokens, and one-process numbers.
+
+What a case trains is small, so that its bounds can be derived: two layers 32 wide, eight heads that share four of keys
+and values, 257 tokens in the vocabulary, which no number of ranks divides.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.jobs import build_here, losses, resume_from, train_here, write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.build import Training, build
+from trainwright_trainer.data.loader import read_batches
+from trainwright_trainer.ends import read_job
+from trainwright_trainer.loop import train
+from trainwright_trainer.mesh import Axis, Mesh
+from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.observe.throughput import StepClock
+from trainwright_trainer.optim import replicated
+from trainwright_trainer.parallel import tensor, tokens, vocabulary
+from trainwright_trainer.parallel.parts import Parts, Slice, whole_parts
+
+STEPS = 5
+LEARNING_RATE = 3e-3
+EPSILON = 1e-3
+
+BASE: dict[str, Any] = {
+    "model": {"layers": 2, "width": 32, "heads": 8, "kv_heads": 4, "feed_forward": 96},
+    "batch": {"sequence_tokens": 64, "micro_sequences": 4, "global_sequences": 8},
+    "optimizer": {"learning_rate": LEARNING_RATE, "epsilon": EPSILON},
+    "schedule": {"steps": 4, "warmup_steps": 1},
+    "checkpoint": {"every_steps": 2},
+}
+
+# In the model's backward pass about ten products follow one another in each of two layers, and each adds up at most the
+# 512 tokens of the batch, so that another order of adding changes at most 512 · 2⁻²⁴ of the sum of magnitudes.
+GRADIENT_BOUND = 20 * 512 * 2.0**-24
+
+# Under autocast each product is rounded to 2⁻⁹ of itself, and at four places a layer the t summands of t ranks are each
+# rounded, and so is each of their sums: 2·t - 1 roundings in place of one.
+BF16_UNIT = 2.0**-9
+
+
+def _bf16_bound(ranks: int) -> float:
+    return 2 * 4 * 2 * ranks * BF16_UNIT
+
+
+@dataclass
+class Piece:
+    """Where a rank's tensor lies in the whole."""
+
+    box: Slice
+    tensor: Tensor
+
+
+@dataclass
+class Learned:
+    """What a rank tells of some steps."""
+
+    losses: list[float]
+    norms: list[float]
+    initial: dict[str, Piece]
+    gradients: dict[str, Piece]
+    """Of the first step, clipped."""
+
+    weights: dict[str, Piece]
+    """After the last step."""
+
+    validation: float
+
+
+def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
+    training = _build(mesh, job_file)
+    initial = _pieces(training, lambda weight: weight)
+    numbers = [_step(training, 1)]
+    gradients = _pieces(training, lambda weight: weight.grad)
+    numbers += [_step(training, step) for step in range(2, steps + 1)]
+    batches = read_batches(training.validation, _validated(mesh), training.spec.batch.micro_sequences)
+    return Learned(
+        [one.loss for one in numbers],
+        [one.grad_norm for one in numbers],
+        initial,
+        gradients,
+        _pieces(training, lambda weight: weight),
+        training.engine.mean_loss(batches),
+    )
+
+
+def _build(mesh: Mesh, job_file: Path) -> Training:
+    output_folder(job_file).mkdir(exist_ok=True)
+    return build(read_job(job_file), job_file, mesh)
+
+
+def _step(training: Training, step: int) -> Any:
+    clock = StepClock(training.mesh.device)
+    clock.start()
+    return training.engine.step(training.loader.micro_batches(step), LEARNING_RATE, clock)
+
+
+def _validated(mesh: Mesh) -> Any:
+    return np.arange(mesh.data.rank, 6, mesh.data.ranks, dtype=np.uint64)
+
+
+def _pieces(training: Training, of: Callable[[nn.Parameter], Tensor | None]) -> dict[str, Piece]:
+    """Of this rank, by canonical name."""
+    held = _parts(training).held
+    found = {}
+    for name, weight in training.engine.model.named_parameters():
+        value = of(weight)
+        assert value is not None
+        found[name] = Piece(held[name].slice, value.detach().clone())
+    return found
+
+
+def _parts(training: Training) -> Parts:
+    """What the pass over the model says that it left here."""
+    spec, mesh = training.spec, training.mesh
+    with torch.device("meta"):
+        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    parts = whole_parts(model)
+    return tensor.cut_weights(model, parts, mesh.tensor) if mesh.tensor.ranks > 1 else parts
+
+
+def assembled(told: list[dict[str, Piece]]) -> dict[str, Tensor]:
+    """Whole tensors from the pieces of all ranks. Pieces of the same box must be equal bit for bit."""
+    wholes: dict[str, Tensor] = {}
+    for name in told[0]:
+        pieces = [one[name] for one in told]
+        wholes[name] = torch.full(pieces[0].box.whole, torch.nan)
+        for piece in pieces:
+            wholes[name][piece.box.where] = piece.tensor
+        for one, other in combinations(pieces, 2):
+            assert one.box != other.box or torch.equal(one.tensor, other.tensor), f"ranks differ in {name}"
+        assert not wholes[name].isnan().any(), f"the parts of {name} do not fill it"
+    return wholes
+
+
+def difference(one: Tensor, other: Tensor) -> float:
+    """Relative, in the L2 norm."""
+    return float((one - other).norm() / other.norm())
+
+
+def farthest(told: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
+    assert told.keys() == wanted.keys()
+    return max(difference(told[name], wanted[name]) for name in wanted)
+
+
+@pytest.fixture(scope="module")
+def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Writes a job's folder for ``degrees``."""
+
+    def write(degrees: Degrees, **sections: Any) -> Path:
+        spec = {name: BASE.get(name, {}) | sections.get(name, {}) for name in BASE | sections}
+        spec["parallelism"] = {"tensor": degrees.tensor} | sections.get("parallelism", {})
+        return write_job(tmp_path_factory.mktemp("job"), data, degrees.ranks, **spec)
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def alone(job: Callable[..., Path]) -> Callable[..., Learned]:
+    """What one process learns, once for all cases that compare with it."""
+
+    @cache
+    def run(precision: str, tied: bool) -> Learned:
+        here = job(Degrees(), precision={"kind": precision}, model=BASE["model"] | {"tied_embeddings": tied})
+        (told,) = on_mesh(Degrees(), learn, here)
+        assert isinstance(told, Learned)
+        return told
+
+    return run
+
+
+CHUNKED = {"loss_chunk_tokens": 128}
+
+CASES = {
+    "tensor 2": (Degrees(tensor=2), True, {}),
+    "tensor 2, chunks, untied": (Degrees(tensor=2), False, {"memory": CHUNKED}),
+    "tensor 4, chunks": (Degrees(tensor=4), True, {"memory": CHUNKED}),
+    "tensor 4, untied": (Degrees(tensor=4), False, {}),
+    "data 2, tensor 2": (Degrees(replicas=2, tensor=2), True, {"memory": CHUNKED}),
+    "tensor 2, all recomputed": (Degrees(tensor=2), True, {"memory": {"recompute": "full"}}),
+    "tensor 2, some recomputed": (Degrees(tensor=2), True, {"memory": {"recompute": "selective"}}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ranks_learn_what_one_process_does(
+    case: str, job: Callable[..., Path], alone: Callable[..., Learned]
+) -> None:
+    degrees, tied, sections = CASES[case]
+    model = BASE["model"] | {"tied_embeddings": tied}
+    told = on_mesh(degrees, learn, job(degrees, **sections, model=model, precision={"kind": "fp32"}))
+    wanted = alone("fp32", tied)
+    _check_initial(told, wanted)
+    _check_first_step(told, wanted)
+    off = farthest(assembled([one.gradients for one in told]), assembled([wanted.gradients]))
+    # Ranks whose losses differ would decide otherwise on what to skip.
+    assert all(one.losses == told[0].losses and one.norms == told[0].norms for one in told)
+    # AdamW moves a weight by at most 2 · rate / epsilon times what its gradient is off. Gradients are clipped to a norm
+    # of 1, so that in five steps all weights together are off by 5 · 6 · off, and a loss by the norm of its gradient,
+    # below 2 here, times that. That gradients are taken where weights are off adds as much again. Besides, a loss is a
+    # mean over 512 tokens of logarithms of sums over 257.
+    shift = 2 * STEPS * 2 * LEARNING_RATE / EPSILON * max(off, 2.0**-23)
+    rounding = (512 + 257) * 2.0**-24
+    for loss, one in zip(told[0].losses, wanted.losses, strict=True):
+        assert abs(loss - one) <= 2 * shift + rounding * one
+    assert abs(told[0].validation - wanted.validation) <= 2 * shift + rounding * wanted.validation
+    weights, expected = assembled([one.weights for one in told]), assembled([wanted.weights])
+    assert all((weights[name] - expected[name]).norm() <= shift for name in expected)
+
+
+def _check_initial(told: list[Learned], wanted: Learned) -> None:
+    """Each rank begins with its slice of the one-process weights, bit for bit, and holds no more of a matrix."""
+    initial = assembled([one.initial for one in told])
+    assert initial.keys() == wanted.initial.keys()
+    for name, piece in wanted.initial.items():
+        assert torch.equal(initial[name], piece.tensor)
+    matrices = [name for name, tensor in initial.items() if tensor.ndim == 2]
+    groups = sum(
+        piece.box == told[0].initial[matrices[0]].box for piece in (one.initial[matrices[0]] for one in told)
+    )
+    for name in matrices:
+        assert sum(one.initial[name].tensor.numel() for one in told) == groups * initial[name].numel()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_bfloat16_is_as_near_to_one_process_as_its_roundings(
+    ranks: int, job: Callable[..., Path], alone: Callable[..., Learned]
+) -> None:
+    degrees = Degrees(tensor=ranks)
+    model = BASE["model"] | {"tied_embeddings": True}
+    told = on_mesh(degrees, learn, job(degrees, model=model, memory=CHUNKED, precision={"kind": "bf16"}))
+    wanted = alone("bf16", True)
+    _check_initial(told, wanted)
+    bound = _bf16_bound(ranks)
+    gradients = assembled([one.gradients for one in told])
+    assert farthest(gradients, assembled([wanted.gradients])) <= bound
+    # The features of the last norm are off by a rounding of 2⁻⁹ for each sum that led to them, and logits are below 1.
+    for loss, one in zip(told[0].losses, wanted.losses, strict=True):
+        assert loss == pytest.approx(one, abs=bound * 0.1)
+    assert told[0].validation == pytest.approx(wanted.validation, abs=bound * 0.1)
+
+
+def _own_repeated(part: Tensor, axis: Axis) -> Tensor:
+    return torch.cat([part.flatten(0, 1)] * axis.ranks).view(part.shape[0], -1, *part.shape[2:])
+
+
+def _own_summand(summand: Tensor, axis: Axis) -> Tensor:
+    part = summand.flatten(0, 1).chunk(axis.ranks)[axis.rank]
+    return part.reshape(summand.shape[0], -1, *summand.shape[2:])
+
+
+def _forward(collective: Callable[[Tensor, Axis], Tensor]) -> Any:
+    """Of an autograd function, with ``collective`` in place of its own."""
+
+    def forward(ctx: Any, given: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return collective(given, axis)
+
+    return staticmethod(forward)
+
+
+def _backward(collective: Callable[[Tensor, Axis], Tensor]) -> Any:
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor, None]:
+        return collective(given, ctx.axis), None
+
+    return staticmethod(backward)
+
+
+_of_all_ranks = vocabulary._of_all_ranks
+
+
+def _own_logits(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
+    return logits.float().logsumexp(1), _of_all_ranks(logits, targets, rows, axis)[1]
+
+
+def _own_targets(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
+    offsets = targets - rows.first
+    found = logits.float().gather(1, offsets.remainder(rows.number)[:, None])[:, 0]
+    is_here = (offsets >= 0) & (offsets < rows.number)
+    return _of_all_ranks(logits, targets, rows, axis)[0], found.where(is_here, 0.0)
+
+
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "tokens are not gathered": (tokens._Gather, "forward", _forward(_own_repeated)),
+    "gradients of gathered tokens are not summed": (tokens._Gather, "backward", _backward(_own_summand)),
+    "products are not summed": (tokens._ScatterSum, "forward", _forward(_own_summand)),
+    "gradients of summed products are not gathered": (
+        tokens._ScatterSum,
+        "backward",
+        _backward(_own_repeated),
+    ),
+    "gradients of norms are not summed": (
+        tokens._SumGradient,
+        "backward",
+        _backward(lambda gradient, axis: gradient),
+    ),
+    "the vocabulary's exponentials are not summed": (vocabulary, "_of_all_ranks", _own_logits),
+    "the target's logit stays with its owner": (vocabulary, "_of_all_ranks", _own_targets),
+    "embedded tokens are not summed": (vocabulary, "scatter_sum", _own_summand),
+    "rows of other ranks' tokens are added": (Tensor, "masked_fill", lambda self, mask, value: self),
+    "the gradient norm is a rank's own": (replicated, "norm_over", lambda axis, norm: norm),
+}
+
+
+def learn_with_faults(mesh: Mesh, job_file: Path) -> dict[str, Learned]:
+    """The first step with each fault, and at last with none."""
+    told = {}
+    for fault, (where, name, wrong) in FAULTS.items():
+        with pytest.MonkeyPatch.context() as planted:
+            planted.setattr(where, name, wrong)
+            told[fault] = learn(mesh, job_file, 1)
+    return told | {"none": learn(mesh, job_file, 1)}
+
+
+def test_each_collective_that_is_left_out_is_seen(
+    job: Callable[..., Path], alone: Callable[..., Learned]
+) -> None:
+    degrees, wanted = Degrees(tensor=2), alone("fp32", True)
+    model = BASE["model"] | {"tied_embeddings": True}
+    told = on_mesh(degrees, learn_with_faults, job(degrees, model=model, precision={"kind": "fp32"}))
+    _check_first_step([one["none"] for one in told], wanted)
+    for fault in FAULTS:
+        seen = False
+        try:
+            _check_first_step([one[fault] for one in told], wanted)
+        except AssertionError:
+            seen = True
+        assert seen, fault
+
+
+def _check_first_step(told: list[Learned], wanted: Learned) -> None:
+    off = farthest(assembled([one.gradients for one in told]), assembled([wanted.gradients]))
+    assert off <= GRADIENT_BOUND, f"gradients are off by {off}"
+    for one in told:
+        loss, norm = one.losses[0] / wanted.losses[0], one.norms[0] / wanted.norms[0]
+        assert max(abs(loss - 1), abs(norm - 1)) <= GRADIENT_BOUND, f"loss or norm is off by {loss}, {norm}"
+
+
+def test_compiled_blocks_speak_with_other_ranks(
+    job: Callable[..., Path], alone: Callable[..., Learned]
+) -> None:
+    """Blocks and chunks of the loss are whole graphs, collectives included."""
+    degrees, model = Degrees(tensor=2), BASE["model"] | {"tied_embeddings": True}
+    here = job(degrees, model=model, memory=CHUNKED, precision={"kind": "bf16", "compile": "on"})
+    told = on_mesh(degrees, learn, here, 1)
+    gradients = assembled([one.gradients for one in told])
+    assert farthest(gradients, assembled([alone("bf16", True).gradients])) <= _bf16_bound(2)
+
+
+def run(mesh: Mesh, job_file: Path) -> list[float]:
+    train(_build(mesh, job_file))
+    return losses(job_file) if mesh.rank == 0 else []
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (4, 2)])
+def test_a_checkpoint_of_one_degree_resumes_in_another(
+    before: int, after: int, job: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The second half of a run continued elsewhere is that of a run that was never interrupted."""
+    precision = {"kind": "fp32"}
+    first = job(Degrees(tensor=before), precision=precision)
+    on_mesh(Degrees(tensor=before), run, first)
+    second = job(Degrees(tensor=after), precision=precision)
+    given = resume_from(output_folder(first) / "checkpoints" / "step-2", second.parent)
+    second = write_job(
+        second.parent,
+        second.parent / "data",
+        after,
+        given,
+        **BASE,
+        precision=precision,
+        parallelism={"tensor": after},
+    )
+    (resumed, *_) = on_mesh(Degrees(tensor=after), run, second)
+    straight = losses(first)
+    assert len(straight) == 4 and len(resumed) == 2
+    shift = 2 * 2 * 2 * LEARNING_RATE / EPSILON * GRADIENT_BOUND  # two steps, as derived above
+    assert resumed == pytest.approx(straight[2:], abs=shift)
+    assert abs(straight[2] - straight[3]) > 0
+
+
+def test_at_degree_1_nothing_is_changed(job: Callable[..., Path]) -> None:
+    model = build_here(job(Degrees(), precision={"kind": "fp32"})).engine.model
+    for block in model.layers.values():
+        assert type(block.attention) is Attention and type(block.feed_forward) is FeedForward
+        assert type(block.attention_norm) is type(block.feed_forward_norm) is nn.RMSNorm
+    assert type(model.embedding) is nn.Embedding and type(model.norm) is nn.RMSNorm
+
+
+def test_training_to_the_end_is_that_of_one_process(job: Callable[..., Path]) -> None:
+    """Through the loop, with its validation and checkpoints."""
+    precision = {"kind": "fp32"}
+    alone_job = job(Degrees(), precision=precision)
+    train_here(alone_job)
+    (told, *_) = on_mesh(
+        Degrees(replicas=2, tensor=2), run, job(Degrees(replicas=2, tensor=2), precision=precision)
+    )
+    shift = 2 * 4 * 2 * LEARNING_RATE / EPSILON * GRADIENT_BOUND
+    assert told == pytest.approx(losses(alone_job), abs=shift)
+
+
+def test_every_matrix_is_cut() -> None:
+    """A new kind of layer must say how it is cut."""
+    with torch.device("meta"):
+        model = Transformer(ModelSpec(layers=2, width=32, heads=8, tied_embeddings=False), 257, 8)
+    axis = Axis((0, 1), 1, torch.device("cpu"))
+    parts = tensor.cut_weights(model, whole_parts(model), axis)
+    assert list(parts.held) == list(dict(model.named_parameters()))
+    for name, weight in model.named_parameters():
+        part = parts.held[name]
+        assert tuple(weight.shape) == part.slice.shape
+        assert part.counted == (weight.ndim == 2)
+        assert (part.slice.shape == part.slice.whole) == (weight.ndim == 1)
