@@ -54,6 +54,7 @@ from trainwright.contracts.api import (
     RejectedDocument,
     Run,
     RunEvent,
+    RunPlan,
     SpecInfo,
     StorageUse,
     Team,
@@ -249,6 +250,10 @@ class TeamClient:
     def validate(self, spec: Mapping[str, Any] | RunSpec) -> Verdicts:
         """What the server thinks of a spec, without submitting it."""
         return self._client.post(f"{self._path}/runs/validate", Verdicts, json=_as_json(spec))
+
+    def plan_run(self, spec: Mapping[str, Any] | RunSpec) -> RunPlan:
+        """What the layout of a run comes to: place of each rank, stages, memory, and the order of the pipeline's work."""
+        return self._client.post(f"{self._path}/runs/plan", RunPlan, json=_as_json(spec))
 
     def submit(self, spec: Mapping[str, Any] | RunSpec) -> Run:
         return self._client.post_repeatable(f"{self._path}/runs", Run, json=_as_json(spec))

@@ -72,6 +72,7 @@ EXPECTED = {
     f"GET {T}/runs": "viewer",
     f"POST {T}/runs": "editor",
     f"POST {T}/runs/validate": "viewer",
+    f"POST {T}/runs/plan": "viewer",
     f"GET {T}/runs/{{run}}": "viewer",
     f"DELETE {T}/runs/{{run}}": "editor",
     f"POST {T}/runs/{{run}}/cancel": "editor",

@@ -1,17 +1,31 @@
 """The planner's bytes, against those of real tensors."""
 
+import gc
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
+from tests.trainer.jobs import write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.layout_rules import given_stages
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright.contracts.precision_spec import FP8Spec, PrecisionKind
+from trainwright.contracts.precision_spec import FP8Level, FP8Spec, PrecisionKind
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright.planner.activations import Form, block_bytes, cast_bytes_per_weight
+from trainwright.planner.memory import RankMemory, rank_memory
+from trainwright_trainer.build import build
+from trainwright_trainer.ends import read_job
 from trainwright_trainer.fp8.convert import convert
+from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual import carry_in
 from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.observe.throughput import StepClock
 
 MODELS = {
     "grouped": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320),
@@ -100,3 +114,68 @@ def test_a_block_that_is_computed_again_keeps_its_input(kind: PrecisionKind) -> 
     recompute(built, MemorySpec(recompute=RecomputeKind.FULL))
     form = Form(kind, recompute=RecomputeKind.FULL)
     assert measured_bytes(built, kind) == pytest.approx(planned_bytes(built, model, form), rel=_WITHIN)
+
+
+HELD = {
+    "one rank": (1, {}, {}),
+    "zero 1": (2, {"zero_stage": 1}, {}),
+    "zero 2": (2, {"zero_stage": 2}, {}),
+    "zero 3": (2, {"zero_stage": 3}, {}),
+    "tensor": (2, {"tensor": 2}, {}),
+    "zbv, uneven, tied": (2, {"pipeline": 2, "schedule": "zbv", "stages": (1, 1, 2, 1)}, {}),
+    "O1": (1, {}, {"kind": "fp8", "fp8": {"level": "O1"}}),
+    "O2 by blocks": (1, {}, {"kind": "fp8", "fp8": {"level": "O2", "moments": "block"}}),
+    "O3": (2, {}, {"kind": "fp8", "fp8": {"level": "O3"}}),
+}
+"""Ranks, and what ``parallelism`` and ``precision`` say."""
+
+_SMALL = 0.04
+"""What is a number a tensor or a row beside the large ones: update counts, scales, tables of positions, filling of rows."""
+
+
+def job_of(folder: Path, shards: Path, layout: str) -> Path:
+    ranks, parallelism, precision = HELD[layout]
+    return write_job(
+        folder,
+        shards,
+        ranks,
+        model={"layers": 5, "width": 128, "heads": 4, "kv_heads": 4, "tied_embeddings": True},
+        batch={"sequence_tokens": 16, "micro_sequences": 1, "global_sequences": 8},
+        parallelism=parallelism,
+        precision={"kind": "fp32"} | precision,
+    )
+
+
+def held_bytes(mesh: Mesh, job_file: Path) -> int:
+    """What lives on this rank when a step has been made: weights, gradients and states."""
+    training = build(read_job(job_file), job_file, mesh)
+    training.engine.step(training.loader.micro_batches(1), 1e-3, StepClock(mesh.device))
+    gc.collect()
+    storages = Storages([])
+    for one in gc.get_objects():
+        for tensor in (one, getattr(one, "grad", None)) if isinstance(one, nn.Parameter) else (one,):
+            if isinstance(tensor, Tensor) and tensor.device.type == "cpu":
+                storages.keep(tensor.to_local() if isinstance(tensor, DTensor) else tensor)
+    return storages.bytes
+
+
+@pytest.mark.parametrize("layout", HELD)
+def test_a_rank_holds_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
+    job_file = job_of(tmp_path / "job", data, layout)
+    output_folder(job_file).mkdir()
+    spec = read_job(job_file).spec
+    layers = given_stages(spec.model, spec.parallelism)
+    assert layers is not None
+    for rank, measured in enumerate(on_mesh(spec.degrees, held_bytes, job_file)):
+        planned = rank_memory(spec, layers, spec.degrees.place(rank).pipeline)
+        assert measured == pytest.approx(_lasting(spec, planned), rel=_SMALL), f"rank {rank}"
+
+
+def _lasting(spec: RunSpec, planned: RankMemory) -> float:
+    """What of a plan is there when a step has been made: not what arrives and travels while it is."""
+    held = planned.weights + planned.optimizer
+    if spec.precision.fp8 is not None:
+        bytes_of_moments = {FP8Level.O1: 8.0, FP8Level.O2: 2 + 1 / 16, FP8Level.O3: 3.0}
+        return held + planned.copies + planned.optimizer / bytes_of_moments[spec.precision.fp8.level]
+    gradients = planned.gradients if spec.parallelism.zero_stage != 2 else planned.optimizer / 2
+    return held + gradients

@@ -15,6 +15,7 @@ from trainwright.contracts.api import (
     LogText,
     Page,
     RunEvent,
+    RunPlan,
     RunSort,
     SortOrder,
     Verdicts,
@@ -67,6 +68,12 @@ def validate_run(access: Viewer, session: ReadSession, spec: Annotated[Any, Body
         return submission.check_spec(session, access.team_id, parsed)
     except Invalid as error:
         return Verdicts(valid=False, problems=error.errors)
+
+
+@router.post("/plan")
+def plan_run(access: Viewer, session: ReadSession, spec: RunSpec) -> RunPlan:
+    """What the layout of a run comes to: place of each rank, stages, memory, and the order of the pipeline's work."""
+    return submission.plan_run(session, access.team_id, spec)
 
 
 @router.get("")

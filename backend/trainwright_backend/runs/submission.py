@@ -13,12 +13,13 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from trainwright.contracts.api import Verdicts
+from trainwright.contracts.api import RunPlan, Verdicts
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
+from trainwright.planner.plan import plan
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
@@ -131,6 +132,17 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> Verdicts:
     stored = with_data(resolved, data)
     parameters = count_parameters(stored.model, stored.data.tokenizer.size).total
     return Verdicts(valid=True, spec=stored, parameters=parameters)
+
+
+def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
+    """What the layout of a run for ``spec`` would come to.
+
+    Raises:
+        Invalid: a submission would be refused.
+    """
+    verdicts = check_spec(session, team_id, spec)
+    assert verdicts.spec is not None
+    return plan(verdicts.spec, cuda=verdicts.spec.resources.device is Device.CUDA)
 
 
 def with_data(spec: RunSpec, data: DataSpec) -> RunSpec:

@@ -788,6 +788,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Plan Run
+         * @description What the layout of a run comes to: place of each rank, stages, memory, and the order of the pipeline's work.
+         */
+        post: operations["plan_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/validate": {
         parameters: {
             query?: never;
@@ -2716,6 +2736,116 @@ export interface components {
             slots: number[];
         };
         /**
+         * PlannedAction
+         * @description One thing that a pipeline rank does. Times are in units of one layer's forward pass.
+         */
+        PlannedAction: {
+            /** End */
+            end: number;
+            /**
+             * Kind
+             * @description Forward; backward; its two halves: the input's gradient, the weights' gradients.
+             * @enum {string}
+             */
+            kind: "F" | "B" | "I" | "W";
+            /** Micro Batch */
+            micro_batch: number;
+            /** Stage */
+            stage: number;
+            /** Start */
+            start: number;
+        };
+        /**
+         * PlannedMemory
+         * @description Bytes of the tensors of one pipeline rank, on each of its data and tensor ranks, when they are most.
+         */
+        PlannedMemory: {
+            /**
+             * Activations
+             * @description Of the micro batches in flight.
+             */
+            activations: number;
+            /**
+             * Copies
+             * @description Of weights: casts for products, FP8 copies, weights that were gathered.
+             */
+            copies: number;
+            /**
+             * Gathered
+             * @description Inputs of products, which tensor ranks hold whole.
+             */
+            gathered: number;
+            /** Gradients */
+            gradients: number;
+            /**
+             * Host
+             * @description In the node's memory instead of the device's.
+             */
+            host: number;
+            /** Loss */
+            loss: number;
+            /** Optimizer */
+            optimizer: number;
+            /**
+             * Rank
+             * @description Pipeline rank.
+             */
+            rank: number;
+            /**
+             * Total
+             * @description On the device.
+             */
+            total: number;
+            /**
+             * Transfers
+             * @description What stages hand each other.
+             */
+            transfers: number;
+            /** Weights */
+            weights: number;
+        };
+        /**
+         * PlannedRank
+         * @description Where a rank stands in the mesh.
+         */
+        PlannedRank: {
+            /** Data */
+            data: number;
+            /** Pipeline */
+            pipeline: number;
+            /** Rank */
+            rank: number;
+            /** Tensor */
+            tensor: number;
+        };
+        /**
+         * PlannedStage
+         * @description A stage of the pipeline; without one there is a single stage.
+         */
+        PlannedStage: {
+            /**
+             * Embedding
+             * @description Whether it has the embedding too.
+             */
+            embedding: boolean;
+            /** First Layer */
+            first_layer: number;
+            /** Layers */
+            layers: number;
+            /**
+             * Loss
+             * @description Whether it has the head and the loss too.
+             */
+            loss: boolean;
+            /**
+             * Rank
+             * @description Pipeline rank that holds it.
+             */
+            rank: number;
+            /** Stage */
+            stage: number;
+        };
+        /**
          * PrecisionKind
          * @enum {string}
          */
@@ -3186,6 +3316,49 @@ export interface components {
              * @description `state` for a move, else the type of the trainer's event.
              */
             type: string;
+        };
+        /**
+         * RunPlan
+         * @description What the layout of a run comes to.
+         */
+        RunPlan: {
+            /**
+             * Bubble Fraction
+             * @description Share of the ranks' time in a step in which they wait for each other.
+             */
+            bubble_fraction: number;
+            /** Data */
+            data: number;
+            /** Memory */
+            memory: components["schemas"]["PlannedMemory"][];
+            /**
+             * Micro Batches
+             * @description Of a step, on each data rank.
+             */
+            micro_batches: number;
+            /** Pipeline */
+            pipeline: number;
+            /** Ranks */
+            ranks: components["schemas"]["PlannedRank"][];
+            schedule: components["schemas"]["PipelineSchedule"];
+            /** Shard */
+            shard: number;
+            /** Stages */
+            stages: components["schemas"]["PlannedStage"][];
+            /**
+             * Stages Are Measured
+             * @description Whether stages will be chosen when the run starts; those here are for ranks of equal speed.
+             */
+            stages_are_measured: boolean;
+            /** Stages Per Rank */
+            stages_per_rank: number;
+            /** Tensor */
+            tensor: number;
+            /**
+             * Timeline
+             * @description Of each pipeline rank; the first micro batches where there are very many.
+             */
+            timeline: components["schemas"]["PlannedAction"][][];
         };
         /**
          * RunSort
@@ -5220,6 +5393,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    plan_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunSpec"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunPlan"];
                 };
             };
             /** @description Refused. */

@@ -116,23 +116,37 @@ def rank_memory(spec: RunSpec, layers: Sequence[int], rank: int, compiled: bool 
     pipeline = pipeline_of(spec)
     stages = stages_of(layers)
     own = [stages[number] for number in pipeline.stages_of(rank)]
-    tensors = weights_of(spec, own)
-    static = _deepspeed(spec, tensors) if _on_deepspeed(spec) else _native(spec, tensors)
-    return _with_activations(static, spec, pipeline, rank, own, compiled)
+    return _with_activations(static_memory(spec, weights_of(spec, own)), spec, pipeline, rank, own, compiled)
+
+
+def static_memory(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
+    """Weights, gradients and states of weight tensors with so many elements."""
+    return _deepspeed(spec, tensors) if _on_deepspeed(spec) else _native(spec, tensors)
 
 
 def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[int]:
     """Elements of each weight tensor that a rank of a tensor group holds for ``stages``."""
-    model, tensor, vocabulary = spec.model, spec.parallelism.tensor, spec.data.tokenizer.size
     held = list(stages)
-    rows = -(-vocabulary // tensor) * model.width
-    sizes = [size for stage in held for _ in stage.layers for size in _block_weights(spec)]
-    ends = any(stage.first for stage in held), any(stage.last for stage in held)
-    if ends[0] or (ends[1] and model.tied_embeddings):
-        sizes.append(rows)
-    if ends[1]:
-        sizes += [model.width] if model.tied_embeddings else [model.width, rows]
-    return sizes
+    blocks = [size for stage in held for _ in stage.layers for size in block_weights(spec)]
+    return blocks + end_weights(spec, any(one.first for one in held), any(one.last for one in held))
+
+
+def block_weights(spec: RunSpec) -> list[int]:
+    """Elements of a block's tensors on one rank of a tensor group: seven matrices, two norms."""
+    model, tensor = spec.model, spec.parallelism.tensor
+    queries = model.width * model.heads * model.features_per_head // tensor
+    keys = model.width * model.key_value_heads * model.features_per_head // tensor
+    hidden = model.width * model.hidden // tensor
+    return [queries, keys, keys, queries, hidden, hidden, hidden, model.width, model.width]
+
+
+def end_weights(spec: RunSpec, first: bool, last: bool) -> list[int]:
+    """Elements of the tensors at the ends of the model: embedding, last norm, head. Tied ones are there once."""
+    model = spec.model
+    rows = -(-spec.data.tokenizer.size // spec.parallelism.tensor) * model.width
+    embedding = [rows] if first or (last and model.tied_embeddings) else []
+    head = [rows] if last and not model.tied_embeddings else []
+    return embedding + [model.width] * last + head
 
 
 def largest_share(sizes: Sequence[int], ranks: int) -> int:
@@ -156,7 +170,7 @@ def stage_bytes(
 ) -> tuple[int, int, int]:
     """(activations, gathered inputs, casts) of a stage that keeps so many micro batches."""
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
-    weights = sum(_block_weights(spec)[:7])
+    weights = sum(block_weights(spec)[:7])
     activations = gathered = casts = 0.0
     for layer in stage.layers:
         form = form_of(spec, layer, compiled)
@@ -167,7 +181,7 @@ def stage_bytes(
     if (
         not stage.last and spec.parallelism.pipeline > 1
     ):  # torch keeps what was sent until its gradient is back
-        activations += in_flight * _stream_bytes(spec)
+        activations += in_flight * stream_bytes(spec)
     return int(activations), int(gathered), int(casts)
 
 
@@ -186,15 +200,6 @@ def _is_high(spec: RunSpec, layer: int) -> bool:
     return layer < fp8.high_first_layers or layer >= spec.model.layers - fp8.high_last_layers
 
 
-def _block_weights(spec: RunSpec) -> list[int]:
-    """Elements of a block's tensors on one rank of a tensor group: seven matrices, two norms."""
-    model, tensor = spec.model, spec.parallelism.tensor
-    queries = model.width * model.heads * model.features_per_head // tensor
-    keys = model.width * model.key_value_heads * model.features_per_head // tensor
-    hidden = model.width * model.hidden // tensor
-    return [queries, keys, keys, queries, hidden, hidden, hidden, model.width, model.width]
-
-
 def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
     if spec.precision.fp8 is not None:
         return _fp8(spec, spec.precision.fp8, tensors)
@@ -202,9 +207,7 @@ def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
     owned = largest_share(tensors, shard)
     if zero == 3 and shard > 1:
         part = sum(-(-size // shard) for size in tensors)
-        # FSDP2 gathers one block ahead of the one that computes; embedding, norm and head stay while it does.
-        ends = elements - sum(_block_weights(spec)) * _blocks(spec, tensors)
-        gathered = 4 * (2 * sum(_block_weights(spec)) + ends)
+        gathered = 4 * 2 * sum(block_weights(spec))  # FSDP2 gathers a block ahead of the one that computes
         return RankMemory(weights=4 * part, copies=gathered, gradients=4 * part, optimizer=8 * part)
     gradients = 4 * elements
     if zero == 2 and spec.parallelism.pipeline == 1:
@@ -213,11 +216,6 @@ def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
         gradients += 4 * owned
     optimizer = 8 * (owned if zero else elements)
     return RankMemory(weights=4 * elements, gradients=gradients, optimizer=optimizer)
-
-
-def _blocks(spec: RunSpec, tensors: Sequence[int]) -> int:
-    """How many blocks ``tensors`` are of; ends have three tensors at most, and a block nine."""
-    return len(tensors) // len(_block_weights(spec))
 
 
 def _fp8(spec: RunSpec, fp8: FP8Spec, tensors: Sequence[int]) -> RankMemory:
@@ -261,7 +259,7 @@ def _deepspeed(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
         host, states, gradients = states + gradients, 0, 0
     if chosen.offload is OffloadKind.PARAMETERS:
         host, weights = host + weights, 0
-    copies = 2 * 2 * sum(_block_weights(spec)) if chosen.zero_stage == 3 else 0
+    copies = 2 * 2 * sum(block_weights(spec)) if chosen.zero_stage == 3 else 0
     return RankMemory(
         weights=weights, copies=copies, gradients=gradients + bucket, optimizer=states, host=host
     )
@@ -287,17 +285,24 @@ def _with_activations(
             seen.add(counts)
             found = [stage_bytes(spec, one, *count, compiled) for one, count in zip(own, counts, strict=True)]
             most = max(most, tuple(map(sum, zip(*found, strict=True))), key=sum)  # type: ignore[assignment]
+    casts = 0 if _on_deepspeed(spec) else most[2]
+    if (
+        spec.parallelism.zero_stage == 3
+    ):  # gathered before the first block and kept until after its backward pass
+        size = 2 if _on_deepspeed(spec) else 4
+        casts += size * sum(end_weights(spec, own[0].first, own[-1].last))
     again = max(
         again_bytes(spec.model, form_of(spec, layer, compiled)) for one in own for layer in one.layers
     )
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
+    cut = spec.parallelism.tensor > 1
     return replace(
         static,
-        copies=static.copies + (0 if _on_deepspeed(spec) else most[2]),
-        activations=most[0] + int(tokens * again),
-        gathered=most[1],
+        copies=static.copies + casts,
+        activations=most[0] + int(tokens * again) + (0 if cut else most[1]),
+        gathered=most[1] if cut else 0,
         loss=loss_bytes(spec, compiled) if own[-1].last else 0,
-        transfers=2 * _stream_bytes(spec) if pipeline.ranks > 1 else 0,
+        transfers=transfer_bytes(spec),
     )
 
 
@@ -318,7 +323,12 @@ def loss_bytes(spec: RunSpec, compiled: bool = False) -> int:
     return 2 * features + cast + 4 * rows * width + -(-tokens // chunks) * rows * a_logit
 
 
-def _stream_bytes(spec: RunSpec) -> int:
+def transfer_bytes(spec: RunSpec) -> int:
+    """A gradient that arrives and one that leaves."""
+    return 2 * stream_bytes(spec) if spec.parallelism.pipeline > 1 else 0
+
+
+def stream_bytes(spec: RunSpec) -> int:
     """The residual stream of a micro batch on one rank of a tensor group."""
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     size = 4 if spec.precision.kind is PrecisionKind.FP32 else 2

@@ -1,0 +1,72 @@
+"""What people see of a layout before they submit it, through HTTP, the client and the command line."""
+
+from typing import Any
+
+import pytest
+
+from tests.backend.runs.test_submission import WRONG
+from tests.backend.scripted_agent import Agent, Scene
+from trainwright.commands.plan import show
+from trainwright.contracts.api import RunPlan
+
+
+def piped(scene: Scene, **parallelism: Any) -> dict[str, Any]:
+    return scene.spec(
+        model={"layers": 4},
+        batch={"micro_sequences": 1, "global_sequences": 8},
+        resources={"device": "cpu", "slots_per_node": 2},
+        parallelism={"pipeline": 2} | parallelism,
+    )
+
+
+def test_a_plan_tells_places_stages_memory_and_order(scene: Scene) -> None:
+    answer = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene))
+    assert answer.status_code == 200, answer.text
+    plan = answer.json()
+    assert [plan[axis] for axis in ("pipeline", "data", "tensor", "micro_batches")] == [2, 1, 1, 8]
+    assert [(stage["rank"], stage["first_layer"], stage["layers"]) for stage in plan["stages"]] == [
+        (0, 0, 2),
+        (1, 2, 2),
+    ]
+    assert [memory["total"] > memory["weights"] > 0 for memory in plan["memory"]] == [True, True]
+    assert [cell["kind"] for cell in plan["timeline"][1]] == ["F", "B"] * 8
+    assert 0.08 < plan["bubble_fraction"] < 0.15  # (p - 1) / (m + p - 1) = 1/9, but that the loss is unequal
+
+
+def test_measured_stages_are_told_to_be_so(scene: Scene) -> None:
+    plan = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene, stages="auto")).json()
+    assert plan["stages_are_measured"] is True
+    assert sum(stage["layers"] for stage in plan["stages"]) == 4
+
+
+def test_what_a_submission_refuses_a_plan_refuses_alike(scene: Scene) -> None:
+    for sections, field, hint in WRONG:
+        spec = scene.spec() | sections
+        plan, run = (scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/plan", scene.runs))
+        assert (plan.status_code, plan.json()["errors"]) == (run.status_code, run.json()["errors"])
+        assert plan.json()["errors"][0]["field"] == field and hint in plan.json()["errors"][0]["message"]
+    spec = piped(scene, stages=[1, 1])
+    [problem] = scene.site.admin.post(f"{scene.runs}/plan", json=spec).json()["errors"]
+    assert problem["field"] == "parallelism.stages" and "adds up to 2" in problem["message"]
+
+
+def test_a_gpu_run_is_planned_as_compiled(scene: Scene) -> None:
+    spec = piped(scene) | {"resources": {"device": "auto", "slots_per_node": 2}}
+    here = scene.site.admin.post(f"{scene.runs}/plan", json=spec).json()
+    Agent.join(scene.site, "node-g", gpus=2)
+    there = scene.site.admin.post(f"{scene.runs}/plan", json=spec).json()
+    assert there["memory"][0]["activations"] < here["memory"][0]["activations"]
+
+
+def test_viewers_may_plan_and_strangers_may_not(scene: Scene) -> None:
+    assert scene.site.member("viewer").post(f"{scene.runs}/plan", json=piped(scene)).status_code == 200
+    assert scene.site.other_team("globex").post(f"{scene.runs}/plan", json=piped(scene)).status_code == 404
+
+
+def test_the_command_prints_the_plan(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene, stages="auto"))
+    show(RunPlan.model_validate(answer.json()))
+    printed = capsys.readouterr().out
+    assert "2 ranks = pipeline 2 × data 1 × tensor 1" in printed
+    assert "Stages are chosen when the run starts" in printed
+    assert "ranks wait 1" in printed and "weights" in printed and "host" not in printed

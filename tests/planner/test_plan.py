@@ -1,0 +1,173 @@
+"""What a layout comes to, by hand where it can be counted by hand."""
+
+from typing import Any
+
+import pytest
+
+from trainwright.contracts.layout_rules import stages_even
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.memory import RankMemory, largest_share, rank_memory
+from trainwright.planner.plan import auto_stages, plan, stage_times
+from trainwright.planner.split import DoesNotFitError, Holder
+
+SPEC: dict[str, Any] = {
+    "name": "plan",
+    "data": {"dataset": "ds_1", "tokenizer": {"kind": "bytes"}},
+    "model": {"layers": 8, "width": 256, "heads": 8, "kv_heads": 8, "feed_forward": 1_024},
+    "batch": {"sequence_tokens": 512, "micro_sequences": 2, "global_sequences": 64},
+    "precision": {"kind": "fp32"},
+}
+BLOCK = 4 * 256**2 + 3 * 256 * 1_024 + 2 * 256
+ENDS = 257 * 256 + 256
+
+
+def spec_of(ranks: int = 1, **sections: Any) -> RunSpec:
+    layered = {name: SPEC.get(name, {}) | section for name, section in sections.items()}
+    return RunSpec.model_validate(SPEC | {"resources": {"slots_per_node": ranks}} | layered)
+
+
+def memory_of(ranks: int = 1, rank: int = 0, **sections: Any) -> RankMemory:
+    spec = spec_of(ranks, **sections)
+    return rank_memory(spec, stages_even(8, spec.parallelism.stage_count), rank)
+
+
+def test_one_rank_holds_16_bytes_a_parameter() -> None:
+    memory = memory_of()
+    parameters = 8 * BLOCK + ENDS
+    assert (memory.weights, memory.gradients, memory.optimizer) == (
+        4 * parameters,
+        4 * parameters,
+        8 * parameters,
+    )
+    assert memory.total == sum(vars(memory).values())
+
+
+def test_each_zero_stage_divides_one_thing_more() -> None:
+    whole = memory_of(4)
+    sharing = [memory_of(4, parallelism={"zero_stage": stage}) for stage in (1, 2, 3)]
+    assert all(one.optimizer < 0.3 * whole.optimizer for one in sharing)
+    assert [one.weights < 0.3 * whole.weights for one in sharing] == [False, False, True]
+    assert memory_of(4, parallelism={"zero_stage": 3}).gradients < 0.3 * whole.gradients
+    assert memory_of(4, parallelism={"zero_stage": 1, "shard": 2}).optimizer > 0.45 * whole.optimizer
+
+
+@pytest.mark.parametrize(
+    ("fp8", "bytes_a_parameter"),
+    [
+        ({"level": "O1"}, (4, 8)),
+        ({"level": "O2"}, (2, 3)),
+        ({"level": "O2", "moments": "block"}, (2, 2.0625)),
+    ],
+)
+def test_fp8_levels_hold_what_the_recipe_says(
+    fp8: dict[str, Any], bytes_a_parameter: tuple[float, float]
+) -> None:
+    memory = memory_of(precision={"kind": "fp8", "fp8": fp8})
+    parameters = 8 * BLOCK + ENDS
+    assert (memory.weights / parameters, memory.optimizer / parameters) == pytest.approx(bytes_a_parameter)
+
+
+def test_o3_divides_states_and_adds_an_e4m3_copy() -> None:
+    whole, cut = (memory_of(4, precision={"kind": "fp8", "fp8": {"level": level}}) for level in ("O2", "O3"))
+    assert cut.optimizer < 0.3 * whole.optimizer and cut.weights < 0.3 * whole.weights
+    assert cut.copies - whole.copies == pytest.approx(8 * BLOCK + ENDS, rel=0.01)
+
+
+def test_tensor_ranks_hold_their_part_and_the_gathered_inputs_whole() -> None:
+    one, two = memory_of(1), memory_of(2, parallelism={"tensor": 2})
+    assert two.weights == pytest.approx(one.weights / 2, rel=0.01)
+    tokens = 2 * 512
+    assert (one.gathered, two.gathered) == (0, 8 * tokens * 2 * 4 * 256)
+    assert two.activations + two.gathered / 2 == pytest.approx(one.activations / 2)
+
+
+def test_1f1b_keeps_more_on_the_first_ranks_and_the_loss_on_the_last() -> None:
+    ranks = [memory_of(4, rank, parallelism={"pipeline": 4}) for rank in range(4)]
+    kept = [one.activations for one in ranks]
+    stream = 2 * 512 * 256 * 4  # what was sent is kept too, but on the last stage nothing is
+    per_batch = kept[3]
+    assert kept[:3] == [(4 - rank) * (per_batch + stream) for rank in range(3)]
+    assert [one.loss > 0 for one in ranks] == [False, False, False, True]
+    assert [one.transfers > 0 for one in ranks] == [True] * 4
+
+
+def test_recomputation_keeps_a_blocks_input_and_room_for_one_block() -> None:
+    none, selective, full = (
+        memory_of(memory={"recompute": kind}).activations for kind in ("none", "selective", "full")
+    )
+    assert full < selective < none
+    stream = 2 * 512 * 256 * 4
+    assert full == 8 * stream + (none // 8 - stream)
+
+
+def test_offload_moves_states_into_the_nodes_memory() -> None:
+    sections: dict[str, Any] = {"precision": {"kind": "bf16"}}
+    here = memory_of(4, parallelism={"engine": "deepspeed", "zero_stage": 2}, **sections)
+    there = memory_of(
+        4, parallelism={"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}, **sections
+    )
+    assert there.optimizer == 0 and there.host > here.optimizer > 0
+    assert there.total < here.total
+
+
+def test_a_chunked_loss_never_holds_all_logits() -> None:
+    vocabulary = {"tokenizer": {"kind": "bpe", "vocabulary": 32_000}}
+    whole, chunked = (
+        memory_of(data=vocabulary, memory={"loss_chunk_tokens": tokens}).loss for tokens in (4_096, 128)
+    )
+    # 1,024 tokens · 32,000 logits · 12 bytes, against 128 tokens of them and the head's gradient
+    assert whole > 1_024 * 32_000 * 12 > 4 * chunked
+
+
+def test_who_shares_whole_tensors_has_the_largest_at_least() -> None:
+    assert largest_share([10, 1, 1, 1], 2) == 10
+    assert largest_share([3, 3, 2, 2, 2], 2) == 7
+    assert largest_share([5], 4) == 5
+
+
+def test_a_large_vocabulary_takes_layers_from_the_last_stage() -> None:
+    data = {"tokenizer": {"kind": "bpe", "vocabulary": 16_000}}
+    spec = spec_of(4, data=data, parallelism={"pipeline": 4, "stages": "auto"})
+    head = 16_000 * 256
+    assert head > 3 * BLOCK
+    layers = auto_stages(spec)
+    assert sum(layers) == 8 and layers[-1] == 1
+    assert max(sum(one) for one in stage_times(spec, layers)) <= max(
+        sum(one) for one in stage_times(spec, (2, 2, 2, 2))
+    )
+
+
+def test_auto_gives_slow_ranks_less_and_says_what_does_not_fit() -> None:
+    spec = spec_of(2, parallelism={"pipeline": 2, "stages": "auto"})
+    assert auto_stages(spec) == (4, 4)
+    assert auto_stages(spec, [Holder(1.0), Holder(3.0)]) == (2, 6)
+    room = rank_memory(spec, (3, 5), 0).total
+    assert auto_stages(spec, [Holder(1.0, room), Holder(1.0)]) == (3, 5)
+    with pytest.raises(DoesNotFitError, match=r"stage 0 .* pipeline rank 0, which has 1,000"):
+        auto_stages(spec, [Holder(1.0, 1_000), Holder()])
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "interleaved_zero_bubble", "zbv"])
+def test_a_plan_says_where_everything_is(schedule: str) -> None:
+    spec = spec_of(8, parallelism={"pipeline": 4, "tensor": 2, "schedule": schedule})
+    found = plan(spec)
+    assert [(one.rank, one.pipeline, one.tensor) for one in found.ranks[:3]] == [
+        (0, 0, 0),
+        (1, 0, 1),
+        (2, 1, 0),
+    ]
+    assert sum(stage.layers for stage in found.stages) == 8
+    assert [stage.embedding for stage in found.stages].index(True) == 0 and found.stages[-1].loss
+    assert len(found.memory) == len(found.timeline) == 4
+    assert {cell.micro_batch for own in found.timeline for cell in own} == set(range(32))
+    assert 0 < found.bubble_fraction < 0.15
+
+
+def test_the_bubble_of_many_micro_batches_is_that_of_all_though_few_are_shown() -> None:
+    batch = {"micro_sequences": 1, "global_sequences": 8_192}
+    found = plan(spec_of(4, batch=batch, parallelism={"pipeline": 4}))
+    assert sum(map(len, found.timeline)) <= 4_000
+    last = max(sum(one) for one in stage_times(spec_of(), (2, 2, 2, 2)))
+    assert last > 0 and found.bubble_fraction < 0.05
+    one = plan(spec_of(4, batch=batch | {"global_sequences": 256}, parallelism={"pipeline": 4}))
+    assert found.bubble_fraction < one.bubble_fraction
