@@ -16,6 +16,7 @@ scalar that takes no part in the sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ from trainwright_trainer.fp8.products import (
     turned,
 )
 from trainwright_trainer.fp8.weights import Weight
-from trainwright_trainer.parallel.deferred import Deferred
+from trainwright_trainer.parallel.deferred import Deferred, Work
 
 
 class Input(NamedTuple):
@@ -91,7 +92,7 @@ def linear(
     """
     y: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
         x,
-        weight.handle,
+        weight.handle if deferred is None else weight.handle.detach(),
         gradient.probe,
         *read.now,
         *(read.later or (None, None)),
@@ -100,7 +101,7 @@ def linear(
         None if weight.codes.dtype is E4M3 else weight.cast_scale,
         gradient.delayed,
         scaling,
-        deferred,
+        None if deferred is None else partial(deferred.add, weight.handle),
     )
     return y
 
@@ -120,7 +121,7 @@ class _Linear(Function):
         cast_scale: Tensor | None,
         delayed: Tensor,
         scaling: ScalingKind,
-        deferred: Deferred | None,
+        put_aside: Callable[[Work], None] | None,
     ) -> Tensor:
         weight_NK = _weight(codes, scale, cast_scale, scaling)
         y_MN = multiply(Operand(now_codes, now_scale), weight_NK, torch.bfloat16, fast_accumulation=True)
@@ -128,12 +129,12 @@ class _Linear(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *given, scaling, deferred = inputs
+        *given, scaling, put_aside = inputs
         x, handle, _, *now, later_codes, later_scale, codes, scale, cast_scale, delayed = given
         later = now if later_codes is None else (later_codes, later_scale)
         ctx.save_for_backward(*later, codes, scale, cast_scale, delayed)
         ctx.scaling, ctx.gradient_dtype, ctx.shape, ctx.dtype = scaling, handle.dtype, x.shape, x.dtype
-        ctx.deferred, ctx.handle = deferred, None if deferred is None else handle
+        ctx.put_aside = put_aside
 
     @staticmethod
     @once_differentiable
@@ -149,11 +150,11 @@ class _Linear(Function):
             gradient_NM, x_KM = cast_first(dy_MN, E5M2, scaling), later
         weight_KN = _turned_weight(codes, scale, cast_scale, scaling)
         dx = multiply(gradient_MN, weight_KN, ctx.dtype).view(ctx.shape)
-        if ctx.deferred is not None:
-            ctx.deferred.add(ctx.handle, partial(multiply, gradient_NM, x_KM, ctx.gradient_dtype))
-            return dx, None, amax, *[None] * 10
-        dW = multiply(gradient_NM, x_KM, ctx.gradient_dtype)
-        return dx, dW, amax, *[None] * 10
+        weight_gradient = partial(multiply, gradient_NM, x_KM, ctx.gradient_dtype)
+        if ctx.put_aside is None:
+            return dx, weight_gradient(), amax, *[None] * 10
+        ctx.put_aside(weight_gradient)
+        return dx, None, amax, *[None] * 10
 
 
 def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind) -> Operand:

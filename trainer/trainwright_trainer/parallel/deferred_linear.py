@@ -10,6 +10,7 @@ backward pass is. Products and roundings are those of autograd, so that gradient
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch.nn.functional import linear
 
 from trainwright_trainer.fp8.modules import FP8Linear
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.deferred import Deferred
+from trainwright_trainer.parallel.deferred import Deferred, Work
 
 
 def defer_weight_gradients(model: Transformer, deferred: Deferred) -> None:
@@ -42,25 +43,26 @@ class DeferredLinear(nn.Linear):
         if not torch.is_grad_enabled():
             return super().forward(x)
         dtype = _product_dtype(x)
-        y: Tensor = _Linear.apply(x.to(dtype), self.weight, dtype, self.deferred)  # type: ignore[no-untyped-call]
+        cast_NK = self.weight.detach().to(dtype)
+        put_aside = partial(self.deferred.add, self.weight)
+        y: Tensor = _Linear.apply(x.to(dtype), cast_NK, put_aside)  # type: ignore[no-untyped-call]
         return y
 
 
 class _Linear(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight_NK: Tensor, dtype: torch.dtype, deferred: Deferred) -> Tensor:
-        cast_NK = weight_NK.to(dtype)
-        ctx.save_for_backward(x, cast_NK)
-        ctx.weight, ctx.deferred = weight_NK, deferred
-        return linear(x, cast_NK)
+    def forward(ctx: Any, x: Tensor, weight_NK: Tensor, put_aside: Callable[[Work], None]) -> Tensor:
+        ctx.save_for_backward(x, weight_NK)
+        ctx.put_aside = put_aside
+        return linear(x, weight_NK)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_NK = ctx.saved_tensors
         x_MK, dy_MN = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
-        ctx.deferred.add(ctx.weight, partial(torch.mm, dy_MN.T, x_MK))
-        return (dy_MN @ weight_NK).view(x.shape), None, None, None
+        ctx.put_aside(partial(torch.mm, dy_MN.T, x_MK))
+        return (dy_MN @ weight_NK).view(x.shape), None, None
 
 
 def _product_dtype(x: Tensor) -> torch.dtype:

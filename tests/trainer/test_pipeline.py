@@ -1,0 +1,369 @@
+"""A model in stages learns what a whole one learns: same losses, gradients and weights, whatever the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainer.jobs import events, losses, resume_from, write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.build import build
+from trainwright_trainer.data.shards import TokenStream
+from trainwright_trainer.ends import read_job
+from trainwright_trainer.loop import train
+from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.optim.replicated import ReplicatedAdamW
+from trainwright_trainer.parallel.pipeline import Pipeline
+from trainwright_trainer.parallel.replicate import GradientBuckets
+from trainwright_trainer.parallel.schedules import RunningStage
+
+STEPS = 5
+ROUNDS = 8
+MODEL = {"layers": 8, "width": 32, "heads": 4, "kv_heads": 2, "tied_embeddings": False}
+TIED = {"model": MODEL | {"tied_embeddings": True}}
+SECTIONS: dict[str, Any] = {
+    "model": MODEL,
+    "batch": {"sequence_tokens": 16, "micro_sequences": 1, "global_sequences": ROUNDS},
+    # Never reached: a norm that is summed over ranks has another last bit, and with it all that is clipped by it.
+    "optimizer": {"learning_rate": 3e-3, "clip_norm": 1e3},
+    "schedule": {"steps": STEPS, "warmup_steps": 1},
+    "validation": {"every_steps": STEPS, "sequences": 7},
+    "checkpoint": {"every_steps": STEPS},
+}
+
+ONE_F_ONE_B = {"schedule": "1f1b"}
+INTERLEAVED = {"schedule": "interleaved", "stages": (1, 3, 2, 2)}
+INTERLEAVED_ZERO_BUBBLE = {"schedule": "interleaved_zero_bubble", "stages": (1, 3, 2, 2)}
+ZBV = {"schedule": "zbv", "stages": (1, 3, 2, 2)}
+
+Fault = Callable[[], None]
+
+
+class Learned(NamedTuple):
+    """What a rank has after its last step."""
+
+    weights: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+    reads: int
+    """How often it asked for sequences."""
+
+
+def learn(mesh: Mesh, jobs: list[Path], fault: Fault | None = None) -> list[Learned]:
+    """Train each job on this rank."""
+    if fault is not None:
+        fault()
+    return [_learn(mesh, job_file) for job_file in jobs]
+
+
+def _learn(mesh: Mesh, job_file: Path) -> Learned:
+    reads = [0]
+    read = TokenStream.read
+
+    def counted(stream: TokenStream, *arguments: Any) -> Any:
+        reads[0] += 1
+        return read(stream, *arguments)
+
+    TokenStream.read = counted  # type: ignore[method-assign]
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(read_job(job_file), job_file, mesh)
+    train(training)
+    TokenStream.read = read  # type: ignore[method-assign]
+    named = dict(training.engine.model.named_parameters())
+    return Learned(
+        {name: weight.detach().clone() for name, weight in named.items()},
+        {name: weight.grad.clone() for name, weight in named.items() if weight.grad is not None},
+        reads[0],
+    )
+
+
+def job(
+    folder: Path, data: Path, ranks: int = 1, parallelism: dict[str, Any] | None = None, **sections: Any
+) -> Path:
+    return write_job(folder, data, ranks=ranks, parallelism=parallelism or {}, **(SECTIONS | sections))
+
+
+def staged(folder: Path, data: Path, degrees: Degrees, parallelism: dict[str, Any], **sections: Any) -> Path:
+    return job(folder, data, degrees.ranks, {"pipeline": degrees.pipeline} | parallelism, **sections)
+
+
+def validation(job_file: Path) -> list[float]:
+    return [event["values"]["validation_loss"] for event in events(job_file, "validation")]
+
+
+def run(
+    degrees: Degrees, jobs: list[Path], fault: Fault | None = None
+) -> list[tuple[Path, tuple[Learned, ...]]]:
+    """Train ``jobs`` one after the other; returns each with what its ranks learned."""
+    by_rank = on_mesh(degrees, learn, jobs, fault)
+    return list(zip(jobs, zip(*by_rank, strict=True), strict=True))
+
+
+def assert_equal(job_file: Path, ranks: tuple[Learned, ...], like: Path, whole: Learned) -> None:
+    """Losses, gradients and weights are the same bits."""
+    name = job_file.parent.name
+    assert losses(job_file) == losses(like), name
+    assert validation(job_file) == validation(like), name
+    assert {weight for rank in ranks for weight in rank.weights} == set(whole.weights), name
+    for rank in ranks:
+        for weight, value in rank.weights.items():
+            assert torch.equal(value, whole.weights[weight]), f"{name}: {weight}"
+            assert torch.equal(rank.gradients[weight], whole.gradients[weight]), (
+                f"{name}: gradient of {weight}"
+            )
+
+
+def assert_close(job_file: Path, like: Path) -> None:
+    """Losses differ by what the order of float32 sums does.
+
+    A gradient is a sum of fewer than 2^8 terms here (8 micro batches of 16 tokens, over 2 ranks or 2 places of a tied
+    weight), so that another order moves it by less than 2^8 · 2^-24 = 2^-16 of its terms. AdamW moves a weight by the
+    learning rate times a ratio of gradients, which is off by as much; so is what an update does to the loss, at most
+    a tenth of it here. Five updates: 5 · 0.1 · 2^-16 of the loss.
+    """
+    assert losses(job_file) == pytest.approx(losses(like), rel=0.5 * 2**-16)
+    assert validation(job_file) == pytest.approx(validation(like), rel=0.5 * 2**-16)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Learned]]:
+    """Trains a job in one process, once a module."""
+    done: dict[str, tuple[Path, Learned]] = {}
+
+    def given(**sections: Any) -> tuple[Path, Learned]:
+        key = repr(sections)
+        if key not in done:
+            job_file = job(tmp_path_factory.mktemp("whole"), data, **sections)
+            done[key] = job_file, on_mesh(Degrees(), learn, [job_file])[0][0]
+        return done[key]
+
+    return given
+
+
+@pytest.mark.parametrize("kind", ["fp32", "bf16"])
+def test_stages_on_two_ranks_equal_the_whole_model_bit_for_bit(
+    tmp_path: Path, data: Path, whole: Callable[..., tuple[Path, Learned]], kind: str
+) -> None:
+    """Each weight's gradient is the sum over the same micro batches in the same order, by the same products."""
+    precision = {"kind": kind}
+    like, learned = whole(precision=precision)
+    two = Degrees(pipeline=2)
+    layouts = [
+        ONE_F_ONE_B,
+        ONE_F_ONE_B | {"stages": (5, 3)},
+        INTERLEAVED,
+        INTERLEAVED_ZERO_BUBBLE,
+        ZBV,
+    ]
+    jobs = [
+        staged(tmp_path / f"{number}", data, two, layout, precision=precision)
+        for number, layout in enumerate(layouts)
+    ]
+    for job_file, ranks in run(two, jobs):
+        assert_equal(job_file, ranks, like, learned)
+
+
+def test_stages_on_four_ranks_equal_the_whole_model_and_ranks_between_the_ends_read_nothing(
+    tmp_path: Path, data: Path, whole: Callable[..., tuple[Path, Learned]]
+) -> None:
+    like, learned = whole(precision={"kind": "fp32"})
+    four = Degrees(pipeline=4)
+    uneven = staged(tmp_path / "uneven", data, four, ONE_F_ONE_B | {"stages": (1, 3, 2, 2)})
+    v = staged(tmp_path / "v", data, four, {"schedule": "zbv"})
+    tied = staged(tmp_path / "tied", data, four, ONE_F_ONE_B, **TIED)
+    results = dict(run(four, [uneven, v, tied]))
+    assert_equal(uneven, results[uneven], like, learned)
+    assert_equal(v, results[v], like, learned)
+    assert_close(tied, whole(**TIED)[0])
+    assert [rank.reads > 0 for rank in results[uneven]] == [True, False, False, True]
+    assert [rank.reads > 0 for rank in results[v]] == [True, False, False, False]
+
+
+def test_two_pipelines_equal_two_whole_models_bit_for_bit(
+    tmp_path: Path, data: Path, whole: Callable[..., tuple[Path, Learned]]
+) -> None:
+    """Two data ranks add two numbers, in whatever order; with one process only rounding differs."""
+    pairs, four = Degrees(replicas=2), Degrees(pipeline=2, replicas=2)
+    plain = job(tmp_path / "plain", data, ranks=2)
+    like, (learned, _) = run(pairs, [plain])[0]
+    untied = [
+        staged(tmp_path / layout["schedule"], data, four, layout)
+        for layout in (ONE_F_ONE_B, INTERLEAVED, INTERLEAVED_ZERO_BUBBLE, ZBV)
+    ]
+    tied = staged(tmp_path / "tied", data, four, ONE_F_ONE_B, **TIED)
+    for job_file, ranks in run(four, [*untied, tied]):
+        if job_file == tied:
+            assert_close(tied, whole(**TIED)[0])
+        else:
+            assert_equal(job_file, ranks, like, learned)
+            assert_close(job_file, whole(precision={"kind": "fp32"})[0])
+
+
+def test_tied_embeddings_move_alike_at_both_ends(
+    tmp_path: Path, data: Path, whole: Callable[..., tuple[Path, Learned]]
+) -> None:
+    """In one process each backward pass adds both places' gradients at once; here each place is summed by itself."""
+    like, _ = whole(**TIED)
+    two = Degrees(pipeline=2)
+    jobs = [
+        staged(tmp_path / layout["schedule"], data, two, layout, **TIED)
+        for layout in (ONE_F_ONE_B, INTERLEAVED, INTERLEAVED_ZERO_BUBBLE, ZBV)
+    ]
+    for job_file, ranks in run(two, jobs):
+        assert_close(job_file, like)
+        copies = [rank.weights["embedding.weight"] for rank in ranks if "embedding.weight" in rank.weights]
+        assert all(torch.equal(copies[0], copy) for copy in copies)
+        assert len(copies) == (1 if "zbv" in str(job_file) else 2)
+
+
+def _keep_tied_gradients_apart() -> None:
+    Pipeline._complete_tied = (  # type: ignore[method-assign]
+        lambda self: self._updater.complete(["embedding.weight"]) if self._tied else None
+    )
+
+
+def _listen_to_hooks() -> None:
+    """Reduce when autograd says that a weight has its gradient, as without a pipeline."""
+    GradientBuckets.clear = _clear_and_listen  # type: ignore[method-assign]
+    ReplicatedAdamW.complete = lambda self, names: None  # type: ignore[method-assign]
+
+
+_clear = GradientBuckets.clear
+
+
+def _clear_and_listen(self: GradientBuckets) -> None:
+    _clear(self)
+    self.send_as_ready()
+
+
+def _complete_with_input_gradients() -> None:
+    """Reduce when the last input gradient of a stage is there, without waiting for weight gradients."""
+    backward, complete = RunningStage.backward_one_chunk, GradientBuckets.complete
+
+    def count_now(self: RunningStage, chunk: int, loss: Any, full: bool, last: bool = False) -> None:
+        backward(self, chunk, loss, full, last)
+        if not full:
+            self._has_weight_gradients()
+
+    def send_at_once(self: GradientBuckets, weights: Any) -> None:
+        complete(self, weights)
+        for work in self._works:
+            work.wait()
+
+    RunningStage.backward_one_chunk = (  # type: ignore[method-assign]
+        lambda self, chunk, loss=None, full_backward=True, last_backward=False: count_now(
+            self, chunk, loss, full_backward, last_backward
+        )
+    )
+    RunningStage.backward_weight_one_chunk = (  # type: ignore[method-assign]
+        lambda self, chunk, last_backward=False: self.dw_runner.pop(chunk)()
+    )
+    GradientBuckets.complete = send_at_once  # type: ignore[method-assign]
+
+
+def _drop_an_activation() -> None:
+    """What the third micro batch sends forwards never leaves, and nobody waits for it."""
+    send, receive = RunningStage.get_fwd_send_ops, RunningStage.get_fwd_recv_ops
+
+    def dropped(self: RunningStage, chunk: int) -> Any:
+        return [] if chunk == 2 else send(self, chunk)
+
+    def not_waited_for(self: RunningStage, chunk: int) -> Any:
+        operations = receive(self, chunk)
+        for operation in operations if chunk == 2 else ():
+            operation.tensor.detach().zero_()
+        return [] if chunk == 2 else operations
+
+    RunningStage.get_fwd_send_ops = dropped  # type: ignore[method-assign]
+    RunningStage.get_fwd_recv_ops = not_waited_for  # type: ignore[method-assign]
+
+
+def _misroute_gradients() -> None:
+    """Each gradient that goes backwards is that of the micro batch before."""
+    send = RunningStage.get_bwd_send_ops
+    before: dict[int, Tensor] = {}
+
+    def late(self: RunningStage, chunk: int) -> Any:
+        operations = send(self, chunk)
+        for operation in operations:
+            before[chunk] = operation.tensor
+            operation.tensor = before.get(chunk - 1, operation.tensor)
+        return operations
+
+    RunningStage.get_bwd_send_ops = late  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("layout", "replicas", "sections", "fault"),
+    [
+        (ONE_F_ONE_B, 1, TIED, _keep_tied_gradients_apart),
+        (ZBV, 2, {}, _complete_with_input_gradients),
+        (ONE_F_ONE_B, 1, {}, _drop_an_activation),
+        (INTERLEAVED, 1, {}, _misroute_gradients),
+    ],
+    ids=["tied gradients apart", "reduced too early", "activation dropped", "gradient misrouted"],
+)
+def test_a_planted_fault_changes_the_losses(
+    tmp_path: Path,
+    data: Path,
+    whole: Callable[..., tuple[Path, Learned]],
+    layout: dict[str, Any],
+    replicas: int,
+    sections: dict[str, Any],
+    fault: Fault,
+) -> None:
+    degrees = Degrees(pipeline=2, replicas=replicas)
+    job_file = staged(tmp_path / "faulty", data, degrees, layout, **sections)
+    run(degrees, [job_file], fault)
+    with pytest.raises(AssertionError):
+        assert_close(job_file, whole(**(sections or {"precision": {"kind": "fp32"}}))[0])
+
+
+def test_hooks_would_miss_weights_under_a_zero_bubble_schedule(tmp_path: Path, data: Path) -> None:
+    """Negative control: autograd tells of norms and embeddings only, and the step ends without the other gradients."""
+    degrees = Degrees(pipeline=2, replicas=2)
+    with pytest.raises(AssertionError, match="a weight got no gradient"):
+        run(degrees, [staged(tmp_path, data, degrees, ZBV)], _listen_to_hooks)
+
+
+def test_a_checkpoint_of_any_split_goes_on_in_any_other_and_in_one_process(
+    tmp_path: Path, data: Path
+) -> None:
+    """Each leg makes two steps more from the checkpoint of the one before; together they are one straight run."""
+    legs: list[tuple[Degrees, dict[str, Any]]] = [
+        (Degrees(pipeline=2), ONE_F_ONE_B | {"stages": (5, 3)}),
+        (Degrees(pipeline=2), ZBV),
+        (Degrees(pipeline=4), ONE_F_ONE_B | {"stages": (1, 3, 2, 2)}),
+        (Degrees(), {}),
+        (Degrees(pipeline=2), INTERLEAVED_ZERO_BUBBLE),
+    ]
+    every = {"checkpoint": {"every_steps": 2}, "validation": {"every_steps": 100, "sequences": 1}}
+    straight = job(tmp_path / "straight", data, schedule=_steps(2 * len(legs)), **every)
+    ((_, (learned,)),) = run(Degrees(), [straight])
+    seen: list[float] = []
+    last: tuple[Learned, ...] = ()
+    for number, (degrees, layout) in enumerate(legs):
+        folder = tmp_path / f"leg-{number}"
+        point = {}
+        if number:
+            before = tmp_path / f"leg-{number - 1}"
+            point = {"job": resume_from(before / f"out/checkpoints/step-{2 * number}", folder)}
+        given = layout | ({"pipeline": degrees.pipeline} if layout else {})
+        leg = job(folder, data, degrees.ranks, given, schedule=_steps(2 * number + 2), **every, **point)
+        ((_, last),) = run(degrees, [leg])
+        seen += losses(leg)
+    assert seen == losses(straight)
+    for rank in last:
+        for weight, value in rank.weights.items():
+            assert torch.equal(value, learned.weights[weight]), weight
+
+
+def _steps(steps: int) -> dict[str, Any]:
+    """A learning rate that does not fall, and so does not hang on the last step."""
+    return {"steps": steps, "warmup_steps": 1, "final_fraction": 1.0}
