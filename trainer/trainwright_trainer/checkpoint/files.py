@@ -153,7 +153,7 @@ def _stored(entry: dict[str, Any], start: int, size: int) -> Stored:
 
 def _fill(descriptor: int, tensor: Tensor, offset: int) -> None:
     """Read contiguous ``tensor`` from ``offset`` on; one call reads 2 GiB at most."""
-    left = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+    left = tensor.reshape(-1).view(torch.uint8).numpy().data
     while left:
         count = os.preadv(descriptor, [left], offset)
         if not count:

@@ -22,6 +22,9 @@ from trainwright_trainer.data.shards import TokenStream
 _ORDERED_AT_ONCE = 4_096
 """Positions of the order that are looked up in one go."""
 
+_READ_AT_ONCE_TOKENS = 2**16
+"""Micro batches up to so many tokens are read together: calls cost a small one more than its tokens do."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -76,5 +79,8 @@ class Loader:
 def read_batches(stream: TokenStream, sequences: Indices, micro_sequences: int) -> Iterator[Batch]:
     """The named sequences in batches of ``micro_sequences``, the last one perhaps smaller."""
     names = sequences.tolist()
-    for start in range(0, len(names), micro_sequences):
-        yield Batch(torch.from_numpy(stream.read(names[start : start + micro_sequences])))
+    together = micro_sequences * max(1, _READ_AT_ONCE_TOKENS // (micro_sequences * stream.sequence_tokens))
+    for start in range(0, len(names), together):
+        rows = torch.from_numpy(stream.read(names[start : start + together]))
+        for first in range(0, len(rows), micro_sequences):
+            yield Batch(rows[first : first + micro_sequences])

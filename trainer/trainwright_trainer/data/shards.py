@@ -25,14 +25,14 @@ class TokenStream:
     def __init__(self, folder: Path, split: ShardSplit, token_type: TokenType, sequence_tokens: int) -> None:
         self._shards = [_mapped(folder, shard, token_type) for shard in split.shards]
         self._ends = list(accumulate(shard.tokens for shard in split.shards))
-        self._length = sequence_tokens
+        self.sequence_tokens = sequence_tokens
         self.sequences = max(0, (split.tokens - 1) // sequence_tokens)
 
     def read(self, sequences: Sequence[int]) -> Tokens:
         """Tokens of the named sequences, each with one more than its length: shape (len(sequences), T + 1)."""
-        rows = np.empty((len(sequences), self._length + 1), dtype=np.int64)
+        rows = np.empty((len(sequences), self.sequence_tokens + 1), dtype=np.int64)
         for row, sequence in zip(rows, sequences, strict=True):
-            self._fill(row, sequence * self._length)
+            self._fill(row, sequence * self.sequence_tokens)
         return rows
 
     def _fill(self, row: Tokens, start: int) -> None:

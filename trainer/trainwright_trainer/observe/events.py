@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic_core import to_json
+
 from trainwright.contracts.events import TrainerEvent
 
 Report = Callable[[TrainerEvent], None]
@@ -21,7 +23,7 @@ class EventWriter:
         self._lock = threading.Lock()
 
     def write(self, event: TrainerEvent) -> None:
-        line = event.model_dump_json(exclude_none=True).encode() + b"\n"
+        line = to_json(event, exclude_none=True) + b"\n"
         with self._lock:
             while line:
                 line = line[os.write(self._descriptor, line) :]

@@ -23,11 +23,16 @@ _RECENT_STEPS = 50
 
 
 class Phase(StrEnum):
+    __hash__ = str.__hash__  # an enum's own is Python, and each step looks a few dozen up
+
     DATA = "data"
     FORWARD = "forward"
     BACKWARD = "backward"
     COLLECTIVES = "collectives"
     OPTIMIZER = "optimizer"
+
+
+_SERIES = {phase: f"{phase}_seconds" for phase in Phase}
 
 
 class StepClock:
@@ -94,7 +99,9 @@ class Throughput:
         for name, peak in (("mfu", self.peak), ("bf16_mfu", self.bf16_peak)):
             if peak is not None:
                 values[name] = rate / peak.flops_per_second
-        return values | {f"{phase}_seconds": spent for phase, spent in phases.items()}
+        for phase, spent in phases.items():
+            values[_SERIES[phase]] = spent
+        return values
 
     def _eta(self, step: int) -> float:
         """Wall time to the end at the recent pace, in which checkpoints and validation have their part."""
