@@ -89,7 +89,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     model, parts, updater, skips, step = _build_state(job, folder / RESUME_FOLDER, mesh, stages)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, step))
-    for remark in _remarks(updater):
+    for remark in _remarks(updater, stages):
         report(Note(time=now(), message=remark))
     forget_peak(mesh.device)  # building may have needed more than a step does
     loss = _arrange(model, job, mesh)
@@ -302,8 +302,10 @@ def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
     )
 
 
-def _remarks(updater: Updater) -> Iterator[str]:
-    """What a person should know of how the state was taken over."""
+def _remarks(updater: Updater, stages: Stages | None) -> Iterator[str]:
+    """What a person should know of how the model was cut, and of how the state was taken over."""
+    if stages is not None and stages.remark:
+        yield stages.remark
     if isinstance(updater, FP8Updater) and updater.rounded_anew:
         yield (
             f"{updater.rounded_anew} tensors were rounded anew, because this layout cuts blocks of 128 that share a scale"

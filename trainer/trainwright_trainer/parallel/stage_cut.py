@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 from trainwright.contracts.layout_rules import given_stages
 from trainwright.contracts.parallelism_spec import PipelineSchedule
 from trainwright.contracts.run_spec import RunSpec
-from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.parts import Part, Parts
+from trainwright_trainer.parallel.stages import choose_stages
 
 EMBEDDING = "embedding.weight"
 
@@ -65,6 +65,9 @@ class Stages:
     layers: tuple[int, ...]
     """Number of layers of each stage."""
 
+    remark: str = ""
+    """Why these, where they were measured."""
+
     def rank_of(self, stage: int) -> int:
         """Place on the pipeline axis."""
         if self.schedule is PipelineSchedule.ZBV:
@@ -86,16 +89,14 @@ def resolve_stages(spec: RunSpec, mesh: Mesh) -> Stages | None:
     """The stages that ``spec`` asks for, None where the model is not cut; every rank must ask.
 
     Raises:
-        BadJobError: they are to be found by measuring, which this version cannot.
+        BadJobError: they are to be found by measuring, and none fit into the ranks' memory.
     """
     if mesh.pipeline.ranks == 1:
         return None
-    layers = given_stages(spec.model, spec.parallelism)
+    layers, remark = given_stages(spec.model, spec.parallelism), ""
     if layers is None:
-        raise BadJobError(
-            "spec.parallelism.stages: auto does not exist in this version yet: use even, or a list of layers"
-        )
-    return Stages(spec.parallelism.schedule, mesh.pipeline.ranks, layers)
+        layers, remark = choose_stages(spec, mesh)
+    return Stages(spec.parallelism.schedule, mesh.pipeline.ranks, layers, remark)
 
 
 def cut(model: Transformer, stages: list[Stage], parts: Parts) -> Parts:
