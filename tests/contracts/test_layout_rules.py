@@ -132,9 +132,7 @@ BROKEN: dict[str, dict[str, Any]] = {
         "parallelism": {"zero_stage": 1},
         "precision": {"kind": "fp8", "fp8": {"level": "O3"}},
     },
-    "zero-bubble schedules with zero_stage 3": {
-        "parallelism": {"pipeline": 2, "schedule": "zbv", "zero_stage": 3}
-    },
+    "zero_stage 3 with pipeline > 1": {"parallelism": {"pipeline": 2, "zero_stage": 3}},
     "zero-bubble schedules with precision.compile on": {
         "parallelism": {"pipeline": 2, "schedule": "zbv"},
         "precision": {"compile": "on"},

@@ -170,11 +170,11 @@ COMBINATIONS = (
         "is part of O3 already, which cuts gradients and states by whole tensors: leave it 0",
     ),
     Combination(
-        "zero-bubble schedules with zero_stage 3",
+        "zero_stage 3 with pipeline > 1",
         "parallelism.zero_stage",
-        lambda s: _zero_bubble(s) and s.parallelism.zero_stage == 3,
+        lambda s: s.parallelism.zero_stage == 3 and s.parallelism.pipeline > 1,
         lambda s: s.parallelism.zero_stage,
-        "gathers weights in the backward pass, which zero-bubble schedules do in two halves: use 1f1b or interleaved",
+        "would gather a stage's weights twice for each of its micro batches: use zero_stage 2, or pipeline 1",
     ),
     Combination(
         "zero-bubble schedules with precision.compile on",

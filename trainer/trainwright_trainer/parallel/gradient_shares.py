@@ -87,9 +87,10 @@ class GradientShares:
         self._open_round()
 
     def end_round(self) -> None:
-        """A round that is not the last has ended."""
-        self._close_round()
-        self._open_round()
+        """A round that is not the last has ended. In a pipeline that says nothing of gradients."""
+        if self._every_round:
+            self._close_round()
+            self._open_round()
 
     def send_as_ready(self) -> None:
         """The last round begins."""
