@@ -11,7 +11,7 @@ from trainwright.contracts.events import SERIES_UNITS
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.metrics.curves import Curve, thinned
-from trainwright_backend.metrics.names import Selection, family
+from trainwright_backend.metrics.names import ELAPSED, Selection, family
 from trainwright_backend.metrics.reading import ALL_STEPS, read_shown, series_of
 from trainwright_backend.metrics.service import cursor_of, newest_mark
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
@@ -21,6 +21,10 @@ MOST_POINTS = 10_000
 MOST_SERIES = 1_000
 MOST_POINTS_OF_ALL = 500_000
 """In one answer, over all its series: some 13 MB of JSON."""
+
+
+MOST_POINTS_TO_SUM = 2**62
+"""So many that no coarse copy is taken for a series."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,21 @@ def read_metrics(session: Read, run: Run, selection: Selection, window: Window) 
         series.append(
             Series(name=name, unit=parts[0].unit, steps=shown.steps.tolist(), values=shown.values.tolist())
         )
+    if selection.wants_elapsed and (elapsed := _elapsed(session, run, mark, window, most)) is not None:
+        series.append(elapsed)
     return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
+
+
+def _elapsed(session: Read, run: Run, mark: MetricMark | None, window: Window, points: int) -> Series | None:
+    """Training time up to each step. Every step counts, so its length is summed before anything is left out."""
+    from_start = Window(to_step=window.to_step, points=MOST_POINTS_TO_SUM)
+    parts = series_of(session, run.id, selection=Selection(["seconds"]))
+    lengths = Curve.joined([_shown(session, one, mark, from_start, MOST_POINTS_TO_SUM) for one in parts])
+    if not len(lengths):
+        return None
+    passed = Curve(lengths.steps, lengths.values.cumsum()).between(window.after_step)
+    shown = thinned(passed, points)
+    return Series(name=ELAPSED, unit="s", steps=shown.steps.tolist(), values=shown.values.tolist())
 
 
 def _thinned_by_steps(parts: Sequence[Curve], points: int) -> Curve:

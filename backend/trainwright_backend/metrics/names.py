@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 ANY = "*"
 
+ELAPSED = "elapsed_seconds"
+"""Training time up to each step: worked out of `seconds` for those who name it, never stored or streamed."""
+
 
 def is_of_tensor(name: str) -> bool:
     """Whether it is one of the many series that are shown on demand only."""
@@ -31,6 +34,11 @@ class Selection:
     def wants_tensors(self) -> bool:
         """False when series of tensors cannot be meant, which are the many."""
         return any(is_of_tensor(name) or ANY in name for name in self._names)
+
+    @property
+    def wants_elapsed(self) -> bool:
+        """Whether `ELAPSED` is named."""
+        return ELAPSED in self._names
 
     def __contains__(self, name: str) -> bool:
         if not self._names:

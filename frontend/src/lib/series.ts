@@ -10,6 +10,9 @@ export interface Column {
 
 export type Columns = Record<string, Column>;
 
+/** Training time up to each step: the API sums it before it thins, and what is streamed goes on from there. */
+export const ELAPSED = "elapsed_seconds";
+
 /** Adds points, step by step; a step that is there already is replaced, so that a repeated message changes nothing. */
 export function append(columns: Columns, steps: readonly number[], series: Record<string, readonly number[]>): Columns {
   const merged = { ...columns };
@@ -28,6 +31,14 @@ function appendColumn(column: Column, steps: readonly number[], values: readonly
     steps: [...kept.steps, ...steps, ...(later?.steps ?? [])],
     values: [...kept.values, ...values, ...(later?.values ?? [])],
   };
+}
+
+/** Adds the time of steps that came with how long each took. */
+export function appendElapsed(columns: Columns, steps: readonly number[], seconds: readonly number[]): Columns {
+  const known = cut(columns[ELAPSED] ?? { steps: [], values: [] }, (steps[0] ?? 0) - 1);
+  let total = last(known) ?? 0;
+  const values = seconds.map((one) => (total += one));
+  return append(columns, steps, { [ELAPSED]: values });
 }
 
 /** Forgets what lies after `step`: the run went back to a checkpoint. */
@@ -99,6 +110,13 @@ function upperBound(steps: readonly number[], step: number): number {
   return low;
 }
 
+/** The values of the last steps that lie side by side, at most `most`: of a thinned column others are its extremes. */
+export function newest({ steps, values }: Column, most: number): number[] {
+  let begin = values.length - 1;
+  while (begin > 0 && values.length - begin < most && (steps[begin] ?? 0) - (steps[begin - 1] ?? 0) === 1) begin -= 1;
+  return values.slice(Math.max(0, begin));
+}
+
 export function last(column: Column | undefined): number | undefined {
   return column?.values[column.values.length - 1];
 }
@@ -139,7 +157,7 @@ export interface Position {
 
 /** By linear interpolation between the steps that are known. */
 export function axisOf(columns: Columns, axis: Axis): Position {
-  const known = axis === "tokens" ? columns["tokens"] : axis === "time" ? elapsed(columns["seconds"]) : undefined;
+  const known = axis === "tokens" ? columns["tokens"] : axis === "time" ? columns[ELAPSED] : undefined;
   if (known === undefined || known.steps.length === 0) return { at: same, stepAt: same };
   const turned = { steps: known.values, values: known.steps };
   return { at: (step) => interpolate(known, step), stepAt: (x) => interpolate(turned, x) };
@@ -147,23 +165,6 @@ export function axisOf(columns: Columns, axis: Axis): Position {
 
 function same(value: number): number {
   return value;
-}
-
-/**
- * Training time up to each step. A thinned series keeps its slowest steps, so each step that was left out counts as
- * much as the faster of those around it.
- */
-function elapsed(seconds: Column | undefined): Column | undefined {
-  if (seconds === undefined) return undefined;
-  let total = 0;
-  let [previousStep, previous] = [0, Infinity];
-  const values = seconds.steps.map((step, index) => {
-    const own = seconds.values[index] ?? 0;
-    total += own + Math.max(0, step - previousStep - 1) * Math.min(own, previous);
-    [previousStep, previous] = [step, own];
-    return total;
-  });
-  return { steps: seconds.steps, values };
 }
 
 function interpolate({ steps, values }: Column, step: number): number {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { append, axisOf, bounded, isComplete, join, last, lastStep, rewind, smooth, thin, within, type Column, type Columns } from "@/lib/series";
+import { append, appendElapsed, axisOf, bounded, isComplete, join, last, lastStep, newest, rewind, smooth, thin, within, type Column, type Columns } from "@/lib/series";
 
 const LOSS: Columns = { loss: { steps: [1, 2, 3], values: [9, 8, 7] } };
 
@@ -51,7 +51,7 @@ describe("smooth", () => {
 describe("axisOf", () => {
   const columns: Columns = {
     tokens: { steps: [10, 20], values: [1_000, 2_000] },
-    seconds: { steps: [1, 2, 4], values: [0.5, 0.5, 1] },
+    elapsed_seconds: { steps: [1, 2, 4], values: [0.5, 1, 2.5] },
   };
 
   it("is the step itself by default, and where nothing is known", () => {
@@ -66,16 +66,26 @@ describe("axisOf", () => {
     expect([stepAt(500), stepAt(1_500), stepAt(9_000)]).toEqual([5, 15, 20]);
   });
 
-  it("adds up the time of steps; one that was left out took as long as the faster of those around it", () => {
+  it("interpolates the time that the API has summed", () => {
     const { at, stepAt } = axisOf(columns, "time");
     expect([at(1), at(2), at(3), at(4)]).toEqual([0.5, 1, 1.75, 2.5]);
     expect(stepAt(1.75)).toBe(3);
   });
 
-  it("does not take a slow step of a thinned series for all those left out around it", () => {
-    const seconds = { steps: [100, 150, 200], values: [0.1, 60, 0.1] };
-    expect(axisOf({ seconds }, "time").at(200)).toBeCloseTo(197 * 0.1 + 60 + 0.3 - 0.1, 1);
+  it("goes on with the steps that are streamed, also when they come twice or are taken back", () => {
+    const live = appendElapsed(columns, [5, 6], [2, 3]);
+    expect(axisOf(live, "time").at(6)).toBe(7.5);
+    expect(appendElapsed(live, [6], [3])).toEqual(live);
+    const again = appendElapsed(rewind(live, 5), [6], [1]);
+    expect(axisOf(again, "time").at(6)).toBe(5.5);
   });
+});
+
+it("newest takes no extremes of a thinned column for neighbours", () => {
+  expect(newest({ steps: [10, 20, 30], values: [1, 99, 2] }, 20)).toEqual([2]);
+  expect(newest({ steps: [10, 28, 29, 30], values: [99, 1, 2, 3] }, 20)).toEqual([1, 2, 3]);
+  expect(newest({ steps: [28, 29, 30], values: [1, 2, 3] }, 2)).toEqual([2, 3]);
+  expect(newest({ steps: [], values: [] }, 2)).toEqual([]);
 });
 
 it("join puts series over the union of their steps", () => {

@@ -2,8 +2,11 @@
 
 import json
 import math
+import random
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import event as hooks
 from sqlalchemy import select
@@ -291,6 +294,33 @@ def test_a_far_view_has_points_of_each_attempt_by_its_steps(scene: Scene) -> Non
     assert len(shown) <= 100
     assert max(shown) == 10_000
     assert 15 <= sum(step <= 2_000 for step in shown) <= 25, "a fifth of the steps"
+
+
+def test_the_time_up_to_each_step_is_summed_before_it_is_thinned(scene: Scene) -> None:
+    """Of steps that take 1 to 3 seconds, and some a minute; a second attempt goes on from the first's sum."""
+    dice = random.Random(2)
+    lengths = [60.0 if dice.random() < 0.003 else dice.uniform(1, 3) for _ in range(9_000)]
+    work = scene.running(last_step=1, steps=20_000)
+    work.send(work.batch(metrics=[{"steps": [*range(2, 5_002)], "series": {"seconds": [9.0] * 5_000}}]))
+    work.ended("crashed")
+    work = scene.again(work.run_id)
+    work.begin(resume_step=1)
+    block = {"steps": [*range(2, 9_002)], "series": {"seconds": lengths}}
+    work.send(work.batch(metrics=[block]))
+    sums = dict(zip(block["steps"], accumulate(lengths), strict=True))
+    for points in (20, 600, 10_000):
+        shown = curve(scene, work.run_id, "elapsed_seconds", points=points)
+        assert len(shown) <= points and max(shown) == 9_001
+        assert all(shown[step] == pytest.approx(sums[step]) for step in shown)
+    steps = sorted(shown := curve(scene, work.run_id, "elapsed_seconds", points=600))
+    between = np.interp([*sums], steps, [shown[step] for step in steps])
+    assert np.abs(between - [*sums.values()]).max() < 0.01 * sums[9_001]
+    window = curve(scene, work.run_id, "elapsed_seconds", after_step=100, to_step=200)
+    assert [*window] == [*range(101, 201)] and window[101] == pytest.approx(sums[101])
+    names = {
+        one["name"] for one in scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["series"]
+    }
+    assert "seconds" in names and "elapsed_seconds" not in names, "for those only who name it"
 
 
 def test_what_is_no_number_or_no_progress_is_dropped(scene: Scene) -> None:

@@ -1,5 +1,5 @@
 import { shortTime } from "@/lib/format";
-import type { Columns } from "@/lib/series";
+import { newest, type Columns } from "@/lib/series";
 
 const PHASES = ["data", "forward", "backward", "collectives", "optimizer"] as const;
 const STEPS = 20;
@@ -9,7 +9,7 @@ export function PhaseBar({ columns }: { columns: Columns }) {
   const phases = PHASES.map((name, index) => ({
     name,
     color: `var(--color-series-${index + 1})`,
-    seconds: mean(columns[`${name}_seconds`]?.values.slice(-STEPS) ?? []),
+    seconds: mean(newest(columns[`${name}_seconds`] ?? { steps: [], values: [] }, STEPS)),
   }));
   const total = phases.reduce((sum, { seconds }) => sum + seconds, 0);
   return (

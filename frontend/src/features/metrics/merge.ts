@@ -1,7 +1,7 @@
 import type { StreamEvent } from "@/api/events";
 import type { MetricPoints } from "@/api/types";
 import type { LiveMetrics } from "@/features/metrics/queries";
-import { append, bounded, lastStep, rewind, within } from "@/lib/series";
+import { append, appendElapsed, bounded, lastStep, rewind, within, type Columns } from "@/lib/series";
 import { boundsOf } from "@/lib/stepWindow";
 
 /** Points of one series that are kept: several a pixel, however long the run is. */
@@ -13,7 +13,7 @@ export function merge(metrics: LiveMetrics, events: readonly StreamEvent[]): Liv
   for (const { id, name, data } of events) {
     if (name === "points") {
       const points = JSON.parse(data) as MetricPoints;
-      if (begins(metrics, points)) columns = bounded(append(columns, points.steps, points.series), MOST_POINTS);
+      if (begins(metrics, points)) columns = bounded(appended(columns, points), MOST_POINTS);
     } else if (name === "rewind") {
       const { step } = JSON.parse(data) as { step: number };
       columns = rewind(columns, step);
@@ -25,6 +25,12 @@ export function merge(metrics: LiveMetrics, events: readonly StreamEvent[]): Liv
     columns = within(columns, from, to);
   }
   return { ...metrics, columns, cursor };
+}
+
+function appended(columns: Columns, { steps, series }: MetricPoints): Columns {
+  const { seconds } = series;
+  const merged = append(columns, steps, series);
+  return seconds === undefined ? merged : appendElapsed(merged, steps, seconds);
 }
 
 /** Whether points can lie in the window that these metrics are of. */

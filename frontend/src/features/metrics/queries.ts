@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
 import type { AttemptMark, Metrics } from "@/api/types";
-import { append, lastStep, within, type Columns } from "@/lib/series";
+import { append, ELAPSED, lastStep, within, type Columns } from "@/lib/series";
 import { boundsOf, type StepWindow } from "@/lib/stepWindow";
 
 /** What the pages of a run draw, tensors apart: one request and one stream bring all of it. */
@@ -51,7 +51,7 @@ export function metricsQuery(team: string, run: string, window: StepWindow | nul
       const bounds = window === null ? {} : { after_step: from - 1, ...(follows ? {} : { to_step: to }) };
       const answer = body(
         await api.GET("/api/v1/teams/{team}/runs/{run}/metrics", {
-          params: { path: { team, run }, query: { names: DRAWN, points: pointsOfScreen(), ...bounds } },
+          params: { path: { team, run }, query: { names: window === null ? [...DRAWN, ELAPSED] : DRAWN, points: pointsOfScreen(), ...bounds } },
           signal,
         }),
       );
