@@ -6,6 +6,7 @@ Only rows are looked at here. What a recipe does to documents is worked out by `
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -86,6 +87,20 @@ def next_contents(session: Write, team_id: UUID, base: DatasetVersion, new: NewV
     return _contents(session, team_id, kept, new.uploads or [], recipe, base.dataset_id)
 
 
+def hold_datasets(session: Write, team_id: UUID, mix: Sequence[MixSource], own: UUID | None = None) -> None:
+    """Keep the datasets of a mixture from being changed, and ``own`` for this transaction alone.
+
+    In the order of their ids: two that mix each other's datasets at once would otherwise wait for one another.
+    """
+    ids = {own} if own is not None else set()
+    for source in mix:
+        with suppress(NotFound):
+            ids.add(parse_id("ds", source.dataset))
+    for dataset_id in sorted(ids):
+        held = select(Dataset.id).where(Dataset.id == dataset_id, Dataset.team_id == team_id)
+        session.scalar(held.with_for_update(read=dataset_id != own))
+
+
 def files_of(version: DatasetVersion) -> list[File]:
     """The files of a version, in order."""
     return [
@@ -132,6 +147,7 @@ def _contents(
         message = "A mixture has no files of its own. Leave uploads empty, or take mix out of the recipe."
         raise Invalid.at("recipe.mix", message)
     # Datasets first, then the team's files: whoever deletes a dataset takes them in this order.
+    hold_datasets(session, team_id, recipe.mix, itself)
     sources = mixed_versions(session, team_id, recipe.mix, itself)
     added = [
         File(file.name, file.digest, file.bytes, file.stored_file_id)

@@ -13,7 +13,7 @@ from trainwright.contracts.api import DatasetFile as DatasetFileOut
 from trainwright.contracts.api import DatasetVersion as DatasetVersionOut
 from trainwright.contracts.api import NewDataset, NewVersion, Page, Statistics, VersionState
 from trainwright.contracts.data_spec import DataSpec
-from trainwright.contracts.recipe import Compression, FileFormat, Recipe
+from trainwright.contracts.recipe import Compression, FileFormat, MixSource, Recipe
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
@@ -24,6 +24,7 @@ from trainwright_backend.datasets.recipes import (
     Contents,
     changes_between,
     first_contents,
+    hold_datasets,
     next_contents,
     which_versions,
 )
@@ -69,14 +70,27 @@ def add_version(session: Write, team_id: UUID, dataset: str, new: NewVersion) ->
     Raises:
         Invalid: as `create_dataset`; or the dataset has no version ``new.base``.
     """
+    row = get_dataset(session, team_id, dataset)
+    mix = _mix_of(_base(row, new), new)
+    hold_datasets(session, team_id, mix, row.id)
     row = lock_dataset(session, team_id, dataset)
-    newest = row.versions[0]
-    base = next((version for version in row.versions if new.base in (None, version.number)), None)
+    newest, base = row.versions[0], _base(row, new)
     if base is None:
         raise Invalid.at("base", which_versions(row), new.base)
     contents = next_contents(session, team_id, base, new)
     _add_version(session, row, contents, changes_between(newest, contents))
     return show_dataset(session, team_id, dataset)
+
+
+def _base(row: Dataset, new: NewVersion) -> DatasetVersion | None:
+    return next((version for version in row.versions if new.base in (None, version.number)), None)
+
+
+def _mix_of(base: DatasetVersion | None, new: NewVersion) -> list[MixSource]:
+    """What the new version mixes, so far as is known before its dataset is held."""
+    if new.recipe is not None:
+        return new.recipe.mix
+    return [] if base is None else Recipe.model_validate(base.recipe).mix
 
 
 def get_dataset(session: Read, team_id: UUID, dataset: str) -> Dataset:

@@ -1,12 +1,15 @@
 """What two people, or a person and a worker, ask of a dataset at once: both end well, or with a reason, in either order."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import delete, select, text, update
+from sqlalchemy import event as hooks
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.desk import Desk, letters
@@ -151,6 +154,31 @@ def test_a_mixture_made_while_what_it_mixes_is_deleted_finds_no_dataset(desk: De
         lambda session: delete_dataset(session, team_id(session), dataset["id"]),
     )
     assert desk.problem(answer)[0] == "recipe.mix.0.dataset"
+
+
+def test_two_versions_that_mix_each_others_datasets_are_both_made(desk: Desk) -> None:
+    """Each request holds its first dataset until the other holds one too, or waits for one."""
+    made = [desk.make(name, **{f"{name}.jsonl": letters(20, first)}) for first, name in ((0, "a"), (50, "b"))]
+    ids = [one["id"] for one in made]
+    both, met = threading.Barrier(2), threading.local()
+
+    def hold(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        if "FROM dataset" in statement and " FOR " in statement and not hasattr(met, "other"):
+            met.other = True
+            with suppress(threading.BrokenBarrierError):
+                both.wait(1)
+
+    def mix(own: str, other: str) -> int:
+        recipe = {"mix": [{"dataset": other, "version": 1, "weight": 1}]}
+        return desk.post(f"datasets/{own}/versions", {"recipe": recipe}).status_code
+
+    engine = desk.site.app.state.database.engine
+    hooks.listen(engine, "after_cursor_execute", hold)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            assert list(threads.map(mix, ids, reversed(ids))) == [201, 201]
+    finally:
+        hooks.remove(engine, "after_cursor_execute", hold)
 
 
 def test_a_delete_while_an_old_version_is_put_to_be_read_leaves_no_reading(desk: Desk) -> None:
