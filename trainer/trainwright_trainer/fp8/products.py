@@ -59,8 +59,13 @@ class Measured(NamedTuple):
 def by_tensor(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor) -> Measured:
     """Cast with one scale: ``delayed``, or where that is 0 the one of the present amax."""
     amax = amax_of(x_RC)
+    return Measured(by_amax(x_RC, dtype, delayed, amax), amax)
+
+
+def by_amax(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor, amax: Tensor) -> Operand:
+    """``by_tensor`` of a part of a matrix, of whose whole ``amax`` is."""
     scale = _or_nan(torch.where(delayed > 0, delayed, scale_for(amax, dtype)), amax)
-    return Measured(Operand(_divide_and_cast(x_RC, scale, dtype), scale), amax)
+    return Operand(_divide_and_cast(x_RC, scale, dtype), scale)
 
 
 def by_row(x_RC: Tensor, dtype: torch.dtype) -> Measured:

@@ -10,6 +10,7 @@
 
 So all arithmetic and all that is kept of the residual stream is divided by the number of ranks (Shoeybi et al. 2019;
 Korthikanti et al. 2022). Query heads and the heads of keys and values that they share lie on the same rank.
+Where FP8 products follow, what is gathered are their codes (``parallel.codes``).
 
 It comes in two steps. ``cut_weights`` makes weights small while they take no memory yet. ``share_work`` lets modules
 speak with the other ranks, when their layers are those that they are trained with.
@@ -17,16 +18,19 @@ speak with the other ranks, when their layers are those that they are trained wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
-from trainwright_trainer.fp8.modules import HighEmbedding, HighNorm
+from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighNorm
 from trainwright_trainer.mesh import Axis
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.parallel.codes import GatheredCast
 from trainwright_trainer.parallel.parts import Part, Parts, Slice
 from trainwright_trainer.parallel.tokens import gather, scatter_sum, sum_gradient
 from trainwright_trainer.parallel.vocabulary import rows_of, share_embedding
@@ -81,23 +85,47 @@ def share_work(model: nn.Module, vocabulary: int, axis: Axis) -> None:
         if type(module) in _CLASSES:
             module.__class__ = _CLASSES[type(module)]
             module.axis = axis  # type: ignore[assignment]
+            _share_cast(module, axis)
         elif isinstance(module, nn.Embedding | HighEmbedding):
             share_embedding(module, vocabulary, axis)
+
+
+def _share_cast(module: nn.Module, axis: Axis) -> None:
+    """Let FP8 layers that read all tokens be given codes that were gathered."""
+    first = module.query if isinstance(module, Attention) else getattr(module, "gate", None)
+    if isinstance(first, FP8Linear):
+        first.input_cast.__class__ = GatheredCast
+        assert isinstance(first.input_cast, GatheredCast)
+        first.input_cast.axis = axis
 
 
 class _CutAttention(Attention):
     axis: Axis
 
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        mixed_BTD = super().forward(gather(x_BTD, self.axis), cosines_TK, sines_TK)
-        return scatter_sum(mixed_BTD, self.axis)
+        with_whole = partial(super().forward, cosines_TK=cosines_TK, sines_TK=sines_TK)
+        return scatter_sum(_gathered(x_BTD, self.axis, self.query, with_whole), self.axis)
 
 
 class _CutFeedForward(FeedForward):
     axis: Axis
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return scatter_sum(super().forward(gather(x_BTD, self.axis)), self.axis)
+        return scatter_sum(_gathered(x_BTD, self.axis, self.gate, super().forward), self.axis)
+
+
+def _gathered(
+    part_BTD: Tensor, axis: Axis, first: nn.Module, with_whole: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """``with_whole`` of all tokens; ``first`` is one of the layers that read them."""
+    if not isinstance(first, FP8Linear):
+        return with_whole(gather(part_BTD, axis))
+    cast = first.input_cast
+    assert isinstance(cast, GatheredCast)
+    try:
+        return with_whole(cast.gather(part_BTD))
+    finally:  # a recomputation ends by an exception when it has all that it needs
+        cast.let_go()
 
 
 class _SharedNorm(nn.RMSNorm):

@@ -48,14 +48,14 @@ class _Gather(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
-        return _summed(gradient_BTD, ctx.axis), None
+        return summed(gradient_BTD, ctx.axis), None
 
 
 class _ScatterSum(Function):
     @staticmethod
     def forward(ctx: Any, whole_BTD: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis
-        return _summed(whole_BTD, axis)
+        return summed(whole_BTD, axis)
 
     @staticmethod
     @once_differentiable
@@ -81,6 +81,7 @@ def _gathered(part_BTD: Tensor, axis: Axis) -> Tensor:
     return whole_ND.view(part_BTD.shape[0], -1, *part_BTD.shape[2:])
 
 
-def _summed(whole_BTD: Tensor, axis: Axis) -> Tensor:
+def summed(whole_BTD: Tensor, axis: Axis) -> Tensor:
+    """``scatter_sum`` for who needs no gradient."""
     part_ND = axis.scatter_sum(whole_BTD.flatten(0, 1).contiguous())
     return part_ND.view(whole_BTD.shape[0], -1, *whole_BTD.shape[2:])
