@@ -15,6 +15,7 @@ export interface JsonSchema {
   const?: Json;
   enum?: Json[];
   anyOf?: JsonSchema[];
+  items?: JsonSchema;
   allOf?: JsonSchema[];
   properties?: Record<string, JsonSchema>;
   required?: string[];
@@ -28,6 +29,10 @@ export interface SpecField {
   help: string;
   kind: FieldKind;
   choices: string[];
+  /** What the choices stand for in the spec, in their order: a choice of numbers is sent as a number. */
+  meanings: Json[];
+  /** Whether numbers with commas between them are a value of it. */
+  takesNumbers: boolean;
   /** As text; empty where the platform decides or a value is required. */
   standard: string;
   required: boolean;
@@ -130,7 +135,8 @@ function withDefaults(schema: JsonSchema, defaults: Json | undefined): JsonSchem
 function fieldOf(path: string, schema: JsonSchema, required: boolean): SpecField | null {
   if (schema.const !== undefined) return null;
   const typed = schema.anyOf?.find(({ type }) => type !== "null") ?? schema;
-  const choices = (typed.enum ?? []).map(String);
+  const meanings = typed.enum ?? [];
+  const choices = meanings.map(textOf);
   if (choices.length === 1) return null;
   const parts = path.split(".");
   const standard = schema.default === undefined || schema.default === null ? "" : textOf(schema.default);
@@ -140,6 +146,8 @@ function fieldOf(path: string, schema: JsonSchema, required: boolean): SpecField
     help: schema.description ?? "",
     kind: kindOf(typed, choices),
     choices,
+    meanings,
+    takesNumbers: schema.anyOf?.some(({ items }) => items?.type === "integer") === true,
     standard,
     required,
     canBeOff: standard !== "" && schema.anyOf?.some(({ type }) => type === "null") === true,
@@ -183,10 +191,13 @@ export function specOf(values: SpecValues, fields: readonly SpecField[]): Record
   return spec;
 }
 
-function valueOf(text: string, { kind, standard }: SpecField): Json {
+const NUMBERS = /^\d+(\s*,\s*\d+)*$/;
+
+function valueOf(text: string, { kind, standard, meanings, takesNumbers }: SpecField): Json {
   if (text === NONE && standard !== "") return null;
   if (kind === "switch") return text === "true";
-  if (kind === "text" || kind === "choice") return text;
+  if (kind === "choice") return meanings.find((one) => textOf(one) === text) ?? text;
+  if (kind === "text") return takesNumbers && NUMBERS.test(text) ? text.split(",").map(Number) : text;
   const plain = text.replaceAll(",", "");
   return Number.isFinite(Number(plain)) ? Number(plain) : text;
 }
@@ -234,5 +245,6 @@ function isObject(value: Json | undefined): value is { [key: string]: Json } {
 }
 
 function textOf(value: Json): string {
+  if (Array.isArray(value) && value.every((one) => typeof one === "number")) return value.join(",");
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -196,6 +196,34 @@ describe("null where it is not the default", () => {
   });
 });
 
+describe("choices and lists of numbers", () => {
+  const parallelism = {
+    properties: {
+      zero_stage: { enum: [0, 1, 2, 3], type: "integer", default: 0 },
+      stages: { anyOf: [{ $ref: "#/$defs/Stages" }, { type: "array", items: { type: "integer" } }], default: "even" },
+    },
+  };
+  const own = sectionsOf({
+    properties: { parallelism },
+    $defs: { Stages: { enum: ["even", "auto"], type: "string" } },
+  }).flatMap((section) => section.fields);
+
+  it("are sent as the schema has them, chosen here or taken from another run's spec", () => {
+    const stored = { parallelism: { zero_stage: 2, stages: [2, 3, 3, 2] } };
+    const { values } = valuesOf(stored, own);
+    expect(values).toEqual({ "parallelism.zero_stage": "2", "parallelism.stages": "2,3,3,2" });
+    expect(specOf(values, own)).toEqual(stored);
+    expect(specOf({ "parallelism.zero_stage": "0", "parallelism.stages": "auto" }, own)).toEqual({
+      parallelism: { zero_stage: 0, stages: "auto" },
+    });
+  });
+
+  it("go on to the API as they were written where they are neither", () => {
+    const wrong = { "parallelism.zero_stage": "7", "parallelism.stages": "2,,3" };
+    expect(specOf(wrong, own)).toEqual({ parallelism: { zero_stage: "7", stages: "2,,3" } });
+  });
+});
+
 it("labels read as words", () => {
   expect([label("learning_rate"), label("kv_heads"), label("rope_theta")]).toEqual([
     "Learning rate",
