@@ -29,6 +29,8 @@ export class TusServer {
     return [...this.uploads].map(([id, { name, bytes, offset }]) => ({
       id,
       file_name: name,
+      created_by: "Ada",
+      mine: true,
       bytes,
       offset,
       complete: offset === bytes,

@@ -32,7 +32,7 @@ Receiving = Annotated[Receiver, Depends(get_receiver)]
 @router.get("")
 def list_uploads(access: Viewer, session: ReadSession) -> list[Upload]:
     """Uploads under way, and complete ones that no dataset has taken, newest first."""
-    return service.list_uploads(session, access.team_id)
+    return service.list_uploads(session, access.team_id, access.user_id)
 
 
 @router.options(

@@ -16,6 +16,7 @@ from sqlalchemy.orm import selectinload
 
 from trainwright.contracts.api import Upload as UploadOut
 from trainwright.contracts.base import Problem
+from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.doomed import doom, spare
 from trainwright_backend.core.errors import AppError, Conflict, Invalid, NotFound
@@ -84,15 +85,16 @@ def find_upload(session: Read, team_id: UUID, upload: str) -> Upload:
     return found
 
 
-def list_uploads(session: Read, team_id: UUID) -> list[UploadOut]:
-    """Uploads under way and complete ones that nothing uses yet, newest first."""
-    rows = session.scalars(
-        select(Upload)
+def list_uploads(session: Read, team_id: UUID, user_id: UUID) -> list[UploadOut]:
+    """Uploads under way and complete ones that nothing uses yet, newest first, as ``user_id`` sees them."""
+    rows = session.execute(
+        select(Upload, Account.name)
+        .outerjoin(Account, Account.id == Upload.created_by)
         .where(Upload.team_id == team_id, Upload.expires > now())
         .order_by(Upload.id.desc())
         .options(selectinload(Upload.stored_file))
     )
-    return [_shown(row) for row in rows]
+    return [_shown(row, name, user_id) for row, name in rows]
 
 
 def advance(session: Write, upload_id: UUID, start: int, end: int) -> None:
@@ -297,7 +299,7 @@ def _uploaded(row: Upload) -> UploadedFile:
     return UploadedFile(row.file_name, stored.bytes, stored.digest, stored.id, stored.object_key)
 
 
-def _shown(row: Upload) -> UploadOut:
+def _shown(row: Upload, sender: str | None, user_id: UUID) -> UploadOut:
     return UploadOut(
         id=public_id("up", row.id),
         file_name=row.file_name,
@@ -306,5 +308,7 @@ def _shown(row: Upload) -> UploadOut:
         complete=row.stored_file is not None,
         digest=None if row.stored_file is None else row.stored_file.digest,
         created=row.created,
+        created_by=sender,
+        mine=row.created_by == user_id,
         expires=row.expires,
     )

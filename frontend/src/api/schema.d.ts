@@ -3845,6 +3845,11 @@ export interface components {
              */
             created: string;
             /**
+             * Created By
+             * @description Name of who sends it; nobody once the account is gone.
+             */
+            created_by?: string | null;
+            /**
              * Digest
              * @description SHA-256 of a complete file, in hex.
              */
@@ -3862,6 +3867,12 @@ export interface components {
             file_name: string;
             /** Id */
             id: string;
+            /**
+             * Mine
+             * @description Whether that is who asks.
+             * @default true
+             */
+            mine: boolean;
             /**
              * Offset
              * @description Bytes that are safely stored.

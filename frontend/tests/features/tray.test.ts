@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Upload } from "@/api/types";
 import { nameFor } from "@/features/datasets/nameFor";
 import { Speed } from "@/features/datasets/speed";
-import { trayRows, trayTotal } from "@/features/datasets/tray";
+import { isUsable, trayRows, trayTotal } from "@/features/datasets/tray";
 import type { Sending } from "@/features/datasets/uploads";
 
 function anUpload(id: string, name: string, offset: number): Upload {
@@ -13,6 +13,8 @@ function anUpload(id: string, name: string, offset: number): Upload {
     offset,
     complete: offset === 100,
     created: "2026-11-21T13:00:00Z",
+    created_by: "Ada",
+    mine: true,
     expires: "2026-11-28T13:00:00Z",
   };
 }
@@ -61,4 +63,15 @@ it("tells the speed of the last seconds, and forgets a pause", () => {
   speed.restart();
   expect(speed.at(60_000, 10_000)).toBe(0);
   expect(speed.at(61_000, 12_000)).toBe(2_000);
+});
+
+it("shows whose the files of teammates are, and uses none that is still on its way", () => {
+  const theirs = { mine: false, created_by: "Grace" };
+  const server = [{ ...anUpload("up_1", "a.txt", 20), ...theirs }, { ...anUpload("up_2", "b.txt", 100), ...theirs }, { ...anUpload("up_3", "c.txt", 1), ...theirs, created_by: null }];
+  const rows = trayRows("lab", [], server, new Set());
+  expect(rows.map((row) => [row.name, row.state, row.by, isUsable(row)])).toEqual([
+    ["a.txt", "theirs", "Grace", false],
+    ["b.txt", "complete", "Grace", true],
+    ["c.txt", "theirs", "somebody who has left", false],
+  ]);
 });

@@ -251,6 +251,12 @@ class Upload(Envelope):
     """SHA-256 of a complete file, in hex."""
 
     created: AwareDatetime
+    created_by: str | None = None
+    """Name of who sends it; nobody once the account is gone."""
+
+    mine: bool = True
+    """Whether that is who asks."""
+
     expires: AwareDatetime
     """When it is dropped unless bytes arrive or a dataset takes it."""
 

@@ -53,6 +53,18 @@ def test_a_file_arrives_in_pieces_and_is_stored_with_its_digest(site: Site, tus:
     assert site.app.state.store.list_partials() == []
 
 
+def test_the_list_says_whose_each_upload_is(site: Site, tus: Tus) -> None:
+    tus.begin(100, "ours.txt")
+    teammate = Tus(site.member("editor"), tus.path)
+    teammate.begin(100, "theirs.txt")
+
+    def seen(by: Tus) -> list[tuple[str, str, bool]]:
+        return [(one["file_name"], one["created_by"], one["mine"]) for one in by.client.get(by.path).json()]
+
+    assert seen(tus) == [("theirs.txt", "Editor", False), ("ours.txt", "Ada", True)]
+    assert seen(teammate) == [("theirs.txt", "Editor", True), ("ours.txt", "Ada", False)]
+
+
 def test_the_answer_to_head_is_what_a_client_needs_to_go_on(tus: Tus) -> None:
     url = tus.begin(100, "größe.txt")
     tus.add(url, 0, b"x" * 40)

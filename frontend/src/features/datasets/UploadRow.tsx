@@ -1,7 +1,7 @@
 import { ErrorNote } from "@/components/ErrorNote";
 import { Meter } from "@/components/Meter";
 import { StateIcon, type Shape } from "@/components/StateIcon";
-import type { TrayRow } from "@/features/datasets/tray";
+import { isUsable, type TrayRow } from "@/features/datasets/tray";
 import { beginAnew, goOn, pause, resume } from "@/features/datasets/uploads";
 import { bytes, duration, moment } from "@/lib/format";
 
@@ -19,6 +19,7 @@ const LOOKS: Record<TrayRow["state"], { shape: Shape; word: string; color: strin
   paused: { shape: "bars", word: "Paused", color: "text-idle" },
   failed: { shape: "cross", word: "Stopped", color: "text-bad" },
   unfinished: { shape: "hollow-square", word: "Unfinished", color: "text-warn" },
+  theirs: { shape: "half-circle", word: "Underway", color: "text-idle" },
   complete: { shape: "tick", word: "Here", color: "text-good" },
 };
 
@@ -32,7 +33,8 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
       <label className="flex min-w-0 items-center gap-3">
         <input
           type="checkbox"
-          checked={used}
+          checked={used && isUsable(row)}
+          disabled={!isUsable(row)}
           onChange={(event) => {
             onUse(event.target.checked);
           }}
@@ -78,9 +80,11 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
             <span className="sr-only">{row.name}</span>
           </button>
         )}
-        <button type="button" className={ACTION} onClick={onRemove}>
-          Remove <span className="sr-only">{row.name}</span>
-        </button>
+        {isUsable(row) && (
+          <button type="button" className={ACTION} onClick={onRemove}>
+            Remove <span className="sr-only">{row.name}</span>
+          </button>
+        )}
       </span>
       {row.state === "doubtful" && (
         <p className="col-span-full flex flex-wrap gap-x-4 gap-y-1">
@@ -114,9 +118,11 @@ export function UploadRow({ row, used, onUse, onRemove }: Props) {
   );
 }
 
-function progress({ state, sent, bytes: total, bytesPerSecond: speed, expires }: TrayRow): string {
-  if (state === "complete") return expires === null ? bytes(total) : `${bytes(total)}, kept until ${moment(expires)}`;
+function progress({ state, sent, bytes: total, bytesPerSecond: speed, by, expires }: TrayRow): string {
+  const whose = by === null ? "" : `, of ${by}`;
+  if (state === "complete") return expires === null ? bytes(total) : `${bytes(total)}${whose}, kept until ${moment(expires)}`;
   const part = `${bytes(sent)} of ${bytes(total)}`;
+  if (state === "theirs") return `${part}${whose}.`;
   if (state === "unfinished") return `${part}. Choose the file again to go on.`;
   return speed === 0 ? part : `${part}, ${bytes(speed)}/s, ${duration((total - sent) / speed)} left`;
 }

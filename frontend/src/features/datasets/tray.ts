@@ -8,12 +8,14 @@ export interface TrayRow {
   bytes: number;
   sent: number;
   bytesPerSecond: number;
-  /** `unfinished`: the server has a part, and this browser does not hold the file. */
-  state: SendState | "unfinished";
+  /** `unfinished`: the server has a part, and this browser does not hold the file; `theirs`: a teammate is sending it. */
+  state: SendState | "unfinished" | "theirs";
   error: Error | null;
   uploadId: string | null;
   /** Whether this browser holds the file. */
   local: boolean;
+  /** The teammate who sent it; null: you. */
+  by: string | null;
   expires: string | null;
 }
 
@@ -25,24 +27,30 @@ export function trayRows(
 ): TrayRow[] {
   const mine = sendings.filter((one) => one.team === team);
   const known = new Set(mine.map(({ uploadId }) => uploadId));
-  const local = mine.filter(({ aside }) => !aside).map((one) => ({ ...one, local: true, expires: null }));
+  const local = mine.filter(({ aside }) => !aside).map((one) => ({ ...one, local: true, by: null, expires: null }));
   const others = uploads.filter(({ id }) => !known.has(id) && !dropped.has(id)).map(rowOf);
   return [...local, ...others].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
 }
 
-function rowOf({ id, file_name, bytes, offset, complete, expires }: Upload): TrayRow {
+function rowOf({ id, file_name, bytes, offset, complete, created_by, mine, expires }: Upload): TrayRow {
   return {
     key: id,
     name: file_name,
     bytes,
     sent: offset,
     bytesPerSecond: 0,
-    state: complete ? "complete" : "unfinished",
+    state: complete ? "complete" : mine ? "unfinished" : "theirs",
     error: null,
     uploadId: id,
     local: false,
+    by: mine ? null : (created_by ?? "somebody who has left"),
     expires,
   };
+}
+
+/** Whether a dataset can be made of it, now or once it is here: what a teammate is sending is theirs to use. */
+export function isUsable({ state }: TrayRow): boolean {
+  return state !== "theirs";
 }
 
 export interface TrayTotal {

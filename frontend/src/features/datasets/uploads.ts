@@ -109,7 +109,7 @@ export function goOn(key: string): void {
   pump();
 }
 
-/** A doubtful file is another one. */
+/** A doubtful file is another one: nobody goes on with what the server has. */
 export function beginAnew(key: string): void {
   const one = find(key);
   const transfer = transfers.get(key);
@@ -117,6 +117,7 @@ export function beginAnew(key: string): void {
   forget(key);
   add(one.team, one.name, transfer.file, null);
   pump();
+  if (one.uploadId !== null) dropUpload(one.team, one.uploadId).catch(() => undefined); // it is listed again, with Remove
 }
 
 /** Stops all, and holds no file any longer: somebody else may sign in here. The server keeps what it has. */
@@ -239,7 +240,7 @@ function isHeld(one: Sending, team: string, name: string, file: File): boolean {
 function unfinishedOf(known: readonly Upload[], name: string, file: File): Upload | null {
   const here = new Set(sendings.map(({ uploadId }) => uploadId));
   const fits = (one: Upload) =>
-    !one.complete && one.file_name === name && one.bytes === file.size && !here.has(one.id);
+    one.mine && !one.complete && one.file_name === name && one.bytes === file.size && !here.has(one.id);
   const fitting = known.filter(fits);
   const by = (same: boolean | null) => fitting.find(({ id }) => isSameFile(id, file) === same);
   return by(true) ?? by(null) ?? null;

@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
 import type { NamedFile } from "@/features/datasets/namedFiles";
 import { uploadsQuery } from "@/features/datasets/queries";
-import { trayRows, type TrayRow } from "@/features/datasets/tray";
+import { isUsable, trayRows, type TrayRow } from "@/features/datasets/tray";
 import { addFiles, dropUpload, remove, taken, uploadStore } from "@/features/datasets/uploads";
 
 /** A team's files that no dataset uses yet, and what can be done with them. */
@@ -14,7 +14,7 @@ export function useTray(team: string) {
   const [failure, setFailure] = useState<Error | null>(null);
   const client = useQueryClient();
   const rows = trayRows(team, sendings, uploads ?? [], dropped);
-  const chosen = rows.filter(({ key }) => !left.has(key));
+  const chosen = rows.filter((row) => isUsable(row) && !left.has(row.key));
 
   return {
     rows,
