@@ -1,5 +1,6 @@
 """The operator's command line: ``trainwright-server``. Settings come from the environment (see `core/settings.py`)."""
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from trainwright_backend import local
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
-from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
 from trainwright_backend.nodes.service import create_join_token
@@ -25,6 +26,18 @@ from trainwright_backend.worker import run_worker
 
 GRACEFUL_SECONDS = 3
 """Live streams never end by themselves."""
+
+UP_FOLDER = Path(".trainwright/main")
+"""Where `up` keeps everything unless told otherwise."""
+
+UpFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help=f"Folder of a platform that `up` started; {UP_FOLDER} where neither it nor TRAINWRIGHT_SECRET_KEY is given.",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Run a Trainwright server.")
 link_app = typer.Typer(no_args_is_help=True, help="Print one-time links.")
@@ -57,9 +70,7 @@ def serve(
 
 @app.command()
 def up(
-    data: Annotated[Path, typer.Option(help="Folder for everything, made if it is missing.")] = Path(
-        ".trainwright/main"
-    ),
+    data: Annotated[Path, typer.Option(help="Folder for everything, made if it is missing.")] = UP_FOLDER,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     cpu_slots: Annotated[
@@ -97,37 +108,37 @@ def migrate() -> None:
 
 
 @link_app.command("first-owner")
-def first_owner_link() -> None:
+def first_owner_link(data: UpFolder = None) -> None:
     """A link that makes the first account, who is site admin. Works for a day."""
-    settings = _settings()
+    settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
         typer.echo(links.first_owner_link(session, settings).url)
 
 
 @link_app.command("sign-in")
-def sign_in_link(email: str) -> None:
+def sign_in_link(email: str, data: UpFolder = None) -> None:
     """A link that signs somebody in without a password. Works for 15 minutes."""
-    settings = _settings()
+    settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
         typer.echo(links.sign_in_link(session, settings, email).url)
 
 
 @app.command("join-token")
-def join_token(name: str) -> None:
+def join_token(name: str, data: UpFolder = None) -> None:
     """A token with which the node of this name joins once."""
     try:
         asked = NewJoinToken(name=name)
     except ValidationError as error:
         _refuse("\n".join(problem.message for problem in problems(error, NewJoinToken)))
-    settings = _settings()
+    settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
         typer.echo(create_join_token(session, settings, asked.name).token)
 
 
 @app.command("check-settings")
-def check_settings() -> None:
+def check_settings(data: UpFolder = None) -> None:
     """Say what is configured, and what is wrong with it."""
-    settings = _settings()
+    settings = _settings_of(data)
     shown = {
         "database": settings.resolved_database_url.split("://")[0],
         "objects": settings.resolved_object_store_dir,
@@ -160,6 +171,20 @@ def _opened(settings: Settings) -> Iterator[Database]:
         _refuse(error.detail)
     finally:
         database.dispose()
+
+
+def _settings_of(data: Path | None) -> Settings:
+    """The settings of the platform in folder ``data``; else those of the environment; else of `up`'s own folder."""
+    if data is None and f"{ENVIRONMENT_PREFIX}SECRET_KEY" in os.environ:
+        return _settings()
+    folder = data or Path(os.environ.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", UP_FOLDER))
+    try:
+        return Settings(**local.folder_settings(folder))
+    except local.PlatformError as error:
+        _refuse(
+            f"{error}. Name the folder that you gave to `trainwright-server up` with --data. A server that was started "
+            "by `serve` has its settings in the environment: run this with the same TRAINWRIGHT_SECRET_KEY."
+        )
 
 
 def _settings() -> Settings:

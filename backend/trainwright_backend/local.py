@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -30,6 +30,8 @@ from trainwright_backend.core.broker import Broker, die_with_parent, start_broke
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
 NODE_NAME = "local"
+SECRETS_FILE = "secrets.json"
+ADDRESS_FILE = "address"
 
 
 class FolderInUseError(RuntimeError):
@@ -66,7 +68,7 @@ class DataFolder:
 
     def secret(self, name: str) -> str:
         """A generated secret that stays the same for the life of the folder (file mode 0600)."""
-        file = self.path / "secrets.json"
+        file = self.path / SECRETS_FILE
         known: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
         if name not in known:
             known[name] = secrets.token_urlsafe(48)
@@ -75,6 +77,27 @@ class DataFolder:
 
     def release(self) -> None:
         self.lock.close()
+
+
+def folder_settings(folder: Path) -> dict[str, Any]:
+    """The settings of the platform that keeps everything in ``folder``, whether it is up or not.
+
+    Raises:
+        PlatformError: no platform was started there.
+    """
+    try:
+        secret = json.loads((folder / SECRETS_FILE).read_text())["secret_key"]
+    except (OSError, ValueError, KeyError) as error:
+        raise PlatformError(f"{folder} is not the data folder of a platform on this machine") from error
+    address = folder / ADDRESS_FILE
+    known = (
+        {"public_url": address.read_text()} if address.exists() else {}
+    )  # an older version's folder has none
+    return known | {
+        "data_dir": folder.absolute(),
+        "object_store_dir": folder.absolute() / "objects",
+        "secret_key": secret,
+    }
 
 
 def write_private(file: Path, text: str) -> None:
@@ -134,6 +157,7 @@ class Platform:
     def start(self) -> None:
         """Start all parts and wait until the API answers. The node joins a moment later."""
         self._broker = start_broker(self.folder.path / "broker")
+        write_private(self.folder.path / ADDRESS_FILE, self._server_environment()["TRAINWRIGHT_PUBLIC_URL"])
         self.command("migrate")
         self._start_api()
         self._server("worker", "worker")
@@ -282,6 +306,7 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
     folder = DataFolder.take(data)
     listener = listen(host, port)
     try:
+        _tell(f"Starting in {folder.path}: broker, database, API, worker and this machine's node agent.")
         with Platform(folder, listener, cpu_slots=cpu_slots, reload=reload) as platform:
             print(f"Trainwright serves at {platform.url} from {folder.path}.", flush=True)
             print(
@@ -292,10 +317,17 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
                 while not (dead := platform.dead_parts()):
                     time.sleep(0.5)
             finally:
+                _tell("Stopping: what trains here ends, then agent, worker, API and broker.")
                 platform.stop_runs()
             return f"{', '.join(dead)} ended by itself: read the logs in {folder.path / 'logs'}"
     except KeyboardInterrupt:
+        _tell("Stopped. Nothing of it runs any more.")
         return None
+
+
+def _tell(what: str) -> None:
+    """What goes on meanwhile, beside what a script may want to read."""
+    print(what, file=sys.stderr, flush=True)
 
 
 def _print_first_owner_link(platform: Platform) -> None:

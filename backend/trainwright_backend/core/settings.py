@@ -14,13 +14,14 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from trainwright.contracts.agent_protocol import Timers
 
 SHORTEST_SECRET = 32
+ENVIRONMENT_PREFIX = "TRAINWRIGHT_"
 
 
 class Settings(BaseSettings):
     """What an operator decides. See docs/operations.md."""
 
     model_config = SettingsConfigDict(
-        env_prefix="TRAINWRIGHT_",
+        env_prefix=ENVIRONMENT_PREFIX,
         env_nested_delimiter="__",
         use_attribute_docstrings=True,
         extra="ignore",

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from tests.backend.conftest import SECRET
 from trainwright_backend.cli import app
 from trainwright_backend.core.db import Database
+from trainwright_backend.local import DataFolder, Platform, listen
 from trainwright_backend.migrations.run import is_migrated
 
 
@@ -35,6 +36,27 @@ def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
     assert run("migrate") == (0, "")
     code, said = run("link", "first-owner")
     assert code == 0 and "/link/" in said
+
+
+def test_commands_find_the_settings_of_the_folder_of_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("SECRET_KEY", "DATA_DIR", "PUBLIC_URL"):
+        monkeypatch.delenv(f"TRAINWRIGHT_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    code, said = run("link", "first-owner")
+    assert code == 1 and ".trainwright/main" in said and "--data" in said
+    for chosen, options in ((Path(".trainwright/main"), []), (Path("elsewhere"), ["--data", "elsewhere"])):
+        folder = DataFolder.take(chosen)
+        with Platform(
+            folder, listen("127.0.0.1", 0), {"TRAINWRIGHT_TIMERS__LEASE_SECONDS": "120"}
+        ) as platform:
+            address = platform.url
+        folder.release()
+        code, said = run("link", "first-owner", *options)
+        assert code == 0 and said.startswith(f"{address}/link/"), said
+        assert run("link", "sign-in", "a@b.c", *options)[0] == 1, "nobody has this account"
+        assert address in run("check-settings", *options)[1]
 
 
 def test_a_name_that_no_node_can_have_gets_no_token(environment: None) -> None:

@@ -20,6 +20,10 @@ export function SignInPage() {
       <p className="mt-4 text-small text-soft">
         No account yet? The terminal that started the server shows a link for the first owner.
       </p>
+      <p className="mt-2 text-small text-soft">
+        You run the server yourself? <code className="font-mono">trainwright-server link sign-in E-MAIL</code> on its machine prints a
+        link that signs you in; add <code className="font-mono">--data FOLDER</code> if you started it with one.
+      </p>
     </SignedOutFrame>
   );
 }
