@@ -4,6 +4,7 @@ import { ApiError } from "@/api/errors";
 import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
 import { Segmented } from "@/components/Segmented";
 import { JsonEditor } from "@/features/runs/JsonEditor";
+import { LayoutPlan } from "@/features/runs/LayoutPlan";
 import { createRun, specQuery, verdictsQuery, type SpecJson } from "@/features/runs/queries";
 import { RunFormSection } from "@/features/runs/RunFormSection";
 import { RunFormSummary } from "@/features/runs/RunFormSummary";
@@ -120,6 +121,7 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
               tokenizers={tokenizers}
               presets={info.presets}
               onChange={change}
+              below={section.key === "parallelism" && spec !== null ? <LayoutPlan team={team} spec={probe} /> : undefined}
             />
           ))
         ) : (

@@ -1,5 +1,5 @@
 import { ChevronRight } from "lucide-react";
-import { Fragment, useState } from "react";
+import { Fragment, useState, type ReactNode } from "react";
 import type { Dataset, Problem, SpecInfo, Tokenizer } from "@/api/types";
 import { PresetSelect } from "@/features/runs/PresetSelect";
 import { SpecFieldInput } from "@/features/runs/SpecFieldInput";
@@ -13,15 +13,17 @@ interface Props {
   tokenizers: readonly Tokenizer[];
   presets: SpecInfo["presets"];
   onChange: (changed: SpecValues) => void;
+  /** What stands below the fields while the section is open. */
+  below?: ReactNode;
 }
 
 /** What almost every run chooses; the other sections begin folded. */
 const OPEN_AT_FIRST: ReadonlySet<string> = new Set(["", "data", "model", "schedule"]);
 
-export function RunFormSection({ section, values, problems, datasets, tokenizers, presets, onChange }: Props) {
+export function RunFormSection({ section, values, problems, datasets, tokenizers, presets, onChange, below }: Props) {
   const [chosen, setChosen] = useState<boolean | null>(null);
   const fields = section.fields.filter((field) => applies(field, values) && hasMeaning(field, values));
-  const wrong = problems.some(({ field }) => fields.some(({ path }) => path === field));
+  const wrong = problems.some(({ field }) => fields.some(({ path }) => isAt(path, field)));
   const open = chosen ?? (wrong || OPEN_AT_FIRST.has(section.key));
   const bodyId = `section-${section.key}`;
   return (
@@ -51,7 +53,7 @@ export function RunFormSection({ section, values, problems, datasets, tokenizers
               <SpecFieldInput
                 field={field}
                 value={values[field.path] ?? ""}
-                problem={problems.find((one) => one.field === field.path)?.message}
+                problem={problems.find((one) => isAt(field.path, one.field))?.message}
                 datasets={datasets}
                 tokenizers={tokenizers}
                 tokenizerKind={values[TOKENIZER_KIND] ?? ""}
@@ -61,17 +63,24 @@ export function RunFormSection({ section, values, problems, datasets, tokenizers
               />
             </Fragment>
           ))}
+          {below}
         </div>
       )}
     </section>
   );
 }
 
+/** Whether a problem is this field's: a list's lies at one of its parts. */
+function isAt(path: string, field: string): boolean {
+  return field === path || field.startsWith(`${path}.`);
+}
+
 const TOKENIZER_KIND = "data.tokenizer.kind";
 const WITH_SOURCE: ReadonlySet<string> = new Set(["uploaded", "dataset"]);
 
-/** A tokenizer made from the data has no source; one that was written down all the same must be seen to be mended. */
+/** A tokenizer made from the data has no source, and context parallelism is yet to come; what was written down all the same must be seen to be mended. */
 function hasMeaning({ path }: SpecField, values: SpecValues): boolean {
+  if (path === "parallelism.context") return (values[path] ?? "") !== "";
   return path !== "data.tokenizer.source" || WITH_SOURCE.has(values[TOKENIZER_KIND] ?? "") || (values[path] ?? "") !== "";
 }
 

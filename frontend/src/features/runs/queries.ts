@@ -74,6 +74,24 @@ export function verdictsQuery(team: string, spec: SpecJson) {
   });
 }
 
+/** What the layout of a configuration comes to. */
+export function planQuery(team: string, spec: SpecJson) {
+  return queryOptions({
+    queryKey: ["plan", team, spec],
+    queryFn: async ({ signal }) =>
+      body(
+        await api.POST("/api/v1/teams/{team}/runs/plan", {
+          params: { path: { team } },
+          body: spec as unknown as Run["spec"],
+          signal,
+        }),
+      ),
+    placeholderData: keepPreviousData,
+    staleTime: 60_000,
+    gcTime: 60_000,
+  });
+}
+
 export async function createRun(team: string, spec: SpecJson, idempotencyKey: string): Promise<Run> {
   return body(
     await api.POST("/api/v1/teams/{team}/runs", {

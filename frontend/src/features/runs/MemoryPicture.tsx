@@ -1,0 +1,55 @@
+import type { PlannedMemory } from "@/api/types";
+import { Bytes } from "@/components/Bytes";
+import { bytes } from "@/lib/format";
+
+const PARTS = ["weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers"] as const;
+
+/** Memory of each pipeline rank by part, as bars on one scale and in numbers. */
+export function MemoryPicture({ memory }: { memory: readonly PlannedMemory[] }) {
+  const most = Math.max(1, ...memory.map(({ total }) => total));
+  const parts = PARTS.filter((part) => memory.some((one) => one[part] > 0));
+  return (
+    <figure className="flex min-w-0 flex-col gap-2">
+      <figcaption className="text-small text-soft">Memory of a rank: tensors only; a GPU needs a few GiB more</figcaption>
+      <ul className="flex flex-col gap-2">
+        {memory.map((one) => (
+          <li key={one.rank} className="flex flex-col gap-1">
+            <span className="flex justify-between gap-2">
+              <span className="text-small">{memory.length > 1 ? `pipeline rank ${one.rank}` : "each rank"}</span>
+              <span>
+                <Bytes value={one.total} />
+                {one.host > 0 && <span className="text-small text-soft"> and {bytes(one.host)} of the node&apos;s memory</span>}
+              </span>
+            </span>
+            <span aria-hidden className="flex h-2.5 bg-raised">
+              {parts.map((part) => (
+                <span key={part} style={{ width: `${(100 * one[part]) / most}%`, background: colour(part) }} />
+              ))}
+            </span>
+          </li>
+        ))}
+      </ul>
+      <Legend memory={memory} parts={parts} />
+    </figure>
+  );
+}
+
+/** Each part with its size on the rank that needs most. */
+function Legend({ memory, parts }: { memory: readonly PlannedMemory[]; parts: readonly (typeof PARTS)[number][] }) {
+  const largest = memory.reduce((most, one) => (one.total > most.total ? one : most));
+  return (
+    <dl className="flex flex-wrap gap-x-4 gap-y-1 text-small">
+      {parts.map((part) => (
+        <div key={part} className="flex items-center gap-1.5">
+          <span aria-hidden className="size-2.5" style={{ background: colour(part) }} />
+          <dt className="text-soft">{part}</dt>
+          <dd>{bytes(largest[part])}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function colour(part: (typeof PARTS)[number]): string {
+  return `var(--color-series-${PARTS.indexOf(part) + 1})`;
+}

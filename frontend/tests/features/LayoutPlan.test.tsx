@@ -1,0 +1,85 @@
+import { screen, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import type { RunPlan } from "@/api/types";
+import { LayoutPlan } from "@/features/runs/LayoutPlan";
+import { renderRoute } from "../renderRoute";
+import { server } from "../server";
+
+const MEMORY = { copies: 0, gradients: 2 ** 20, optimizer: 2 ** 21, gathered: 0, loss: 0, transfers: 2 ** 10, host: 0 };
+const PLAN: RunPlan = {
+  pipeline: 2,
+  data: 1,
+  shard: 1,
+  tensor: 2,
+  stages_per_rank: 1,
+  schedule: "1f1b",
+  micro_batches: 2,
+  ranks: [0, 1, 2, 3].map((rank) => ({ rank, pipeline: Math.floor(rank / 2), data: 0, tensor: rank % 2 })),
+  stages: [
+    { stage: 0, rank: 0, first_layer: 0, layers: 3, embedding: true, loss: false },
+    { stage: 1, rank: 1, first_layer: 3, layers: 1, embedding: false, loss: true },
+  ],
+  stages_are_measured: true,
+  memory: [
+    { rank: 0, total: 4 * 2 ** 20, weights: 2 ** 20, activations: 2 ** 10, ...MEMORY },
+    { rank: 1, total: 2 * 2 ** 20, weights: 2 ** 19, activations: 0, ...MEMORY },
+  ],
+  timeline: [
+    [
+      { kind: "F", stage: 0, micro_batch: 0, start: 0, end: 1 },
+      { kind: "F", stage: 0, micro_batch: 1, start: 1, end: 2 },
+      { kind: "B", stage: 0, micro_batch: 0, start: 4, end: 6 },
+    ],
+    [
+      { kind: "F", stage: 1, micro_batch: 0, start: 1, end: 2 },
+      { kind: "B", stage: 1, micro_batch: 0, start: 2, end: 4 },
+    ],
+  ],
+  bubble_fraction: 0.25,
+};
+
+function show(spec: Record<string, unknown> = { name: "pilot" }) {
+  renderRoute(<LayoutPlan team="lab" spec={spec} />);
+}
+
+it("draws ranks, memory and the order of a pipeline, and says them in words and tables", async () => {
+  const asked: unknown[] = [];
+  server.use(
+    http.post("*/api/v1/teams/lab/runs/plan", async ({ request }) => {
+      asked.push(await request.json());
+      return HttpResponse.json(PLAN);
+    }),
+  );
+  show({ name: "pilot", parallelism: { pipeline: 2, tensor: 2 } });
+  const layout = await screen.findByRole("region", { name: "Layout" });
+  expect(asked).toEqual([{ name: "pilot", parallelism: { pipeline: 2, tensor: 2 } }]);
+  expect(layout.textContent).toContain("4 ranks = pipeline 2 × data 1 × tensor 2");
+  expect(screen.getByText("pipeline rank 0: layers 0–2, embedding")).toBeDefined();
+  expect(screen.getByText("pipeline rank 1: layer 3, loss")).toBeDefined();
+  expect(layout.textContent).toContain("Ranks wait for each other 25.0 % of the time");
+  expect(layout.textContent).toContain("Stages are chosen when the run starts");
+  expect(screen.getByRole("img", { name: "Timeline of 2 pipeline ranks" }).querySelectorAll("title")).toHaveLength(5);
+  expect(screen.queryByText("gathered")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "The order as a table" }));
+  const table = within(screen.getByRole("region", { name: "Order of the pipeline's work" }));
+  expect(table.getByText("F0.0 F0.1 B0.0")).toBeDefined();
+});
+
+it("draws no timeline without a pipeline", async () => {
+  server.use(
+    http.post("*/runs/plan", () => HttpResponse.json({ ...PLAN, pipeline: 1, memory: PLAN.memory.slice(0, 1), stages: PLAN.stages.slice(0, 1) })),
+  );
+  show();
+  await screen.findByRole("region", { name: "Layout" });
+  expect(screen.queryByRole("img")).toBeNull();
+  expect(screen.getByText("3 layers, embedding")).toBeDefined();
+});
+
+it("says why there is no layout yet", async () => {
+  const problem = { field: "parallelism.tensor", message: "3 does not divide model.heads 4.", value: 3 };
+  server.use(http.post("*/runs/plan", () => HttpResponse.json({ title: "x", detail: "y", code: "invalid", errors: [problem] }, { status: 422 })));
+  show();
+  expect(await screen.findByText(/The layout is drawn once it fits. 3 does not divide model.heads 4./)).toBeDefined();
+});
