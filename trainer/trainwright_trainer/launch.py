@@ -10,13 +10,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from trainwright_trainer.garbage import importing
 from trainwright_trainer.stop import die_with_parent
 
 
 def main(job_file: Path) -> int:
     """Arm the parent-death signal, then load torch and launch; returns the exit code."""
     die_with_parent()
-    from trainwright_trainer.elastic import launch
+    with importing():
+        from trainwright_trainer.elastic import launch
 
     return launch(job_file.resolve())
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from trainwright_trainer.garbage import importing
 from trainwright_trainer.stop import die_with_parent
 
 
@@ -91,7 +92,8 @@ def _prepare(given: argparse.Namespace) -> int:
 
 
 def _train(given: argparse.Namespace) -> int:
-    from trainwright_trainer.elastic import launch
+    with importing():
+        from trainwright_trainer.elastic import launch
 
     return launch(given.job.resolve())
 
