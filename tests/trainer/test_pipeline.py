@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+import torch._inductor.config
+from torch import Tensor, nn
 
-from tests.trainer.jobs import events, losses, resume_from, write_job
+from tests.trainer.jobs import build_here, events, losses, resume_from, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
-from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.parallelism_spec import Degrees, PipelineSchedule
 from trainwright_trainer.build import build
 from trainwright_trainer.data.shards import TokenStream
-from trainwright_trainer.ends import read_job
+from trainwright_trainer.ends import BadJobError, read_job
 from trainwright_trainer.loop import train
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Mesh, RankLostError, make_mesh
+from trainwright_trainer.model import loss as loss_module
+from trainwright_trainer.model.transformer import Block, Transformer
+from trainwright_trainer.observe.throughput import StepClock
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
+from trainwright_trainer.parallel import pipeline as pipeline_module
+from trainwright_trainer.parallel.deferred_linear import DeferredLinear, _Linear
+from trainwright_trainer.parallel.parts import whole_parts
 from trainwright_trainer.parallel.pipeline import Pipeline
 from trainwright_trainer.parallel.replicate import GradientBuckets
-from trainwright_trainer.parallel.schedules import RunningStage
+from trainwright_trainer.parallel.schedules import RunningStage, as_raised
+from trainwright_trainer.parallel.stage_cut import Stages, cut, resolve_stages
+from trainwright_trainer.passes import Rounds
 
 STEPS = 5
 ROUNDS = 8
@@ -57,6 +70,7 @@ class Learned(NamedTuple):
 
 def learn(mesh: Mesh, jobs: list[Path], fault: Fault | None = None) -> list[Learned]:
     """Train each job on this rank."""
+    torch._inductor.config.compile_threads = 1  # a rank's process may have no children
     if fault is not None:
         fault()
     return [_learn(mesh, job_file) for job_file in jobs]
@@ -367,3 +381,247 @@ def test_a_checkpoint_of_any_split_goes_on_in_any_other_and_in_one_process(
 def _steps(steps: int) -> dict[str, Any]:
     """A learning rate that does not fall, and so does not hang on the last step."""
     return {"steps": steps, "warmup_steps": 1, "final_fraction": 1.0}
+
+
+def _count_backward_passes(mesh: Mesh, job_file: Path, torch_splits: bool) -> dict[str, int]:
+    """How often functions of the graph ran backwards on this rank, under torch's split or ours."""
+    counts = {"linear": 0, "loss": 0, "block": 0}
+
+    def counting(function: type[torch.autograd.Function], name: str) -> None:
+        backward = function.backward
+
+        def counted(*arguments: Any) -> Any:
+            counts[name] += 1
+            return backward(*arguments)
+
+        function.backward = staticmethod(counted)  # type: ignore[method-assign]
+
+    counting(_Product if torch_splits else _Linear, "linear")
+    counting(loss_module._LossAndGradients, "loss")
+    counting(_Same, "block")
+    forward = Block.forward
+    Block.forward = lambda self, x, *tables: _Same.apply(forward(self, x, *tables))  # type: ignore[method-assign]
+    if torch_splits:
+        _split_by_torch()
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(read_job(job_file), job_file, mesh)
+    training.engine.step(training.loader.micro_batches(1), 1e-3, _clock())
+    return counts
+
+
+class _Product(torch.autograd.Function):
+    """A linear layer as one function, which FP8 layers are too."""
+
+    @staticmethod
+    def forward(ctx: Any, x_BTK: Tensor, weight_NK: Tensor) -> Tensor:
+        ctx.save_for_backward(x_BTK, weight_NK)
+        return x_BTK @ weight_NK.T
+
+    @staticmethod
+    def backward(ctx: Any, dy_BTN: Tensor) -> tuple[Tensor, Tensor]:
+        x_BTK, weight_NK = ctx.saved_tensors
+        return dy_BTN @ weight_NK, dy_BTN.flatten(0, 1).T @ x_BTK.flatten(0, 1)
+
+
+class _Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+def _clock() -> StepClock:
+    clock = StepClock(torch.device("cpu"))
+    clock.start()
+    return clock
+
+
+def _split_by_torch() -> None:
+    """Let torch find the two halves of a backward pass in the graph."""
+    pipeline_module.defer_weight_gradients = lambda model, deferred: None  # type: ignore[assignment]
+    nn.Linear.forward = lambda self, x: _Product.apply(x, self.weight)  # type: ignore[method-assign]
+    made = RunningStage.__init__
+
+    def without_builder(self: RunningStage, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
+        self.dw_builder = None
+
+    RunningStage.__init__ = without_builder  # type: ignore[method-assign]
+
+
+def test_each_function_runs_backwards_once_a_micro_batch_under_a_zero_bubble_schedule(
+    tmp_path: Path, data: Path
+) -> None:
+    """Rank 0 has stages of 2 and 3 layers and the loss, in 2 chunks of tokens; rank 1 one of 1 and one of 2 layers.
+
+    Negative control: torch's own split runs linear layers twice, for the input's gradient and for the weight's.
+    """
+    two = Degrees(pipeline=2)
+    memory = {
+        "memory": {"loss_chunk_tokens": 128},
+        "batch": {"sequence_tokens": 256, "micro_sequences": 1, "global_sequences": ROUNDS},
+    }
+    layout = {"schedule": "zbv", "stages": (2, 1, 2, 3)}
+    ours = on_mesh(two, _count_backward_passes, staged(tmp_path / "ours", data, two, layout, **memory), False)
+    assert ours == [
+        {"linear": 5 * 7 * ROUNDS, "loss": ROUNDS, "block": 5 * ROUNDS},
+        {"linear": 3 * 7 * ROUNDS, "loss": 0, "block": 3 * ROUNDS},
+    ]
+    theirs = on_mesh(two, _count_backward_passes, staged(tmp_path / "theirs", data, two, layout), True)
+    assert theirs[1]["linear"] > 3 * 7 * ROUNDS
+
+
+@pytest.mark.parametrize("layout", [ONE_F_ONE_B, INTERLEAVED], ids=["1f1b", "interleaved"])
+def test_recomputed_layers_lie_in_any_stage_and_change_no_bit(
+    tmp_path: Path, data: Path, whole: Callable[..., tuple[Path, Learned]], layout: dict[str, Any]
+) -> None:
+    like, learned = whole(precision={"kind": "bf16"})
+    two = Degrees(pipeline=2)
+    memory = {"recompute": "full", "recompute_layers": "0-1,5"}
+    job_file = staged(tmp_path, data, two, layout, memory=memory, precision={"kind": "bf16"})
+    assert_equal(job_file, run(two, [job_file])[0][1], like, learned)
+
+
+def test_compiled_blocks_learn_in_stages_what_they_learn_in_one_process(
+    tmp_path: Path, data: Path, whole: Callable[..., tuple[Path, Learned]]
+) -> None:
+    sections = {"precision": {"kind": "bf16", "compile": "on"}, "model": MODEL | {"layers": 2}}
+    like, learned = whole(**sections)
+    two = Degrees(pipeline=2)
+    job_file = staged(tmp_path, data, two, ONE_F_ONE_B, **sections)
+    assert_equal(job_file, run(two, [job_file])[0][1], like, learned)
+
+
+def test_phases_sum_to_the_step_and_tell_waiting_from_work(tmp_path: Path, data: Path) -> None:
+    two = Degrees(pipeline=2)
+    job_file = staged(tmp_path, data, two, ZBV)
+    run(two, [job_file])
+    for event in events(job_file, "step"):
+        phases = {name: value for name, value in event["values"].items() if name.endswith("_seconds")}
+        phases.pop("eta_seconds")
+        assert sum(phases.values()) == pytest.approx(event["values"]["seconds"])
+        assert min(phases.values()) > 0
+
+
+def _largest_room(mesh: Mesh, job_file: Path) -> list[int]:
+    """Micro batches for whose input a stage of this rank has room: the most at once, and after a step."""
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(read_job(job_file), job_file, mesh)
+    (stage,) = training.engine._passes._schedule._stages
+    rooms: list[int] = []
+    forward = stage.forward_one_chunk
+
+    def held() -> int:
+        infos = [info for infos in stage.args_recv_info.values() for info in infos]
+        return sum(info.buffer is not None and info.buffer.numel() > 0 for info in infos)
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        rooms.append(held())
+        return forward(*arguments, **named)
+
+    stage.forward_one_chunk = counted
+    training.engine.step(training.loader.micro_batches(1), 1e-3, _clock())
+    return [max(rooms), held()]
+
+
+def test_a_stage_keeps_what_it_received_for_as_many_micro_batches_as_are_in_flight(
+    tmp_path: Path, data: Path
+) -> None:
+    """Under 1F1B stage i of p has p - i in flight, however many micro batches there are."""
+    four = Degrees(pipeline=4)
+    rooms = on_mesh(four, _largest_room, staged(tmp_path, data, four, ONE_F_ONE_B))
+    assert rooms == [[0, 0], [3, 0], [2, 0], [1, 0]]
+
+
+def _leave_in_the_middle(mesh: Mesh, job_file: Path) -> str | None:
+    """Rank 1 goes when it should compute the loss; what does rank 0 meet?"""
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(read_job(job_file), job_file, mesh)
+    if mesh.rank == 1:
+
+        def leave(*_: object) -> Tensor:
+            _hang_up()
+            raise LookupError("gone")
+
+        training.engine._passes._head_loss = leave
+    try:
+        training.engine.step(training.loader.micro_batches(1), 1e-3, _clock())
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def _hang_up() -> None:
+    """Close this process's connections, as its end would."""
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(descriptor.name))) as connection:
+            connection.getpeername()  # what listens has none, and is left alone
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_rank_that_leaves_is_a_lost_one_to_the_other_stages(tmp_path: Path, data: Path) -> None:
+    two = Degrees(pipeline=2)
+    met = on_mesh(two, _leave_in_the_middle, staged(tmp_path, data, two, ONE_F_ONE_B))
+    assert met == ["RankLostError", "LookupError"]
+
+
+@pytest.mark.parametrize("raised", [torch.OutOfMemoryError("full"), RankLostError("gone"), ValueError("bad")])
+def test_what_a_stage_raises_comes_out_as_it_was(raised: Exception) -> None:
+    with pytest.raises(type(raised), match=str(raised)), as_raised():
+        try:
+            raise raised
+        except Exception as error:
+            raise RuntimeError("failed to run forward") from error
+
+
+def test_errors_that_are_not_a_stage_s_stay_as_they_are() -> None:
+    with pytest.raises(RankLostError, match="lost"), as_raised():
+        try:
+            raise RuntimeError("gloo/transport/tcp")
+        except RuntimeError as error:
+            raise RankLostError("lost") from error
+
+
+def test_one_stage_adds_nothing(tmp_path: Path, data: Path) -> None:
+    training = build_here(job(tmp_path, data))
+    assert isinstance(training.engine._passes, Rounds)
+    assert not any(isinstance(module, DeferredLinear) for module in training.engine.model.modules())
+
+
+def test_stages_by_measuring_are_refused_until_they_exist(tmp_path: Path, data: Path) -> None:
+    two = Degrees(pipeline=2)
+    spec = read_job(staged(tmp_path, data, two, {"stages": "auto"})).spec
+    with pytest.raises(BadJobError, match=r"spec\.parallelism\.stages: auto .* use even"):
+        resolve_stages(spec, make_mesh(0, two, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "layers", "layers_of_ranks"),
+    [
+        (PipelineSchedule.ONE_F_ONE_B, (5, 3), [[0, 1, 2, 3, 4], [5, 6, 7]]),
+        (PipelineSchedule.INTERLEAVED, (1, 3, 2, 2), [[0, 4, 5], [1, 2, 3, 6, 7]]),
+        (PipelineSchedule.ZBV, (1, 3, 2, 2), [[0, 6, 7], [1, 2, 3, 4, 5]]),
+    ],
+)
+@pytest.mark.parametrize("tied", [False, True])
+def test_ranks_hold_their_layers_under_canonical_names_and_each_weight_counts_once(
+    schedule: PipelineSchedule, layers: tuple[int, ...], layers_of_ranks: list[list[int]], tied: bool
+) -> None:
+    counted: list[str] = []
+    for rank, expected in enumerate(layers_of_ranks):
+        model = Transformer(ModelSpec.model_validate(MODEL | {"tied_embeddings": tied}), 257, 16)
+        everything = dict(model.named_parameters())
+        stages = Stages(schedule, 2, layers).of(rank)
+        parts = cut(model, stages, whole_parts(model))
+        assert [int(layer) for layer in model.layers] == expected
+        assert list(parts.held) == [name for name, _ in model.named_parameters()]
+        assert list(parts.order) == list(everything)
+        assert all(weight is everything[name] for name, weight in model.named_parameters())
+        counted += [name for name, part in parts.held.items() if part.counted]
+        of_stages = [name for stage in stages for name in stage.names(parts)]
+        shared = {"embedding.weight"} if tied and "embedding.weight" in parts.held else set()
+        assert sorted(of_stages) == sorted(set(parts.held) - shared)
+    assert sorted(counted) == sorted(everything)
