@@ -6,12 +6,14 @@ A *spec* says what to do, so an unknown key in it is an error: ignoring one woul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 
@@ -41,6 +43,23 @@ class Envelope(BaseModel):
     )
 
 
+class _Percent:
+    """Marks a fraction that people read and write in percent."""
+
+
+IN_PERCENT = _Percent()
+
+RANGE_ERRORS = {
+    "greater_than": "small",
+    "greater_than_equal": "small",
+    "less_than": "large",
+    "less_than_equal": "large",
+}
+"""A library's names for numbers out of range, and which way they are."""
+
+LARGEST_SHOWN = 10**18
+LONGEST_SHOWN = 40
+
 PLAIN = {
     "int_parsing": "Write a whole number",
     "int_type": "Write a whole number",
@@ -52,6 +71,8 @@ PLAIN = {
     "model_type": "Write an object with keys and values",
     "model_attributes_type": "Write an object with keys and values",
     "dict_type": "Write an object with keys and values",
+    "tuple_type": "Write a list",
+    "list_type": "Write a list",
 }
 """What people read in the place of a library's words about its types."""
 
@@ -84,7 +105,7 @@ def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
 
 def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | None) -> list[Problem]:
     """As `problems`, from error records that a framework has already taken out of the exception."""
-    found = []
+    found: list[Problem] = []
     for item in errors:
         path = tuple(str(part) for part in item["loc"])
         if item["type"] == "refused":
@@ -97,12 +118,71 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
             )
         elif item["type"] == "missing":
             found.append(Problem(field=".".join(path), message="This field is required."))
+        elif item["type"] in RANGE_ERRORS:
+            message = _out_of_range(item, _field_at(path, model))
+            found.append(Problem(field=".".join(path), message=message, value=_short(item["input"])))
         else:
             message = PLAIN.get(item["type"], item["msg"].removeprefix("Value error, "))
             found.append(
                 Problem(field=".".join(path), message=_sentence(message), value=_short(item["input"]))
             )
-    return found
+    return _alternatives_joined(found)
+
+
+ALTERNATIVE = re.compile(r"\.(str-enum|tuple|list)\[[^\]]*\]$")
+"""No place in the input, but a library's name for one of several types that would do: ``stages.tuple[int, ...]``."""
+
+
+def _alternatives_joined(found: Sequence[Problem]) -> list[Problem]:
+    """One problem for a field that may be of several types, each of which has said why not."""
+    joined: list[Problem] = []
+    for one in found:
+        field = ALTERNATIVE.sub("", one.field)
+        if field != one.field and joined and joined[-1].field == field:
+            before = joined.pop().message
+            joined.append(one.model_copy(update={"field": field, "message": f"{before} Or: {one.message}"}))
+        else:
+            joined.append(one.model_copy(update={"field": field}))
+    return joined
+
+
+def _out_of_range(item: Mapping[str, Any], field: FieldInfo | None) -> str:
+    """Value, range and unit, in percent where pages show percent."""
+    broken = item["ctx"]
+    bounds = {name: broken[name] for name in ("ge", "gt", "le", "lt") if name in broken}
+    for mark in field.metadata if field else ():
+        bounds |= {name: getattr(mark, name) for name in ("ge", "gt", "le", "lt") if hasattr(mark, name)}
+    way = f"is too {RANGE_ERRORS[item['type']]}"
+    said = f"{_number(item['input'])} {way}: write {_range(bounds)}."
+    if field is None or not any(isinstance(mark, _Percent) for mark in field.metadata):
+        return said
+    given = item["input"] * 100 if isinstance(item["input"], int | float) else item["input"]
+    percent = _range({name: bound * 100 for name, bound in bounds.items()})
+    return f"{_number(given)} % {way}: it can be {percent} %. In a file, {said}"
+
+
+def _range(bounds: Mapping[str, Any]) -> str:
+    if "ge" in bounds and "le" in bounds:
+        return f"{_number(bounds['ge'])} to {_number(bounds['le'])}"
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    return " and ".join(f"{word} {_number(bounds[name])}" for name, word in words.items() if name in bounds)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= LARGEST_SHOWN:
+        return str(_short(str(value)[:LONGEST_SHOWN] if isinstance(value, str) else "This number"))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+
+
+def _field_at(path: tuple[str, ...], model: type[BaseModel] | None) -> FieldInfo | None:
+    """The declaration of the field at ``path``, indices of lists passed over."""
+    field = None
+    for part in path:
+        if part.isdecimal():
+            continue
+        field = None if model is None else model.model_fields.get(part)
+        model = None if field is None else _model_in(field.annotation)
+    return field
 
 
 def _unknown_key(path: tuple[str, ...], model: type[BaseModel] | None) -> str:

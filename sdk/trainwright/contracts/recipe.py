@@ -7,11 +7,11 @@ counted before it is applied (`api.RecipeCounts`).
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Strict, refused
+from trainwright.contracts.base import IN_PERCENT, Strict, refused
 
 
 class FileFormat(StrEnum):
@@ -53,10 +53,10 @@ class Rules(Strict):
     max_characters: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Longer documents are left out, in characters."""
 
-    min_letter_fraction: float | None = Field(default=None, ge=0.0, le=1.0)
+    min_letter_fraction: Annotated[float | None, IN_PERCENT] = Field(default=None, ge=0.0, le=1.0)
     """Documents with a smaller share of letters among their characters, white space apart, are left out."""
 
-    max_repeated_line_fraction: float | None = Field(default=None, ge=0.0, le=1.0)
+    max_repeated_line_fraction: Annotated[float | None, IN_PERCENT] = Field(default=None, ge=0.0, le=1.0)
     """Documents with a larger share of lines that stood in them before are left out (Gopher, appendix A: 0.3)."""
 
     min_mean_word_characters: float | None = Field(default=None, ge=0.0, le=1_000.0)
@@ -96,7 +96,7 @@ class Recipe(Strict):
     read: ReadSpec = ReadSpec()
     """How the files are read."""
 
-    rejected_limit: float = Field(default=0.01, ge=0.0, le=1.0)
+    rejected_limit: Annotated[float, IN_PERCENT] = Field(default=0.01, ge=0.0, le=1.0)
     """Share of documents that may be unreadable; a version with more of them fails."""
 
     drop_duplicates: bool = False
