@@ -1,10 +1,12 @@
 import { Outlet, useParams, useRouteContext } from "@tanstack/react-router";
 import { Rail } from "@/app/Rail";
+import { MayEdit } from "@/lib/mayEdit";
 
 /** The frame around every page of a team. */
 export function Shell() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
+  const mayEdit = me.teams.find(({ slug }) => slug === team)?.role !== "viewer";
   return (
     <div className="flex min-h-dvh max-tablet:flex-col-reverse">
       <a
@@ -16,7 +18,9 @@ export function Shell() {
       <Rail team={team} me={me} />
       <main id="content" tabIndex={-1} className="min-w-0 flex-1 outline-none max-tablet:pb-16">
         <div className="max-w-[1440px] p-6 pt-4 max-tablet:p-4">
-          <Outlet />
+          <MayEdit value={mayEdit}>
+            <Outlet />
+          </MayEdit>
         </div>
       </main>
     </div>

@@ -104,7 +104,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
         size: 44,
         space: 44,
         ...(typeof scale === "object" ? { splits: scale.ticks } : {}),
-        values: (_plot, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : axisText(tick))),
+        values: (plot, ticks) => ticks.map((tick: number | null) => (tick === null || isEmpty(plot) ? "" : axisText(tick))),
       },
     ],
     series: [
@@ -161,6 +161,11 @@ function resolve(element: HTMLElement, value: string): string {
 }
 
 /** uPlot gives null for both ends while there is no data. */
+/** Of an axis without a value every tick is made up. */
+function isEmpty({ data }: uPlot): boolean {
+  return data.slice(1).every((values) => !Array.from<number | null | undefined>(values).some((value) => typeof value === "number"));
+}
+
 function yRange(scale: ChartScale, low: number | null, high: number | null): uPlot.Range.MinMax {
   if (typeof scale === "object") return [scale.low, scale.high];
   if (low === null || high === null) return [0, 1];

@@ -3,6 +3,7 @@ import { useState } from "react";
 import type { Dataset } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
 import { Button } from "@/components/Button";
+import { ForEditors } from "@/components/ForEditors";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
 import { DatasetTable } from "@/features/datasets/DatasetTable";
@@ -30,14 +31,16 @@ export function DatasetsPage() {
             <Boundary skeleton={null}>
               <StorageMeter team={team} />
             </Boundary>
-            <Button
-              aria-expanded={mixing}
-              onClick={() => {
-                setMixing(!mixing);
-              }}
-            >
-              Mix datasets
-            </Button>
+            <ForEditors>
+              <Button
+                aria-expanded={mixing}
+                onClick={() => {
+                  setMixing(!mixing);
+                }}
+              >
+                Mix datasets
+              </Button>
+            </ForEditors>
           </>
         }
       />
@@ -51,7 +54,9 @@ export function DatasetsPage() {
             }}
           />
         )}
-        <NewDataset team={team} onMade={open} />
+        <ForEditors>
+          <NewDataset team={team} onMade={open} />
+        </ForEditors>
         <Boundary>
           <DatasetTable team={team} />
         </Boundary>
@@ -59,7 +64,9 @@ export function DatasetsPage() {
           <h2 className="font-semibold">
             Tokenizers
           </h2>
-          <NewTokenizer team={team} />
+          <ForEditors>
+            <NewTokenizer team={team} />
+          </ForEditors>
           <Boundary skeleton={<Skeleton rows={2} />}>
             <TokenizerTable team={team} />
           </Boundary>

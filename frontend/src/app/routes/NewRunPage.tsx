@@ -6,6 +6,7 @@ import { TitleRow } from "@/components/TitleRow";
 import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
 import { RunForm } from "@/features/runs/RunForm";
 import { runQuery, specQuery } from "@/features/runs/queries";
+import { useMayEdit } from "@/lib/mayEdit";
 import { sectionsOf, valuesOf, type JsonSchema, type SpecValues } from "@/lib/specForm";
 
 export function NewRunPage() {
@@ -20,9 +21,13 @@ export function NewRunPage() {
           </Link>
         }
       />
-      <Boundary>
-        <Choice />
-      </Boundary>
+      {useMayEdit() ? (
+        <Boundary>
+          <Choice />
+        </Boundary>
+      ) : (
+        <EmptyState title="Viewers cannot start runs.">Ask an owner of the team to make you an editor.</EmptyState>
+      )}
     </>
   );
 }

@@ -8,6 +8,7 @@ import { RunTabs } from "@/app/RunTabs";
 import type { Run } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
 import { buttonClass } from "@/components/Button";
+import { ForEditors } from "@/components/ForEditors";
 import { CheckpointTable } from "@/features/checkpoints/CheckpointTable";
 import { checkpointsQuery } from "@/features/checkpoints/queries";
 import { searchOfTensor } from "@/features/fp8/view";
@@ -58,14 +59,14 @@ function LiveRun() {
           run.state === "running" && <LivePill freshness={freshness} stepSeconds={last(metrics?.columns["seconds"])} />
         }
         actions={
-          <>
+          <ForEditors>
             {!live && (
               <Link to="/$team/runs/new" params={{ team }} search={{ like: runId }} className={buttonClass()}>
                 New run like it
               </Link>
             )}
             <RunActions team={team} run={run} onDeleted={() => void navigate({ to: "/$team/runs", params: { team } })} />
-          </>
+          </ForEditors>
         }
       />
       <Tiles run={run} columns={metrics?.columns ?? {}} />

@@ -3,10 +3,12 @@ import { useMemo } from "react";
 import { Boundary } from "@/components/Boundary";
 import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
+import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
 import { RunFilterBar } from "@/features/runs/RunFilterBar";
 import type { RunFilter } from "@/features/runs/runFilter";
 import { RunTable } from "@/features/runs/RunTable";
+import { useMayEdit } from "@/lib/mayEdit";
 import { useHotkeys } from "@/lib/useHotkeys";
 
 export function RunsPage() {
@@ -17,16 +19,22 @@ export function RunsPage() {
   const clear = () => {
     choose({});
   };
-  const keys = useMemo(() => ({ n: () => void navigate({ to: "/$team/runs/new", params: { team } }) }), [navigate, team]);
+  const mayEdit = useMayEdit();
+  const keys = useMemo((): Record<string, () => void> => {
+    const start = () => void navigate({ to: "/$team/runs/new", params: { team } });
+    return mayEdit ? { n: start } : {};
+  }, [mayEdit, navigate, team]);
   useHotkeys(keys);
   return (
     <>
       <TitleRow
         title="Runs"
         actions={
-          <Link to="/$team/runs/new" params={{ team }} className={buttonClass("primary")}>
-            New run
-          </Link>
+          <ForEditors>
+            <Link to="/$team/runs/new" params={{ team }} className={buttonClass("primary")}>
+              New run
+            </Link>
+          </ForEditors>
         }
       />
       <RunFilterBar filter={filter} onFilter={choose} onClear={clear} />
@@ -34,8 +42,10 @@ export function RunsPage() {
         <RunTable team={team} filter={filter} onFilter={choose} onClear={clear} empty={<NoRuns team={team} />} />
       </Boundary>
       <p className="mt-4 text-small text-soft max-tablet:hidden">
-        <Key name="j" /> <Key name="k" /> walk down and up, <Key name="↵" /> opens, <Key name="/" /> filters,{" "}
-        <Key name="n" /> starts a new run
+        <Key name="j" /> <Key name="k" /> walk down and up, <Key name="↵" /> opens, <Key name="/" /> filters
+        <ForEditors>
+          , <Key name="n" /> starts a new run
+        </ForEditors>
       </p>
     </>
   );
@@ -51,9 +61,11 @@ function NoRuns({ team }: { team: string }) {
         </Link>
         . Its curve appears here with the first step.
       </p>
-      <Link to="/$team/runs/new" params={{ team }} className={buttonClass()}>
-        New run
-      </Link>
+      <ForEditors>
+        <Link to="/$team/runs/new" params={{ team }} className={buttonClass()}>
+          New run
+        </Link>
+      </ForEditors>
     </EmptyState>
   );
 }

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { Button, buttonClass } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { Copyable } from "@/components/Copyable";
+import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
 import { NewVersion } from "@/features/datasets/NewVersion";
 import { datasetQuery, deleteDataset } from "@/features/datasets/queries";
@@ -40,7 +41,7 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
           </Link>
         }
         actions={
-          <>
+          <ForEditors>
             <Button
               onClick={() => {
                 remove.reset();
@@ -62,7 +63,7 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
             <Link to="/$team/runs/new" params={{ team }} search={{ dataset: datasetId }} className={buttonClass("primary")}>
               New run with it
             </Link>
-          </>
+          </ForEditors>
         }
       >
         <span className="text-soft">

@@ -20,10 +20,16 @@ export function DropZone({ title, onFiles }: Props) {
   const folderId = useId();
 
   function take(found: NamedFile[]): void {
-    const files = found.filter((one) => !isLitter(one));
-    const left = found.length - files.length;
-    if (files.length === 0) setNote("There is no file in it. Choose files, or a folder that has some.");
-    else setNote(left === 0 ? null : `${plural(left, "hidden file")} left out.`);
+    const shown = found.filter((one) => !isLitter(one));
+    const files = shown.filter(({ file }) => file.size > 0);
+    const empty = shown.filter(({ file }) => file.size === 0).map(({ name }) => name);
+    const hidden = found.length - shown.length;
+    const left = [
+      ...(shown.length === 0 ? ["There is no file in it. Choose files, or a folder that has some."] : []),
+      ...(empty.length > 0 ? [emptyNote(empty)] : []),
+      ...(shown.length > 0 && hidden > 0 ? [`${plural(hidden, "hidden file")} left out.`] : []),
+    ];
+    setNote(left.length === 0 ? null : left.join(" "));
     if (files.length > 0) onFiles(files);
   }
 
@@ -88,6 +94,14 @@ export function DropZone({ title, onFiles }: Props) {
       )}
     </div>
   );
+}
+
+const NAMED = 3;
+
+function emptyNote(names: readonly string[]): string {
+  const rest = names.length - NAMED;
+  const said = names.slice(0, NAMED).join(", ") + (rest > 0 ? ` and ${plural(rest, "more file")}` : "");
+  return names.length === 1 ? `${said} is empty: it is left out.` : `${said} are empty: they are left out.`;
 }
 
 /** React knows no such property. */

@@ -5,7 +5,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Composer } from "@/features/datasets/Composer";
 import { DropZone } from "@/features/datasets/DropZone";
 import { UploadTray } from "@/features/datasets/UploadTray";
-import { useTray } from "@/features/datasets/useTray";
+import { useTray, type Begin } from "@/features/datasets/useTray";
 import { plural } from "@/lib/format";
 
 export interface FilesWish {
@@ -22,14 +22,16 @@ interface Props {
   start: Recipe;
   /** Whether what is made here gets a name. */
   named: boolean;
+  /** Which files are ticked before anybody has said so. */
+  begin: Begin;
   verb: string;
   make: (wish: FilesWish) => Promise<Dataset>;
   onMade: (dataset: Dataset) => void;
 }
 
 /** Files in, a look at their first rows, and a dataset or a version out. */
-export function Intake({ team, title, start, named, verb, make, onMade }: Props) {
-  const tray = useTray(team);
+export function Intake({ team, title, start, named, begin, verb, make, onMade }: Props) {
+  const tray = useTray(team, begin);
   const [looking, setLooking] = useState(false);
   const ids = tray.chosen.flatMap(({ uploadId }) => uploadId ?? []);
   return (
@@ -40,7 +42,7 @@ export function Intake({ team, title, start, named, verb, make, onMade }: Props)
           <ErrorNote error={tray.error} />
         </div>
       )}
-      {tray.rows.length > 0 && <UploadTray rows={tray.rows} left={tray.left} onUse={tray.use} onRemove={tray.remove} />}
+      {tray.rows.length > 0 && <UploadTray rows={tray.rows} isUsed={tray.isUsed} onUse={tray.use} onRemove={tray.remove} />}
       {tray.rows.length > 0 && !(looking && tray.ready) && (
         <div className="mt-3 flex flex-wrap items-center gap-3">
           <Button
@@ -71,7 +73,7 @@ export function Intake({ team, title, start, named, verb, make, onMade }: Props)
           }}
           onLeaveOut={(uploadId) => {
             const row = tray.chosen.find((one) => one.uploadId === uploadId);
-            if (row !== undefined) tray.use(row.key, false);
+            if (row !== undefined) tray.use(row, false);
           }}
         />
       )}

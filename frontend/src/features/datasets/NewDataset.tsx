@@ -15,6 +15,7 @@ export function NewDataset({ team, onMade }: Props) {
       title="Drop files or folders here to make a dataset"
       start={STANDARD_RECIPE}
       named
+      begin="all"
       verb="Create dataset"
       make={({ name, uploads, recipe }) => createDataset(team, name, uploads, recipe)}
       onMade={onMade}

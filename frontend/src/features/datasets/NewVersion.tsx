@@ -68,6 +68,7 @@ export function NewVersion({ team, dataset, newest, onClose }: Props) {
                 title="Drop files or folders here to add a version"
                 start={newest.recipe}
                 named={false}
+                begin="added here"
                 verb="Create version"
                 make={({ uploads, recipe }) =>
                   createVersion(team, dataset.id, { uploads, base: newest.number, keepFiles: way === "add files", recipe })

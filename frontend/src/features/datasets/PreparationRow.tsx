@@ -6,6 +6,7 @@ import { Meter } from "@/components/Meter";
 import { PreparationPill } from "@/features/datasets/PreparationPill";
 import { cancelPreparation, datasetQuery, prepareAgain } from "@/features/datasets/queries";
 import { tokenizerWords } from "@/features/datasets/tokenizerWords";
+import { useMayEdit } from "@/lib/mayEdit";
 import { count, plural, share, short } from "@/lib/format";
 
 interface Props {
@@ -18,6 +19,7 @@ interface Props {
 /** The tokens of a version for one tokenizer: how far they are, or how many they became. */
 export function PreparationRow({ team, dataset, version, preparation }: Props) {
   const client = useQueryClient();
+  const mayEdit = useMayEdit();
   const onSuccess = () => client.invalidateQueries({ queryKey: datasetQuery(team, dataset).queryKey });
   const cancel = useMutation({ mutationFn: () => cancelPreparation(team, dataset, preparation.id), onSuccess });
   const again = useMutation({ mutationFn: () => prepareAgain(team, dataset, version, preparation), onSuccess });
@@ -35,7 +37,7 @@ export function PreparationRow({ team, dataset, version, preparation }: Props) {
       </span>
       {state === "working" && <Progress preparation={preparation} />}
       {state === "ready" && <span className="ml-auto text-right max-tablet:ml-0 max-tablet:text-left">{result(preparation)}</span>}
-      {(state === "waiting" || state === "working") && (
+      {mayEdit && (state === "waiting" || state === "working") && (
         <Button
           className="ml-auto"
           disabled={cancel.isPending}
@@ -46,7 +48,7 @@ export function PreparationRow({ team, dataset, version, preparation }: Props) {
           Cancel <span className="sr-only">preparation with {what}</span>
         </Button>
       )}
-      {(state === "cancelled" || state === "failed") && (
+      {mayEdit && (state === "cancelled" || state === "failed") && (
         <Button
           className="ml-auto"
           disabled={again.isPending}

@@ -4,6 +4,7 @@ import type { Tokenizer } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { Copyable } from "@/components/Copyable";
+import { ForEditors } from "@/components/ForEditors";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
@@ -59,15 +60,17 @@ export function TokenizerTable({ team }: { team: string }) {
             </Td>
             <Td className="max-w-32 truncate text-soft max-tablet:hidden">{tokenizer.created_by ?? "–"}</Td>
             <Td className="text-right">
-              <Button
-                look="quiet"
-                onClick={() => {
-                  remove.reset();
-                  setAsking(tokenizer);
-                }}
-              >
-                Delete <span className="sr-only">{tokenizer.name}</span>
-              </Button>
+              <ForEditors>
+                <Button
+                  look="quiet"
+                  onClick={() => {
+                    remove.reset();
+                    setAsking(tokenizer);
+                  }}
+                >
+                  Delete <span className="sr-only">{tokenizer.name}</span>
+                </Button>
+              </ForEditors>
             </Td>
           </tr>
         ))}

@@ -23,11 +23,14 @@ const LOOKS: Record<TrayRow["state"], { shape: Shape; word: string; color: strin
   complete: { shape: "tick", word: "Here", color: "text-good" },
 };
 
+/** It goes on by itself once somebody answers. */
+const CUT = { shape: "retry", word: "Waiting for the connection", color: "text-warn" } as const;
+
 const ACTION = "rounded-box text-accent hover:underline max-tablet:min-h-11 max-tablet:px-1";
 
 /** A file on its way in: how far, how fast, for how long still; and what can be done about it. */
 export function UploadRow({ row, used, onUse, onRemove }: Props) {
-  const { shape, word, color } = LOOKS[row.state];
+  const { shape, word, color } = row.cut ? CUT : LOOKS[row.state];
   return (
     <li className="grid grid-cols-[minmax(0,1fr)_6.5rem_9rem_20rem_8rem] items-center gap-x-4 gap-y-1 px-4 py-1.5 max-desk:grid-cols-[minmax(0,1fr)_auto]">
       <label className="flex min-w-0 items-center gap-3">

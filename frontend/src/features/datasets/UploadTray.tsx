@@ -1,5 +1,7 @@
 import { Pause, Play } from "lucide-react";
+import { useState } from "react";
 import { Button } from "@/components/Button";
+import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { Meter } from "@/components/Meter";
 import { trayTotal, type TrayRow } from "@/features/datasets/tray";
 import { UploadRow } from "@/features/datasets/UploadRow";
@@ -8,14 +10,14 @@ import { bytes, duration, plural } from "@/lib/format";
 
 interface Props {
   rows: readonly TrayRow[];
-  /** Keys of the files that are not to be used now. */
-  left: ReadonlySet<string>;
-  onUse: (key: string, use: boolean) => void;
+  isUsed: (row: TrayRow) => boolean;
+  onUse: (row: TrayRow, use: boolean) => void;
   onRemove: (row: TrayRow) => void;
 }
 
 /** The files that no dataset uses yet: on their way, unfinished, or here. */
-export function UploadTray({ rows, left, onUse, onRemove }: Props) {
+export function UploadTray({ rows, isUsed, onUse, onRemove }: Props) {
+  const [asked, setAsked] = useState<TrayRow | null>(null);
   const total = trayTotal(rows);
   const moving = rows.filter(({ state }) => state === "sending" || state === "queued");
   const still = rows.filter(({ state }) => state === "paused");
@@ -54,17 +56,35 @@ export function UploadTray({ rows, left, onUse, onRemove }: Props) {
             <UploadRow
               key={row.key}
               row={row}
-              used={!left.has(row.key)}
+              used={isUsed(row)}
               onUse={(use) => {
-                onUse(row.key, use);
+                onUse(row, use);
               }}
               onRemove={() => {
-                onRemove(row);
+                if (row.state === "complete") setAsked(row);
+                else onRemove(row);
               }}
             />
           ))}
         </ul>
       </div>
+      {asked !== null && (
+        <ConfirmDialog
+          title={`Remove ${asked.name}?`}
+          consequence={`This deletes the ${bytes(asked.bytes)} that the server has of it. To use the file later, upload it again.`}
+          verb="Remove file"
+          keep="Keep it"
+          busy={false}
+          error={null}
+          onConfirm={() => {
+            onRemove(asked);
+            setAsked(null);
+          }}
+          onClose={() => {
+            setAsked(null);
+          }}
+        />
+      )}
     </section>
   );
 

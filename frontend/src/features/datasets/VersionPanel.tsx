@@ -13,6 +13,7 @@ import { partsOf } from "@/features/datasets/recipe";
 import { RejectedList } from "@/features/datasets/RejectedList";
 import { StatisticsPanel } from "@/features/datasets/StatisticsPanel";
 import { VersionPill } from "@/features/datasets/VersionPill";
+import { useMayEdit } from "@/lib/mayEdit";
 import { bytes, plural } from "@/lib/format";
 
 interface Props {
@@ -24,6 +25,7 @@ interface Props {
 /** One immutable version: what changed in it, how far it is, and what it became. */
 export function VersionPanel({ team, dataset, version }: Props) {
   const [asking, setAsking] = useState(false);
+  const mayEdit = useMayEdit();
   const { number, state, statistics, files, changes, preparations, recipe } = version;
   const rejected = statistics?.rejected ?? files.reduce((sum, file) => sum + (file.rejected ?? 0), 0);
   const parts = partsOf(recipe);
@@ -40,7 +42,7 @@ export function VersionPanel({ team, dataset, version }: Props) {
           )}
           <Time at={version.created} />
         </span>
-        {dataset.versions.length > 1 && (
+        {mayEdit && dataset.versions.length > 1 && (
           <Button
             look="quiet"
             className="ml-auto"

@@ -10,6 +10,8 @@ export interface TrayRow {
   bytesPerSecond: number;
   /** `unfinished`: the server has a part, and this browser does not hold the file; `theirs`: a teammate is sending it. */
   state: SendState | "unfinished" | "theirs";
+  /** Nobody answers at present; it goes on by itself. */
+  cut: boolean;
   error: Error | null;
   uploadId: string | null;
   /** Whether this browser holds the file. */
@@ -40,6 +42,7 @@ function rowOf({ id, file_name, bytes, offset, complete, created_by, mine, expir
     sent: offset,
     bytesPerSecond: 0,
     state: complete ? "complete" : mine ? "unfinished" : "theirs",
+    cut: false,
     error: null,
     uploadId: id,
     local: false,

@@ -23,6 +23,8 @@ export interface Sending {
   sent: number;
   bytesPerSecond: number;
   state: SendState;
+  /** Nobody answers at present; it goes on by itself. */
+  cut: boolean;
   error: Error | null;
   /** Known once the server has heard of the file. */
   uploadId: string | null;
@@ -62,14 +64,16 @@ export const uploadStore = {
   },
 };
 
-/** Queues files; one that is here or on the server unfinished goes on where it stands, if it is surely the same. */
-export function addFiles({ team, files, known }: Wish): void {
-  for (const { name, file } of files) {
+/** Queues files, and gives their keys; one that is here or on the server unfinished goes on where it stands, if it is surely the same. */
+export function addFiles({ team, files, known }: Wish): string[] {
+  const keys = files.map(({ name, file }) => {
     const held = sendings.find((one) => isHeld(one, team, name, file));
-    if (held !== undefined) resume(held.key);
-    else add(team, name, file, unfinishedOf(known, name, file));
-  }
+    if (held === undefined) return add(team, name, file, unfinishedOf(known, name, file));
+    resume(held.key);
+    return held.key;
+  });
   pump();
+  return keys;
 }
 
 /** Sends one file that becomes no document; gives the id of its upload. When it fails, nothing of it stays here. */
@@ -91,14 +95,14 @@ export function pause(key: string): void {
   const one = find(key);
   if (one?.state !== "sending" && one?.state !== "queued") return;
   if (one.state === "sending") void transfers.get(key)?.tus.abort();
-  update(key, { state: "paused", bytesPerSecond: 0 });
+  update(key, { state: "paused", bytesPerSecond: 0, cut: false });
   pump();
 }
 
 export function resume(key: string): void {
   const one = find(key);
   if (one?.state !== "paused" && one?.state !== "failed") return;
-  update(key, { state: "queued", error: null });
+  update(key, { state: "queued", error: null, cut: false });
   pump();
 }
 
@@ -177,23 +181,26 @@ function add(
     chunkSize: CHUNK_BYTES,
     retryDelays: RETRY_AFTER_MS,
     storeFingerprintForResuming: false,
-    onShouldRetry: isWorthAnotherTry,
+    onShouldRetry: (error) => {
+      if (told(error) instanceof ConnectionError) update(key, { cut: true, bytesPerSecond: 0 });
+      return isWorthAnotherTry(error);
+    },
     onUploadUrlAvailable: () => {
       const id = idOf(tus.url);
       if (id !== null) rememberFile(id, file);
       update(key, { uploadId: id });
     },
     onProgress: (sent) => {
-      update(key, { sent, bytesPerSecond: speed.at(Date.now(), sent) });
+      update(key, { sent, bytesPerSecond: speed.at(Date.now(), sent), cut: false });
     },
     onSuccess: () => {
-      ended(key, { state: "complete", sent: file.size });
+      ended(key, { state: "complete", sent: file.size, cut: false });
       onEnd?.(idOf(tus.url) ?? "");
     },
     onError: (error) => {
       const reason = told(error);
       if (reason instanceof ConnectionError) connection.lost();
-      ended(key, { state: "failed", error: reason });
+      ended(key, { state: "failed", error: reason, cut: reason instanceof ConnectionError });
       onEnd?.(reason);
     },
   });
@@ -206,6 +213,7 @@ function add(
     sent: begun?.offset ?? 0,
     bytesPerSecond: 0,
     state: begun === null || isSameFile(begun.id, file) === true ? "queued" : "doubtful",
+    cut: false,
     error: null,
     uploadId: begun?.id ?? null,
     aside: onEnd !== undefined,
@@ -303,6 +311,11 @@ function notify(): void {
 function askBeforeLeaving(event: BeforeUnloadEvent): void {
   event.preventDefault();
 }
+
+// A request that nobody answers takes its time to fail; the browser knows before.
+window.addEventListener("offline", () => {
+  for (const { key, state } of sendings) if (state === "sending") update(key, { cut: true, bytesPerSecond: 0 });
+});
 
 // What failed because nobody answered goes on by itself once somebody does.
 let epoch = connection.epoch();

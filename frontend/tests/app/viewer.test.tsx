@@ -1,0 +1,38 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { act, render, screen } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import { queryClient } from "@/app/queryClient";
+import { router } from "@/app/router";
+import { server } from "../server";
+
+const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "viewer" }] };
+const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such run." };
+
+it("offers a viewer nothing that the API refuses", async () => {
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
+  );
+  router.history.push("/lab/runs");
+  render(
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>,
+  );
+  await screen.findByText("No runs yet.");
+  expect(screen.queryByRole("link", { name: "New run" })).toBeNull();
+
+  act(() => {
+    router.history.push("/lab/runs/new");
+  });
+  await screen.findByText("Viewers cannot start runs.");
+
+  act(() => {
+    router.history.push("/lab/datasets");
+  });
+  await screen.findByRole("heading", { name: "Tokenizers" });
+  expect(screen.queryByRole("button", { name: "Mix datasets" })).toBeNull();
+});
