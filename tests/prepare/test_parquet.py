@@ -2,9 +2,12 @@
 
 import gzip
 import io
+import json
 import random
+import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -284,6 +287,7 @@ def test_batches_shrink_as_pages_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, batches)) < 5
 
 
+CORRUPTIONS = 120
 SMALL = {
     "plain": _parquet({"text": TEXTS[:60], "n": range(60)}, use_dictionary=False, compression="none"),
     "dictionary": _parquet({"text": TEXTS[:60]}, compression="zstd", row_group_size=20),
@@ -293,13 +297,28 @@ SMALL = {
 
 @pytest.mark.parametrize("kind", SMALL)
 def test_corrupt_files_end_in_rows_or_our_error(store: Store, kind: str) -> None:
-    """Each takes a process, so they are a few fixed ones; `test_corrupt_pages…` and the loop below try many."""
-    for seed in range(12):
+    """Each takes a process of its own, so they are few; the next test tries many."""
+    for seed in range(3):
         source = store("a.parquet", _corrupt(SMALL[kind], seed))
         try:
             assert len(_read(source, ReadSpec(field="messages" if kind == "chat" else "text"))) <= 10_000
         except UnusableDataError as error:
             assert str(error).startswith("a.parquet cannot be read as Parquet: ")
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_many_corrupt_files_are_read_refused_or_bring_their_reader_down(
+    kind: str, tmp_path: Path, repository: Path
+) -> None:
+    """Which all are told to the person; an error that nobody caught, or one that never ends, is not."""
+    for seed in range(CORRUPTIONS):
+        (tmp_path / f"{seed}.parquet").write_bytes(_corrupt(SMALL[kind], seed))
+    field = "messages" if kind == "chat" else "text"
+    command = [sys.executable, "-m", "tests.prepare.read_many", str(tmp_path), field]
+    done = subprocess.run(command, cwd=repository, check=True, stdout=subprocess.PIPE, text=True)
+    ends = Counter(json.loads(done.stdout).values())
+    assert ends.keys() <= {0, parquet_process.WRONG, -signal.SIGABRT, -signal.SIGSEGV}, ends
+    assert ends.total() == CORRUPTIONS and ends[0] and ends[parquet_process.WRONG], "both kinds were met"
 
 
 def _corrupt(content: bytes, seed: int) -> bytes:
