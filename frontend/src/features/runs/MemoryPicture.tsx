@@ -10,7 +10,7 @@ export function MemoryPicture({ memory }: { memory: readonly PlannedMemory[] }) 
   const parts = PARTS.filter((part) => memory.some((one) => one[part] > 0));
   return (
     <figure className="flex min-w-0 flex-col gap-2">
-      <figcaption className="text-small text-soft">Memory of a rank: tensors only; a GPU needs a few GiB more</figcaption>
+      <figcaption className="text-small text-soft">Memory of a rank: tensors only; a GPU needs a few GiB more. Parts are those of the rank with most</figcaption>
       <ul className="flex flex-col gap-2">
         {memory.map((one) => (
           <li key={one.rank} className="flex flex-col gap-1">

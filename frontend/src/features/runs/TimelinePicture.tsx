@@ -5,7 +5,7 @@ type Action = RunPlan["timeline"][number][number];
 const ROW = 22;
 const GAP = 4;
 const LABEL = 52;
-const WIDTH = 900;
+const WIDTH = 800;
 /** Pixels of the shortest action: what is narrower cannot be told apart, so the picture grows and scrolls instead. */
 const NARROWEST = 7;
 const ROOM_FOR_NUMBER = 15;
