@@ -1,0 +1,334 @@
+"""A run goes on in another layout: whatever it was saved in, the same state is there, and the same losses follow.
+
+For a pair of layouts A and B, a run in B is saved half way and goes on. A takes that state, saves it at once, and goes on
+too; B takes what A saved. Nothing was computed in between, so B must do bit for bit what it did without the detour. A
+adds up in another order than B, and its losses stay near.
+
+All trainings of a table run in one set of processes: a rank that a layout has no place for waits.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch.distributed as dist
+
+from tests.trainer.jobs import resume_from, write_job
+from tests.trainer.ranks import on_ranks
+from trainwright.contracts.job_spec import output_folder
+from trainwright_trainer.build import Training, build
+from trainwright_trainer.checkpoint.host_memory import HostMemory
+from trainwright_trainer.checkpoint.save import Origin, join_writers, save_checkpoint
+from trainwright_trainer.checkpoint.snapshot import config_digest, position, take_snapshot
+from trainwright_trainer.ends import read_job
+from trainwright_trainer.fp8.updater import FP8Updater
+from trainwright_trainer.mesh import Mesh, make_mesh
+from trainwright_trainer.observe.throughput import StepClock
+from trainwright_trainer.optim.adamw import set_updates
+from trainwright_trainer.optim.replicated import ReplicatedAdamW
+from trainwright_trainer.optim.schedule import learning_rate_at
+
+SAVED, LAST = 3, 8
+"""Steps: the state is saved after the one, and losses are compared up to the other."""
+
+LEARNING_RATE = 3e-3
+
+LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
+    "one": (1, {}),
+    "data 2": (2, {}),
+    "data 4": (4, {}),
+    "tensor 2": (2, {"tensor": 2}),
+    "data 2, tensor 2": (4, {"tensor": 2}),
+    "stages 1,3": (2, {"pipeline": 2, "stages": [1, 3]}),
+    "stages 3,1, data 2": (4, {"pipeline": 2, "stages": [3, 1]}),
+    "stages 2,2, tensor 2": (4, {"pipeline": 2, "stages": [2, 2], "tensor": 2}),
+    "interleaved": (2, {"pipeline": 2, "schedule": "interleaved"}),
+    "zbv": (2, {"pipeline": 2, "schedule": "zbv"}),
+    "zero 1": (2, {"zero_stage": 1}),
+    "zero 2": (4, {"zero_stage": 2}),
+    "zero 3": (2, {"zero_stage": 3}),
+}
+"""Ranks and the spec's section."""
+
+NARROW = {"layers": 4, "width": 64, "heads": 4, "kv_heads": 2, "feed_forward": 160}
+"""Halves of its rows of 64 and 160 cut blocks of 128."""
+
+WIDE = {"layers": 4, "width": 256, "heads": 4, "kv_heads": 2, "feed_forward": 256}
+"""Halves of its rows are blocks of 128."""
+
+
+class Table(NamedTuple):
+    """Layouts, each of which is a pair with the next one."""
+
+    ranks: int
+    """Of each layout, but for one process alone: ranks that had made other groups of ranks before would not find to each
+    other, as torch has it."""
+
+    precision: dict[str, Any]
+    layouts: tuple[str, ...]
+    noise: float
+    """By how much of its norm a gradient differs that is added up in another order."""
+
+    model: dict[str, Any] = NARROW
+    rounded: bool = False
+    """Whether blocks are cut, so that some numbers of the state change."""
+
+
+def fp8(**recipe: Any) -> dict[str, Any]:
+    return {"kind": "fp8", "fp8": recipe}
+
+
+# About ten products in each of four layers, each a sum of at most the 128 tokens of the batch: its rounding, at worst.
+FP32_NOISE = 40 * 128 * 2.0**-24
+# Four places a layer, where each of two summands and their sum are rounded to 2^-9, forwards and backwards; as squares.
+BF16_NOISE = (2 * 4 * 4 * 3) ** 0.5 * 2.0**-9
+# What two reductions in E4M3 may lose, 25 dB each, and what surrounds them.
+FP8_NOISE = 2**0.5 * 10 ** (-25 / 20) + BF16_NOISE
+
+TABLES = {
+    "fp32": Table(
+        2, {"kind": "fp32"}, ("one", "tensor 2", "stages 1,3", "interleaved", "zero 3"), FP32_NOISE
+    ),
+    "fp32 on 4 ranks": Table(
+        4,
+        {"kind": "fp32"},
+        ("data 4", "data 2, tensor 2", "stages 3,1, data 2", "stages 2,2, tensor 2", "zero 2"),
+        FP32_NOISE,
+    ),
+    "bf16": Table(2, {"kind": "bf16"}, ("tensor 2", "zbv", "zero 1"), BF16_NOISE),
+    "O1": Table(2, fp8(level="O1"), ("data 2", "tensor 2", "stages 1,3"), FP8_NOISE),
+    "O2": Table(
+        4,
+        fp8(level="O2", amax="delayed"),
+        ("one", "data 2, tensor 2", "stages 2,2, tensor 2", "data 4"),
+        FP8_NOISE,
+    ),
+    "O3": Table(4, fp8(level="O3"), ("one", "data 2, tensor 2", "data 4", "stages 3,1, data 2"), FP8_NOISE),
+    "O2, blocks": Table(2, fp8(level="O2", moments="block"), ("one", "tensor 2", "zbv"), FP8_NOISE, WIDE),
+    "O2, blocks that are cut": Table(
+        2, fp8(level="O2", moments="block"), ("one", "tensor 2", "data 2"), FP8_NOISE, rounded=True
+    ),
+}
+
+
+class Gone(NamedTuple):
+    """What one training of the tour told."""
+
+    losses: list[float]
+    norm: float
+    """Of gradients, the largest."""
+
+    rounded: int
+    """Tensors rounded anew when the state was taken over."""
+
+
+class Pair(NamedTuple):
+    names: tuple[str, str]
+    straight: Gone
+    """In B, never left."""
+
+    detour: Gone
+    """In B, from what A saved."""
+
+    crossed: Gone
+    """In A, from what B saved."""
+
+
+class Tour:
+    """Trainings one after the other on the ranks of ``world``, or on the first of them."""
+
+    def __init__(self, world: Mesh, folder: Path, data: Path, table: Table) -> None:
+        self._world = world
+        self._folder = folder
+        self._data = data
+        self._table = table
+        self._made = 0
+
+    def pairs(self) -> list[Pair]:
+        straight: dict[str, tuple[Gone, Path]] = {}
+        found = []
+        for layout in self._table.layouts:
+            if layout not in straight:
+                straight[layout] = self.go(layout, None, SAVED, LAST)
+        for a, b in pairwise(self._table.layouts):
+            gone, saved = straight[b]
+            crossed, handed_on = self.go(a, saved, SAVED, LAST)
+            detour, _ = self.go(b, handed_on, 0, LAST)
+            found.append(Pair((a, b), gone._replace(losses=gone.losses[SAVED:]), detour, crossed))
+        return found
+
+    def go(
+        self,
+        layout: str,
+        source: Path | None,
+        save_at: int,
+        last: int,
+        plant: Callable[[Training], None] = lambda training: None,
+        cursor: int = 0,
+    ) -> tuple[Gone, Path]:
+        """Train in ``layout`` from ``source`` to step ``last``; returns where the state of step ``save_at`` is."""
+        self._made += 1
+        ranks, parallelism = LAYOUTS[layout]
+        folder = self._folder / f"{self._made}"
+        job_file = folder / "job.json"
+        if self._world.rank == 0:
+            job = resume_from(source, folder) if source else {}
+            _write(folder, self._data, ranks, job, parallelism, self._table)
+        dist.barrier()
+        gone = Gone([], 0.0, 0)
+        if self._world.rank < ranks:
+            job_spec = read_job(job_file)
+            mesh = make_mesh(self._world.rank, job_spec.spec.degrees, self._world.device)
+            training = build(job_spec, job_file, mesh)
+            plant(training)
+            gone = _train(training, folder, save_at, last, cursor)
+        dist.barrier()
+        return gone, folder / f"step-{save_at}"
+
+
+def _write(
+    folder: Path, data: Path, ranks: int, job: dict[str, Any], parallelism: dict[str, Any], table: Table
+) -> None:
+    job_file = write_job(
+        folder,
+        data,
+        ranks,
+        job=job,
+        model=table.model | {"tied_embeddings": False},
+        batch={"sequence_tokens": 32, "micro_sequences": 1, "global_sequences": 4},
+        optimizer={"learning_rate": LEARNING_RATE},
+        precision=table.precision,
+        parallelism=parallelism,
+    )
+    output_folder(job_file).mkdir()
+
+
+def _train(training: Training, folder: Path, save_at: int, last: int, cursor: int) -> Gone:
+    losses, norms = [], [0.0]
+    updater = training.engine.updater
+    rounded = updater.rounded_anew if isinstance(updater, FP8Updater) else 0
+    if training.step == save_at:
+        _save(training, folder, save_at)
+    for step in range(training.step + 1, last + 1):
+        clock = StepClock(training.mesh.device)
+        clock.start()
+        learning_rate = learning_rate_at(step, LEARNING_RATE, training.spec.schedule)
+        numbers = training.engine.step(training.loader.micro_batches(step + cursor), learning_rate, clock)
+        losses.append(numbers.loss)
+        norms.append(numbers.grad_norm)
+        if step == save_at:
+            _save(training, folder, step)
+    return Gone(losses, max(norms), rounded)
+
+
+def _save(training: Training, folder: Path, step: int) -> None:
+    snapshot = take_snapshot(training.engine.updater, position(step, training.spec), HostMemory())
+    snapshot.state.update(training.skips.position())
+    origin = Origin(config_digest(training.spec), training.mesh.ranks, None)
+    save_checkpoint(folder, snapshot, origin, join_writers(training.mesh))
+
+
+def _pairs(world: Mesh, folder: Path, data: Path, table: Table) -> list[Pair]:
+    return Tour(world, folder, data, table).pairs()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_run_goes_on_in_another_layout(tmp_path: Path, data: Path, name: str) -> None:
+    table = TABLES[name]
+    pairs: list[Pair] = on_ranks(table.ranks, _pairs, tmp_path, data, table)[0]
+    assert [pair.names for pair in pairs] == list(pairwise(table.layouts))
+    for names, straight, detour, crossed in pairs:
+        # As in ``test_fp8_training.rounding_bound``: Adam's updates differ by the noise of gradients, in a random direction.
+        bound = 3 * LEARNING_RATE * table.noise * (LAST - SAVED) ** 0.5 * straight.norm
+        apart = [abs(a - b) for a, b in zip(crossed.losses, straight.losses, strict=True)]
+        assert len(apart) == LAST - SAVED
+        assert max(apart) < bound + _of_a_loss(table), names
+        if detour.rounded or crossed.rounded:
+            assert table.rounded, names
+            drift = [abs(a - b) for a, b in zip(detour.losses, straight.losses, strict=True)]
+            assert max(drift) < bound, names
+        else:
+            assert detour.losses == straight.losses, names
+    assert table.rounded is any(pair.detour.rounded or pair.crossed.rounded for pair in pairs)
+
+
+def _of_a_loss(table: Table) -> float:
+    """By how much one loss differs for being computed in another order: of ln 257 nats, as gradients do but in one pass."""
+    return 5.6 * table.noise / 8
+
+
+def _drop_moments(training: Training) -> None:
+    for held in training.engine.updater.state():
+        if held.name.startswith("optimizer.exp_avg"):
+            held.tensor.zero_()
+
+
+def _swap_moments(training: Training) -> None:
+    held = {one.name: one.tensor for one in training.engine.updater.state()}
+    for name, first in held.items():
+        if name.startswith("optimizer.exp_avg."):
+            second = held[name.replace("exp_avg.", "exp_avg_sq.")]
+            kept = first.clone()
+            first.copy_(second)
+            second.copy_(kept)
+
+
+def _miscount(training: Training) -> None:
+    updater = training.engine.updater
+    if isinstance(updater, FP8Updater):
+        updater.optimizer.updates -= 1
+    else:
+        assert isinstance(updater, ReplicatedAdamW)
+        set_updates(updater.optimizer, SAVED - 1)
+
+
+def _double_a_scale(prefix: str) -> Callable[[Training], None]:
+    def plant(training: Training) -> None:
+        for held in training.engine.updater.state():
+            if held.name.startswith(f"{prefix}.layers.0.attention.output.weight"):
+                held.tensor.mul_(2)
+
+    return plant
+
+
+PLANTED: dict[str, Callable[[Training], None]] = {
+    "moments are dropped": _drop_moments,
+    "moments are swapped": _swap_moments,
+    "updates are miscounted": _miscount,
+}
+OF_SCALES: dict[str, Callable[[Training], None]] = {
+    "a master's scale is off by 2": _double_a_scale("model_scale"),
+    "a first moment's scale is off by 2": _double_a_scale("optimizer.exp_avg_scale"),
+    "a second moment's scale is off by 2": _double_a_scale("optimizer.exp_avg_sq_scale"),
+}
+
+
+def _spoilt(world: Mesh, folder: Path, data: Path, table: Table) -> dict[str, list[float]]:
+    tour = Tour(world, folder, data, table)
+    of_a, of_b = table.layouts
+    _, saved = tour.go(of_a, None, SAVED, SAVED)
+    found = {"nothing": tour.go(of_b, saved, 0, LAST)[0].losses}
+    found["the data begin a step later"] = tour.go(of_b, saved, 0, LAST, cursor=1)[0].losses
+    planted = PLANTED | (OF_SCALES if table.precision["kind"] == "fp8" else {})
+    if table.precision == fp8(level="O2"):
+        del planted["moments are swapped"]  # they have different formats
+    for name, plant in planted.items():
+        found[name] = tour.go(of_b, saved, 0, LAST, plant)[0].losses
+    return found
+
+
+@pytest.mark.parametrize(
+    "precision", [{"kind": "fp32"}, fp8(level="O2"), fp8(level="O2", moments="block")], ids=str
+)
+def test_what_is_lost_on_the_way_shows_in_the_losses(
+    tmp_path: Path, data: Path, precision: dict[str, Any]
+) -> None:
+    """Negative controls of the test above."""
+    table = Table(2, precision, ("data 2", "tensor 2"), 0.0)
+    found = on_ranks(2, _spoilt, tmp_path, data, table)[0]
+    right = found.pop("nothing")
+    assert len(found) >= 4
+    for name, losses in found.items():
+        assert losses != right, name
