@@ -131,6 +131,11 @@ class RunningStage(PipelineStage):
             _make_room(self.grad_recv_info[bwd_chunk_id], self._flow.empty(self.device))
         return super().get_bwd_recv_ops(bwd_chunk_id)
 
+    def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
+        """Up to torch 2.11 neighbours greet each other first, a rank with two of them also itself, which gloo cannot."""
+        own = dist.get_rank()
+        return [each for each in super()._get_init_p2p_neighbors_ops() if each.peer != own]
+
     def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
         self._clock.mark(Phase.COLLECTIVES)
         out = super().forward_one_chunk(*args, **kwargs)
