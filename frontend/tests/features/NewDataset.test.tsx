@@ -4,6 +4,7 @@ import { http, HttpResponse } from "msw";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { Dataset, PreviewFile } from "@/api/types";
 import { NewDataset } from "@/features/datasets/NewDataset";
+import { NewVersion } from "@/features/datasets/NewVersion";
 import { STANDARD_RECIPE } from "@/features/datasets/recipe";
 import { remove, uploadStore } from "@/features/datasets/uploads";
 import { aDataset } from "../datasets";
@@ -18,6 +19,7 @@ beforeEach(() => {
   tus = new TusServer();
   made = [];
   localStorage.clear();
+  sessionStorage.clear();
   server.use(
     http.post("*/teams/lab/uploads/preview", async ({ request }) => {
       const { uploads, recipe } = (await request.json()) as { uploads: string[]; recipe: typeof STANDARD_RECIPE };
@@ -133,6 +135,49 @@ it("drops an upload that only the server knows", async () => {
     expect(tus.uploads.size).toBe(0);
   });
   expect(screen.queryByText("rows.csv")).toBeNull();
+});
+
+it("refuses an empty file at once by its name, and does not wait for it", async () => {
+  show();
+  await userEvent.upload(await screen.findByLabelText("choose files"), [new File(["text"], "rows.csv"), new File([], "nothing.txt")]);
+  expect(screen.getByRole("status").textContent).toBe("nothing.txt is empty: it is left out.");
+  await screen.findByRole("button", { name: "Look at the first rows" }).then(enabled);
+  expect(screen.queryByText("nothing.txt")).toBeNull();
+  expect(screen.getByText("of 1 file")).toBeDefined();
+});
+
+it("asks before it removes a file that is here", async () => {
+  tus.begun("up_here", "rows.csv", 4, 4);
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "Remove rows.csv" }));
+  await userEvent.click(screen.getByText("Keep it"));
+  expect(tus.uploads.size).toBe(1);
+  await userEvent.click(screen.getByRole("button", { name: "Remove rows.csv" }));
+  await userEvent.click(screen.getByText("Remove file"));
+  await waitFor(() => {
+    expect(tus.uploads.size).toBe(0);
+  });
+});
+
+it("keeps out what was left out, on the next page too, where only what is added there is used", async () => {
+  tus.begun("up_a", "a.csv", 4, 4);
+  tus.begun("up_b", "b.csv", 4, 4);
+  const first = renderRoute(<NewDataset team="lab" onMade={() => undefined} />);
+  await userEvent.click(await screen.findByRole("checkbox", { name: /b\.csv/ }));
+  first.unmount();
+  const second = renderRoute(<NewDataset team="lab" onMade={() => undefined} />);
+  expect((await screen.findByRole<HTMLInputElement>("checkbox", { name: /a\.csv/ })).checked).toBe(true);
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: /b\.csv/ }).checked).toBe(false);
+  second.unmount();
+  const [newest] = aDataset().versions;
+  if (newest === undefined) throw new Error("no version");
+  renderRoute(<NewVersion team="lab" dataset={aDataset()} newest={newest} onClose={() => undefined} />);
+  expect((await screen.findByRole<HTMLInputElement>("checkbox", { name: /a\.csv/ })).checked).toBe(false);
+  await choose("c.csv");
+  expect((await screen.findByRole<HTMLInputElement>("checkbox", { name: /c\.csv/ })).checked).toBe(true);
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: /b\.csv/ }).checked).toBe(false);
+  await userEvent.click(screen.getByRole("checkbox", { name: /b\.csv/ }));
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: /b\.csv/ }).checked).toBe(true);
 });
 
 async function enabled(button: HTMLElement): Promise<HTMLElement> {

@@ -28,6 +28,7 @@ function aSending(change: Partial<Sending>): Sending {
     sent: 40,
     bytesPerSecond: 10,
     state: "sending",
+    cut: false,
     error: null,
     uploadId: "up_1",
     aside: false,
