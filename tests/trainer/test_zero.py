@@ -6,6 +6,8 @@ buckets.
 """
 
 import gc
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,7 +32,7 @@ from trainwright_trainer.checkpoint.load import read_tensor
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.loop import train
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Mesh, RankLostError
 from trainwright_trainer.observe.throughput import StepClock
 from trainwright_trainer.optim import sharded
 from trainwright_trainer.parallel import replicate, shares, slices
@@ -582,3 +584,22 @@ def test_a_planted_fault_is_caught(
     except AssertionError as error:  # the parts of the ranks do not make whole tensors
         found = [str(error)]
     assert found
+
+
+def _left_alone(mesh: Mesh, job_file: Path) -> str:
+    """What the first rank is told when the second has left."""
+    training = start(mesh, job_file)
+    one_step(training, 1)
+    if mesh.rank == 1:
+        threading.Timer(1.0, os._exit, [0]).start()  # when its answer has been heard
+        return "gone"
+    with pytest.raises(RankLostError) as raised:
+        one_step(training, 2)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_rank_that_is_left_alone_says_so(stage: int, job: Callable[..., Path]) -> None:
+    """Also where torch's own code speaks with the other ranks."""
+    told = on_mesh(Degrees(shard=2), _left_alone, job(2, parallelism={"zero_stage": stage}))
+    assert told[0].startswith("lost contact with another rank")

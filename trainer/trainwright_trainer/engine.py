@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.data.loader import Batch
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Mesh, naming_lost_ranks
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
 from trainwright_trainer.passes import Passes
@@ -74,7 +74,8 @@ class TorchEngine:
 
     def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
         self.updater.begin(learning_rate)
-        loss = self._passes.learn(micro_batches, clock)
+        with naming_lost_ranks():
+            loss = self._passes.learn(micro_batches, clock)
         self.updater.finish()
         self._over_all(loss)
         clock.mark(Phase.COLLECTIVES)
@@ -91,7 +92,7 @@ class TorchEngine:
 
     def mean_loss(self, batches: Iterable[Batch]) -> float:
         self.model.eval()  # what FP8 layers see here belongs to no step
-        with torch.no_grad():
+        with torch.no_grad(), naming_lost_ranks():
             total = self._passes.measure(batches)
         self.model.train()
         summed, tokens = self._over_all(total).tolist()

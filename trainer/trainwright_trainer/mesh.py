@@ -309,6 +309,8 @@ def naming_lost_ranks() -> Iterator[None]:
     """Turn the error of a collective that lost another rank into ``RankLostError``."""
     try:
         yield
+    except RankLostError:
+        raise
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and _GLOO_LOST_A_PEER not in str(error):
             raise

@@ -22,6 +22,7 @@ from trainwright_trainer.optim.adamw import (
     set_updates,
 )
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
+from trainwright_trainer.optim.finite import first_not_finite
 from trainwright_trainer.parallel.parts import Parts
 from trainwright_trainer.parallel.replicate import GradientBuckets
 from trainwright_trainer.updater import ReadTensor, StateTensor
@@ -37,7 +38,8 @@ class ReplicatedAdamW:
         self._parameters = list(self._weights.values())
         self._clip_norm = spec.clip_norm
         self._parts = parts.held
-        self._model_axis = mesh.model
+        self._order = parts.order
+        self._model_axis, self._world = mesh.model, mesh.world
         self._answers = mesh.data.rank == 0
         self._buckets = GradientBuckets(self._parameters, mesh.data) if mesh.data.ranks > 1 else None
         self._updates = 0
@@ -78,14 +80,7 @@ class ReplicatedAdamW:
         """Nothing was observed, and ``begin`` forgets the gradients."""
 
     def not_finite(self) -> str | None:
-        """Weights come first, in the order of the forward pass, then gradients in that of the backward pass."""
-        for name, weight in self._weights.items():
-            if not weight.isfinite().all():
-                return f"{name}:weight"
-        for name, weight in reversed(self._weights.items()):
-            if weight.grad is not None and not weight.grad.isfinite().all():
-                return f"{name}:gradient"
-        return None
+        return first_not_finite(self._weights, self._order, self._world)
 
     def numbers(self, step: int) -> dict[str, float]:
         return {}
