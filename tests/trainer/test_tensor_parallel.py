@@ -84,12 +84,12 @@ class Learned:
 
 
 def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
-    training = _build(mesh, job_file)
+    training = build_on(mesh, job_file)
     initial = _pieces(training, lambda weight: weight)
-    numbers = [_step(training, 1)]
+    numbers = [make_step(training, 1)]
     gradients = _pieces(training, lambda weight: weight.grad)
-    numbers += [_step(training, step) for step in range(2, steps + 1)]
-    batches = read_batches(training.validation, _validated(mesh), training.spec.batch.micro_sequences)
+    numbers += [make_step(training, step) for step in range(2, steps + 1)]
+    batches = read_batches(training.validation, validated(mesh), training.spec.batch.micro_sequences)
     return Learned(
         [one.loss for one in numbers],
         [one.grad_norm for one in numbers],
@@ -100,18 +100,18 @@ def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
     )
 
 
-def _build(mesh: Mesh, job_file: Path) -> Training:
+def build_on(mesh: Mesh, job_file: Path) -> Training:
     output_folder(job_file).mkdir(exist_ok=True)
     return build(read_job(job_file), job_file, mesh)
 
 
-def _step(training: Training, step: int) -> Any:
+def make_step(training: Training, step: int) -> Any:
     clock = StepClock(training.mesh.device)
     clock.start()
     return training.engine.step(training.loader.micro_batches(step), LEARNING_RATE, clock)
 
 
-def _validated(mesh: Mesh) -> Any:
+def validated(mesh: Mesh) -> Any:
     return np.arange(mesh.data.rank, 6, mesh.data.ranks, dtype=np.uint64)
 
 
@@ -364,7 +364,7 @@ def test_compiled_blocks_speak_with_other_ranks(
 
 
 def run(mesh: Mesh, job_file: Path) -> list[float]:
-    train(_build(mesh, job_file))
+    train(build_on(mesh, job_file))
     return losses(job_file) if mesh.rank == 0 else []
 
 
