@@ -24,7 +24,7 @@ export function useTray(team: string, begin: Begin) {
   const chosen = rows.filter((row) => isUsable(row) && isUsed(row));
 
   /** By key and by id: a file gets its id on its way, and has another key after a reload. */
-  function use(used: readonly string[], unused: readonly TrayRow[]): void {
+  function mark(used: readonly string[], unused: readonly TrayRow[]): void {
     const gone = unused.flatMap(({ key, uploadId }) => [key, uploadId ?? key]);
     setWanted((before) => new Set([...before, ...used].filter((key) => !gone.includes(key))));
     const ids = uploadStore.all().flatMap(({ key, uploadId }) => (used.includes(key) ? (uploadId ?? []) : []));
@@ -43,14 +43,14 @@ export function useTray(team: string, begin: Begin) {
     add: async (files: readonly NamedFile[]): Promise<void> => {
       setFailure(null);
       try {
-        use(addFiles({ team, files, known: await client.query({ ...uploadsQuery(team), staleTime: 0 }) }), []);
+        mark(addFiles({ team, files, known: await client.query({ ...uploadsQuery(team), staleTime: 0 }) }), []);
       } catch (thrown) {
         setFailure(thrown as Error);
       }
     },
     use: (row: TrayRow, used: boolean): void => {
-      if (used) use([row.key, row.uploadId ?? row.key], []);
-      else use([], [row]);
+      if (used) mark([row.key, row.uploadId ?? row.key], []);
+      else mark([], [row]);
     },
     remove: ({ key, local, uploadId }: TrayRow): void => {
       setFailure(null);
