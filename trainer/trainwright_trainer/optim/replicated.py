@@ -16,8 +16,7 @@ from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.optim.adamw import (
     MOMENTS,
-    allocate_state,
-    build_adamw,
+    FusedAdamW,
     set_learning_rate,
     set_updates,
 )
@@ -32,8 +31,7 @@ class ReplicatedAdamW:
     """``Updater`` of ``model``, whose parameters are float32 and stay on their device."""
 
     def __init__(self, model: nn.Module, parts: Parts, spec: OptimizerSpec, mesh: Mesh) -> None:
-        self.optimizer = build_adamw(model, spec)
-        allocate_state(self.optimizer)
+        self.optimizer = FusedAdamW(list(model.parameters()), spec)
         self._weights = dict(model.named_parameters())
         self._parameters = list(self._weights.values())
         self._clip_norm = spec.clip_norm

@@ -17,8 +17,7 @@ from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.optim.adamw import (
     MOMENTS,
-    adamw_over,
-    allocate_state,
+    FusedAdamW,
     set_learning_rate,
     set_updates,
 )
@@ -34,8 +33,7 @@ class ShardedAdamW:
     def __init__(self, shares: Shares, spec: OptimizerSpec, mesh: Mesh) -> None:
         self._shares = shares
         self._moved = list(shares.moved.values())
-        self._optimizer = adamw_over(self._moved, spec)
-        allocate_state(self._optimizer)
+        self._optimizer = FusedAdamW(self._moved, spec)
         self._clip_norm = spec.clip_norm
         self._mesh = mesh
         self._updates = 0
