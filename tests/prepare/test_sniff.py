@@ -91,6 +91,7 @@ REFUSED: list[tuple[str, bytes, str]] = [
     ("a.txt.gz", gzip.compress(zstandard.compress(b"x"), mtime=0), "Zstandard data inside of gzip data"),
     ("a.txt", "hello".encode("utf-16"), "text in UTF-16. Save it as UTF-8"),
     ("a.txt", "hello".encode("utf-32"), "text in UTF-32. Save it as UTF-8"),
+    ("a.txt", bytes(range(256)) * 8, "its first bytes are binary data. Export its text"),
     ("a.csv", "hello,you".encode("utf-16-le"), "many of its first bytes are zero. If it is text in UTF-16"),
     ("a.txt", _zip(), "is a ZIP archive"),
     ("a.txt.gz", gzip.compress(b"\0" * 257 + b"ustar\0", mtime=0), "tar archive"),

@@ -53,7 +53,7 @@ class Reason(StrEnum):
     BAD_ROW = "cannot be read as a row of a table"
     WRONG_CELLS = "has another number of cells than the header"
     EMPTY = "is empty"
-    BAD_UTF8 = "is not valid UTF-8"
+    BAD_UTF8 = "is not valid UTF-8: save the file as UTF-8, one in Latin-1 with `iconv -f latin1 -t utf-8`"
     TOO_LONG = "is longer than 8 MiB"
     BAD_MESSAGE = "holds a message without role or content"
 

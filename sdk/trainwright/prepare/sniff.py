@@ -7,6 +7,7 @@ an archive or an image, is refused with what to do about it.
 
 from __future__ import annotations
 
+import codecs
 import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -56,6 +57,11 @@ WIDE = [
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 ]
+
+
+CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
+MOST_CONTROL = 0.02
+"""Text in any encoding of single bytes has hardly a control character; of random bytes every tenth is one."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,13 @@ def _refuse_foreign(name: str, head: bytes) -> None:
         raise UnusableDataError(
             f"{name} is no text: many of its first bytes are zero. If it is text in UTF-16, save it as UTF-8."
         )
+    if len(start.translate(None, CONTROL)) < (1 - MOST_CONTROL) * len(start) and not _is_utf8(start):
+        raise UnusableDataError(f"{name} is no text: its first bytes are binary data. {EXPORT}")
+
+
+def _is_utf8(start: bytes) -> bool:
+    """Whether it can be the beginning of a text in UTF-8; its last character may be cut off."""
+    return not codecs.getincrementaldecoder("utf-8")("replace").decode(start).count("\ufffd")
 
 
 def _is_json_lines(head: bytes) -> bool:
