@@ -27,6 +27,11 @@ from trainwright.contracts.recipe import Recipe
             "rejected_limit",
             "200 % is too large: it can be 0 to 100 %. In a file, 2 is too large",
         ),
+        (
+            {"mix": [{"dataset": "ds_a", "weight": 1}] * 2},
+            "mix",
+            "ds_a is named twice: add up its weights.",
+        ),
         ({"rejected_limit": "2"}, "rejected_limit", "it can be 0 to 100 %"),
         (
             {"rules": {"min_characters": 0}},
@@ -40,7 +45,7 @@ from trainwright.contracts.recipe import Recipe
         ),
     ],
 )
-def test_a_number_out_of_range_is_told_with_the_range_it_has_on_the_page(
+def test_a_refusal_says_what_was_given_and_the_range_that_it_has_on_the_page(
     recipe: dict[str, Any], field: str, words: str
 ) -> None:
     with pytest.raises(ValidationError) as caught:

@@ -83,7 +83,8 @@ def _refuse_if_used(session: Read, team_id: UUID, what: str, versions: Sequence[
         sentences.append(f"It is mixed into: {list_users(mixtures)}.")
     raise Conflict(
         f"{what}_in_use",
-        f"{' '.join(sentences)} Delete them first.",
+        f"{' '.join(sentences)} What was made of it, also by a run that has ended, keeps the data it came from. "
+        "Delete them first.",
         extensions={"runs": runs, "mixtures": mixtures},
     )
 

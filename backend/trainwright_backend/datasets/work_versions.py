@@ -153,8 +153,8 @@ def why_unusable(
         )
     return (
         f"{rejected:,} of {documents + rejected:,} documents ({100 * share:.3g} %) could not be read, more than the "
-        f"limit of {100 * recipe.rejected_limit:g} %. First: {first}. Mend the files, or make a version with a higher "
-        "rejected_limit."
+        f"limit of {100 * recipe.rejected_limit:g} %. First: {first}. Mend the files, or make a version that "
+        "allows more of them: “Unreadable documents, at most”, rejected_limit in a recipe."
     )
 
 

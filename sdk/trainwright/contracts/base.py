@@ -111,7 +111,7 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
         if item["type"] == "refused":
             blamed = item["ctx"]
             field = ".".join((*path, blamed["field"]))
-            found.append(Problem(field=field, message=_sentence(item["msg"]), value=_short(blamed["value"])))
+            found.append(Problem(field=field, message=_ended(item["msg"]), value=_short(blamed["value"])))
         elif item["type"] == "extra_forbidden":
             found.append(
                 Problem(field=".".join(path), message=_unknown_key(path, model), value=_short(item["input"]))
@@ -213,7 +213,11 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _sentence(message: str) -> str:
-    text = message[:1].upper() + message[1:]
+    return _ended(message[:1].upper() + message[1:])
+
+
+def _ended(text: str) -> str:
+    """With a full stop; what was given stays as it was written."""
     return text if text.endswith((".", "?")) else f"{text}."
 
 

@@ -204,6 +204,7 @@ def test_what_a_run_uses_stays_and_the_error_names_the_run(desk: Desk) -> None:
     ):
         answer = desk.delete(path)
         assert (answer.status_code, answer.json()["code"]) == (409, code)
+        assert "also by a run that has ended" in answer.json()["detail"]
         assert "my run" in answer.json()["detail"] and answer.json()["runs"] == ["my run"]
     assert desk.delete(f"datasets/{made['id']}/versions/2").status_code == 204
 
@@ -314,7 +315,7 @@ def test_a_version_fails_only_above_its_limit_of_rejected_rows(desk: Desk, bad: 
         assert version["error"] == (
             "3 of 200 documents (1.5 %) could not be read, more than the limit of 1 %. First: line 198 of a.jsonl is not "
             "a JSON object; line 199 of a.jsonl is not a JSON object; line 200 of a.jsonl is not a JSON object. Mend the "
-            "files, or make a version with a higher rejected_limit."
+            "files, or make a version that allows more of them: “Unreadable documents, at most”, rejected_limit in a recipe."
         )
         assert [item["state"] for item in version["preparations"]] == ["failed"]
         answer = desk.post("runs", {"name": "x", "data": {"dataset": made["id"]}})
