@@ -113,9 +113,9 @@ BROKEN: dict[str, dict[str, Any]] = {
     "engine deepspeed with pipeline > 1": {"parallelism": {"engine": "deepspeed", "pipeline": 2}},
     "engine deepspeed with tensor > 1": {"parallelism": {"engine": "deepspeed", "tensor": 2}},
     "engine deepspeed with precision fp8": {"parallelism": {"engine": "deepspeed"}, "precision": FP8},
-    "engine deepspeed with precision fp32": {
-        "parallelism": {"engine": "deepspeed"},
-        "precision": {"kind": "fp32"},
+    "engine deepspeed at zero_stage 3 with precision.compile on": {
+        "parallelism": {"engine": "deepspeed", "zero_stage": 3},
+        "precision": {"kind": "bf16", "compile": "on"},
     },
     "engine deepspeed with shard below the data degree": {
         "parallelism": {"engine": "deepspeed", "zero_stage": 1, "shard": 2}

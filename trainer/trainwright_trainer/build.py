@@ -22,6 +22,7 @@ from trainwright.contracts.job_spec import (
     JobSpec,
     output_folder,
 )
+from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
@@ -95,11 +96,10 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     loss = _arrange(model, job, mesh)
     if is_sliced(model):
         loss = loss_of_sliced(model, loss)
-    passes = _passes(model, parts, updater, spec, mesh, stages, loss)
     return Training(
         spec=spec,
         mesh=mesh,
-        engine=TorchEngine(model, updater, mesh, passes),
+        engine=_engine(model, parts, updater, spec, mesh, stages, loss),
         loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks),
         validation=validation,
         saver=Saver(
@@ -110,6 +110,23 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         skips=skips,
         step=step,
     )
+
+
+def _engine(
+    model: Transformer,
+    parts: Parts,
+    updater: Updater,
+    spec: RunSpec,
+    mesh: Mesh,
+    stages: Stages | None,
+    loss: HeadLoss,
+) -> Engine:
+    if spec.parallelism.engine is EngineKind.DEEPSPEED:
+        from trainwright_trainer.deepspeed_engine import DeepSpeedEngine, DeepSpeedUpdater
+
+        assert isinstance(updater, DeepSpeedUpdater)
+        return DeepSpeedEngine(model, updater, mesh, spec.accumulation_rounds, loss)
+    return TorchEngine(model, updater, mesh, _passes(model, parts, updater, spec, mesh, stages, loss))
 
 
 def _passes(
@@ -140,7 +157,9 @@ def _arrange(model: Transformer, job: JobSpec, mesh: Mesh) -> HeadLoss:
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
     in_halves = spec.parallelism.schedule.is_zero_bubble  # a compiled backward pass is one
-    compiled = not in_halves and compiles(spec.precision, mesh.device, _flops_of_run(spec) / job.ranks)
+    hooked = spec.parallelism.engine is EngineKind.DEEPSPEED and spec.parallelism.zero_stage == 3
+    compilable = not in_halves and not hooked  # DeepSpeed's hooks let weights come and go within a block
+    compiled = compilable and compiles(spec.precision, mesh.device, _flops_of_run(spec) / job.ranks)
     if compiled:
         compile_model(model)
     chunk_tokens = spec.memory.loss_chunk_tokens
@@ -221,7 +240,8 @@ def _hold(
     Args:
         fresh: weights get their first values; else they are not filled.
     """
-    if _zero_stage(spec, mesh) == 3:
+    native = spec.parallelism.engine is EngineKind.NATIVE
+    if native and _zero_stage(spec, mesh) == 3:
         _change_modules(model, spec, mesh)
         begins_with = partial(initial_weight, spec=spec.model, seed=spec.seed) if fresh else None
         shares = share_weights(model, parts, spec.precision.kind, mesh, begins_with)
@@ -229,6 +249,10 @@ def _hold(
     _take_memory(model)
     if fresh:
         initialize(model, spec.model, spec.seed, parts)
+    if not native:
+        from trainwright_trainer.deepspeed_engine import DeepSpeedUpdater
+
+        return model, DeepSpeedUpdater(model, parts, spec, mesh)
     fp8 = spec.precision.fp8
     if fp8 is None:
         model.to(mesh.device)

@@ -121,11 +121,11 @@ COMBINATIONS = (
         "keeps gradients and states in its own formats, not in FP8: use precision bf16, or engine native",
     ),
     Combination(
-        "engine deepspeed with precision fp32",
-        "parallelism.engine",
-        lambda s: _deepspeed(s) and s.precision.kind is PrecisionKind.FP32,
-        lambda s: s.parallelism.engine.value,
-        "is set up for bfloat16: use precision bf16, or engine native",
+        "engine deepspeed at zero_stage 3 with precision.compile on",
+        "precision.compile",
+        lambda s: _deepspeed(s) and s.parallelism.zero_stage == 3 and s.precision.compile is CompileKind.ON,
+        lambda s: s.precision.compile.value,
+        "needs weights that stay, and DeepSpeed lets them come and go within a block: use auto or off, or engine native",
     ),
     Combination(
         "engine deepspeed with shard below the data degree",
