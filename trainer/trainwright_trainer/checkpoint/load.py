@@ -220,7 +220,10 @@ def read_real(folder: Path, manifest: CheckpointManifest, name: str, box: Slice)
         lies = Slice(entry.shape, piece.start, piece.shape)
         codes = read_stored(folder, manifest, name, lies)
         scale = block_scale_name(entry.scale or "", *lies)
-        scales = read_stored(folder, manifest, scale, whole((-(-codes.numel() // _SCALED_TOGETHER),)))
+        blocks = (-(-codes.numel() // _SCALED_TOGETHER),)
+        if scale not in manifest.tensors or manifest.tensors[scale].shape != blocks:
+            raise CheckpointInvalidError(f"{folder.name}: {scale} is missing or does not fit {name}")
+        scales = read_stored(folder, manifest, scale, whole(blocks))
         into.copy_(_scaled(codes, scales)[part])
 
     return _assemble(folder, name, entry, box, torch.float32, read)
