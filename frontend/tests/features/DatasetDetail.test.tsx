@@ -36,13 +36,13 @@ it("says what became of the documents, by each part of the recipe", async () => 
     "characters kept: 350 k",
   ]);
   expect(panel.getByText("1,150 documents, 90 k tokens to train, 1 k to validate")).toBeDefined();
-  expect(panel.getByText("Half of 1,150 documents have up to 256 characters, the longest up to 512.")).toBeDefined();
+  expect(panel.getByText("Half of 1,150 documents have at most 256 characters; the longest has between 257 and 512.")).toBeDefined();
 });
 
 it("shows lengths in tokens, and as a table", async () => {
   show(aDataset());
   await userEvent.click(await screen.findByRole("radio", { name: "tokens" }));
-  expect(screen.getByText("Half of 1,150 documents have up to 64 tokens, the longest up to 128.")).toBeDefined();
+  expect(screen.getByText("Half of 1,150 documents have at most 64 tokens; the longest has between 65 and 128.")).toBeDefined();
   await userEvent.click(screen.getByRole("button", { name: "Length as a table" }));
   const rows = within(screen.getByRole("region", { name: "Length, table" })).getAllByRole("row").slice(1);
   expect(rows.map((row) => row.textContent)).toEqual(["641,000", "128150"]);

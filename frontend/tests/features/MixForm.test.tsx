@@ -8,6 +8,20 @@ import { aDataset, aVersion } from "../datasets";
 import { renderRoute } from "../renderRoute";
 import { server } from "../server";
 
+it("offers what can be read, tells equal names apart, and says by name what stands twice", async () => {
+  const failed = aVersion({ state: "failed", error: "No usable document was found." });
+  const items = [aDataset({ id: "ds_000001" }), aDataset({ id: "ds_000002" }), aDataset({ id: "ds_000003", name: "broken", versions: [failed] })];
+  server.use(http.get("*/teams/lab/datasets", () => HttpResponse.json({ items, next_cursor: null })));
+  renderRoute(<MixForm team="lab" start={STANDARD_RECIPE} named verb="Create dataset" make={vi.fn()} onMade={() => undefined} />);
+  const row = async (number: number) => within(await screen.findByRole("group", { name: `Dataset ${number} of the mixture` }));
+  await (await row(1)).findByRole("option", { name: "letters (…000001)" });
+  const names = (await row(1)).getAllByRole("option").map((option) => option.textContent);
+  expect(names).toEqual(["choose a dataset", "letters (…000001)", "letters (…000002)"]);
+  for (const number of [1, 2]) await userEvent.selectOptions((await row(number)).getByLabelText("Dataset"), "ds_000002");
+  expect(screen.getByText(/^letters stands in two rows: remove one/)).toBeDefined();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Create dataset" }).disabled).toBe(true);
+});
+
 it("counts a mixture, and makes it of what was counted", async () => {
   const mixed = aVersion({ recipe: { ...STANDARD_RECIPE, mix: [{ dataset: "ds_1", version: 1, weight: 1 }] } });
   const items = [aDataset(), aDataset({ id: "ds_2", name: "poems" }), aDataset({ id: "ds_3", name: "old mix", versions: [mixed] })];

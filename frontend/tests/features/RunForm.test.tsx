@@ -4,7 +4,9 @@ import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it, vi } from "vitest";
 import type { Dataset, Run, Tokenizer } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
+import { storeDraft } from "@/features/runs/draft";
 import { RunForm } from "@/features/runs/RunForm";
+import type { SpecValues } from "@/lib/specForm";
 import { renderRoute } from "../renderRoute";
 import { aRun } from "../runs";
 import { server } from "../server";
@@ -54,6 +56,7 @@ let sent: { body: unknown; key: string | null }[] = [];
 
 beforeEach(() => {
   sent = [];
+  sessionStorage.clear();
   server.use(
     http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { width: 64 } } })),
     http.post("*/runs/validate", async ({ request }) => {
@@ -77,10 +80,10 @@ beforeEach(() => {
   );
 });
 
-function show(onCreated: (run: Run) => void = () => undefined) {
-  renderRoute(
+function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}) {
+  return renderRoute(
     <Boundary>
-      <RunForm team="lab" datasets={DATASETS} tokenizers={TOKENIZERS} start={{}} onCreated={onCreated} />
+      <RunForm team="lab" datasets={DATASETS} tokenizers={TOKENIZERS} start={start} onCreated={onCreated} />
     </Boundary>,
   );
 }
@@ -125,6 +128,27 @@ it("keeps the draft over a reload, and shows it as JSON and back", async () => {
   await userEvent.click(screen.getByLabelText("form"));
   expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
   expect(sessionStorage.getItem("trainwright.draft.lab")).toContain("pilot");
+});
+
+it("says that a draft is restored, takes no field of another dataset's data from it, and begins anew", async () => {
+  const values = { name: "pilot", "data.dataset": "ds_1", "data.tokenizer.kind": "bytes", "model.width": "64" };
+  storeDraft("lab", values);
+  show().unmount();
+  const page = show();
+  expect(await screen.findByText(/^Your draft of/)).toBeDefined();
+  expect(screen.getByLabelText<HTMLSelectElement>("Tokenizer kind").value).toBe("bytes");
+  page.unmount();
+  const other = show(() => undefined, { "data.dataset": "ds_2" });
+  expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("pilot");
+  expect(screen.getByLabelText<HTMLSelectElement>("Tokenizer kind").value).toBe("");
+  await userEvent.click(screen.getByRole("button", { name: "Begin anew" }));
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("");
+  expect(screen.queryByText(/^Your draft of/)).toBeNull();
+  other.unmount();
+  storeDraft("lab", values);
+  show(() => undefined, { name: "", "data.dataset": "ds_1" });
+  expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("");
+  expect(screen.queryByText(/^Your draft of/)).toBeNull();
 });
 
 it("shows the FP8 recipe for FP8 only, lands its errors there, and sends it with no other kind", async () => {

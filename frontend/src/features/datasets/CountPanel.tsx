@@ -50,8 +50,9 @@ function Counts({ counts, names }: { counts: RecipeCounts; names: Props["names"]
   return (
     <>
       <p>
-        This keeps {count(kept)} of {plural(documents, "document")} ({share(kept / Math.max(1, documents))}), {short(characters)} characters.
+        This keeps {count(kept)} of {plural(documents, "document")} ({kept === 0 ? "0 %" : share(kept / documents)}), {short(characters)} characters.
       </p>
+      {kept === 0 && documents > 0 && <p className="text-warn">Nothing would be left to train on. Loosen or empty a rule.</p>}
       {left.length > 0 && (
         <p className="text-soft">Left out: {left.map(([part, number]) => `${count(number)} ${partWords(part)}`).join(", ")}.</p>
       )}

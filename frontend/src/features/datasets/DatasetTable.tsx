@@ -12,10 +12,12 @@ import { PreparationPill } from "@/features/datasets/PreparationPill";
 import { datasetsQuery } from "@/features/datasets/queries";
 import { VersionPill } from "@/features/datasets/VersionPill";
 import { short } from "@/lib/format";
+import { namesApart } from "@/lib/namesApart";
 
 export function DatasetTable({ team }: { team: string }) {
   const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
   const datasets = data.pages.flatMap((page) => page.items);
+  const names = namesApart(datasets);
   if (datasets.length === 0) {
     return <EmptyState title="No datasets yet.">Drop files above, and they become your first.</EmptyState>;
   }
@@ -37,7 +39,7 @@ export function DatasetTable({ team }: { team: string }) {
           }
         >
           {datasets.map((dataset) => (
-            <Row key={dataset.id} team={team} dataset={dataset} />
+            <Row key={dataset.id} team={team} dataset={dataset} name={names.get(dataset.id) ?? dataset.name} />
           ))}
         </Table>
       </div>
@@ -50,7 +52,7 @@ export function DatasetTable({ team }: { team: string }) {
   );
 }
 
-function Row({ team, dataset }: { team: string; dataset: Dataset }) {
+function Row({ team, dataset, name }: { team: string; dataset: Dataset; name: string }) {
   const version = dataset.versions[0];
   const preparation = version?.preparations[0];
   const tokens = preparation?.train_tokens;
@@ -62,9 +64,9 @@ function Row({ team, dataset }: { team: string; dataset: Dataset }) {
           to="/$team/datasets/$datasetId"
           params={{ team, datasetId: dataset.id }}
           className="block truncate font-medium after:absolute after:inset-0"
-          title={dataset.name}
+          title={name}
         >
-          {dataset.name}
+          {name}
         </Link>
       </Td>
       <Td className="text-right max-tablet:hidden">{version?.number ?? "–"}</Td>

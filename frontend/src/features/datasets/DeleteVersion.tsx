@@ -26,7 +26,7 @@ export function DeleteVersion({ team, dataset, version, onClose }: Props) {
   return (
     <ConfirmDialog
       title={`Delete version ${version.number} of ${dataset.name}?`}
-      consequence={consequence(dataset, version)}
+      consequence={`${consequence(dataset, version)} Runs and mixtures made of it must be deleted first, also runs that have ended.`}
       verb="Delete version"
       keep="Keep it"
       busy={remove.isPending}

@@ -117,5 +117,11 @@ function caption(bins: readonly HistogramBin[], unit: Unit): string {
   });
   const longest = bins.findLast(({ documents }) => documents > 0);
   if (half === undefined || longest === undefined) return "No document.";
-  return `Half of ${plural(all, "document")} have up to ${count(half.upto)} ${unit}, the longest up to ${count(longest.upto)}.`;
+  return `Half of ${plural(all, "document")} have at most ${count(half.upto)} ${unit}; the longest has ${between(bins, longest)}.`;
+}
+
+/** A bin says no more than its edges. */
+function between(bins: readonly HistogramBin[], { upto }: HistogramBin): string {
+  const below = bins[bins.findIndex((bin) => bin.upto === upto) - 1]?.upto;
+  return below === undefined ? `at most ${count(upto)}` : `between ${count(below + 1)} and ${count(upto)}`;
 }

@@ -9,11 +9,12 @@ import { Field } from "@/components/Field";
 import { Fold } from "@/components/Fold";
 import { TextInput } from "@/components/TextInput";
 import { CountPanel } from "@/features/datasets/CountPanel";
-import { mixOf, sharesOf, sourcesOf } from "@/features/datasets/mix";
+import { mixOf, sharesOf, sourcesOf, twiceIn } from "@/features/datasets/mix";
 import { MixSourceRow } from "@/features/datasets/MixSourceRow";
 import { datasetsQuery } from "@/features/datasets/queries";
 import { draftOf, mistakesOf, recipeOf } from "@/features/datasets/recipe";
 import { RecipeFields } from "@/features/datasets/RecipeFields";
+import { namesApart } from "@/lib/namesApart";
 import { randomId } from "@/lib/randomId";
 
 export interface MixWish {
@@ -45,7 +46,8 @@ export function MixForm({ team, start, named, verb, make, onMade }: Props) {
   const shares = sharesOf(sources);
   const mistakes = mistakesOf(draft);
   const recipe = recipeOf(draft, mix ?? []);
-  const ready = mix !== null && Object.keys(mistakes).length === 0;
+  const twice = twiceIn(sources);
+  const ready = mix !== null && twice === null && Object.keys(mistakes).length === 0;
   const making = useMutation({ mutationFn: () => make({ name, recipe }), onSuccess: onMade });
 
   function submit(event: SubmitEvent): void {
@@ -108,7 +110,7 @@ export function MixForm({ team, start, named, verb, make, onMade }: Props) {
         version={null}
         recipe={recipe}
         disabled={!ready}
-        names={new Map(datasets.map((one) => [one.id, one.name]))}
+        names={namesApart(datasets)}
       />
       <div className="flex flex-wrap items-end gap-4">
         {named && (
@@ -132,11 +134,17 @@ export function MixForm({ team, start, named, verb, make, onMade }: Props) {
         <Button type="submit" look="primary" disabled={making.isPending || !ready}>
           {verb}
         </Button>
-        {!ready && <p className="text-small text-soft">Choose a dataset and a weight above 0 in each row.</p>}
+        {!ready && <p className="text-small text-soft">{hint()}</p>}
       </div>
       {making.error !== null && <ErrorNote error={making.error} />}
     </form>
   );
+
+  function hint(): string {
+    const name = datasets.find(({ id }) => id === twice)?.name;
+    if (name !== undefined) return `${name} stands in two rows: remove one, and give the other the sum of their weights.`;
+    return "Choose a dataset and a weight above 0 in each row.";
+  }
 }
 
 function blankSource() {

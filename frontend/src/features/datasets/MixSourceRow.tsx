@@ -5,6 +5,7 @@ import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import type { SourceDraft } from "@/features/datasets/mix";
 import { share as shareText } from "@/lib/format";
+import { namesApart } from "@/lib/namesApart";
 
 interface Props {
   number: number;
@@ -16,9 +17,10 @@ interface Props {
   onRemove: (() => void) | null;
 }
 
-/** One dataset of a mixture. Mixtures themselves are not offered: they cannot be mixed again. */
+/** One dataset of a mixture. Mixtures themselves are not offered: they cannot be mixed again; nor what could not be read. */
 export function MixSourceRow({ number, source, share, datasets, onChange, onRemove }: Props) {
-  const offered = datasets.filter(({ id, versions }) => id === source.dataset || (versions[0]?.recipe.mix.length ?? 0) === 0);
+  const offered = datasets.filter((one) => one.id === source.dataset || isMixable(one));
+  const names = namesApart(datasets);
   return (
     <div role="group" aria-label={`Dataset ${number} of the mixture`} className="grid grid-cols-[minmax(0,2fr)_minmax(0,1fr)_minmax(0,1fr)_4rem_auto] items-end gap-x-3 gap-y-2 max-tablet:grid-cols-2">
       <div className="max-tablet:col-span-full">
@@ -32,9 +34,9 @@ export function MixSourceRow({ number, source, share, datasets, onChange, onRemo
               }}
             >
               <option value="">choose a dataset</option>
-              {offered.map(({ id, name }) => (
+              {offered.map(({ id }) => (
                 <option key={id} value={id}>
-                  {name}
+                  {names.get(id)}
                 </option>
               ))}
             </Select>
@@ -74,4 +76,8 @@ export function MixSourceRow({ number, source, share, datasets, onChange, onRemo
       </Button>
     </div>
   );
+}
+
+function isMixable({ versions }: Dataset): boolean {
+  return (versions[0]?.recipe.mix.length ?? 0) === 0 && versions.some(({ state }) => state !== "failed");
 }

@@ -14,10 +14,12 @@ interface Props {
   dataset: string;
   version: number;
   preparation: Preparation;
+  /** Why the version itself is of no use; null where it is. What is said there is not said again here. */
+  unusable: string | null;
 }
 
 /** The tokens of a version for one tokenizer: how far they are, or how many they became. */
-export function PreparationRow({ team, dataset, version, preparation }: Props) {
+export function PreparationRow({ team, dataset, version, preparation, unusable }: Props) {
   const client = useQueryClient();
   const mayEdit = useMayEdit();
   const onSuccess = () => client.invalidateQueries({ queryKey: datasetQuery(team, dataset).queryKey });
@@ -48,7 +50,7 @@ export function PreparationRow({ team, dataset, version, preparation }: Props) {
           Cancel <span className="sr-only">preparation with {what}</span>
         </Button>
       )}
-      {mayEdit && (state === "cancelled" || state === "failed") && (
+      {mayEdit && unusable === null && (state === "cancelled" || state === "failed") && (
         <Button
           className="ml-auto"
           disabled={again.isPending}
@@ -59,7 +61,7 @@ export function PreparationRow({ team, dataset, version, preparation }: Props) {
           Begin anew <span className="sr-only">with {what}</span>
         </Button>
       )}
-      {error && <p className="w-full text-bad">{error}</p>}
+      {error && error !== unusable && <p className="w-full text-bad">{error}</p>}
       {preparation.validation_from_tail && (
         <p className="w-full text-soft">The last 1 % of tokens is the validation split, because no document fell into it.</p>
       )}

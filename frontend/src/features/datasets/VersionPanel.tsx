@@ -71,7 +71,14 @@ export function VersionPanel({ team, dataset, version }: Props) {
       {preparations.length > 0 && (
         <ul className="divide-y border-b">
           {preparations.map((preparation) => (
-            <PreparationRow key={preparation.id} team={team} dataset={dataset.id} version={number} preparation={preparation} />
+            <PreparationRow
+              key={preparation.id}
+              team={team}
+              dataset={dataset.id}
+              version={number}
+              preparation={preparation}
+              unusable={state === "failed" ? (version.error ?? "") : null}
+            />
           ))}
         </ul>
       )}

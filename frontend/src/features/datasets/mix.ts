@@ -30,6 +30,17 @@ export function mixOf(sources: readonly SourceDraft[]): Recipe["mix"] | null {
   return wrong || mix.length === 0 ? null : mix;
 }
 
+/** The id of a dataset of which the same version stands in two rows; null where all differ. */
+export function twiceIn(sources: readonly SourceDraft[]): string | null {
+  const seen = new Set<string>();
+  for (const { dataset, version } of sources) {
+    const key = `${dataset} ${version.trim()}`;
+    if (dataset !== "" && seen.has(key)) return dataset;
+    seen.add(key);
+  }
+  return null;
+}
+
 /** Each source's part of the mixture's characters, where the weights are numbers. */
 export function sharesOf(sources: readonly SourceDraft[]): (number | null)[] {
   const weights = sources.map(({ weight }) => Number(weight));

@@ -2,13 +2,15 @@ import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo, useState, type SubmitEvent } from "react";
 import { ApiError } from "@/api/errors";
 import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
+import { Button } from "@/components/Button";
 import { Segmented } from "@/components/Segmented";
+import { Time } from "@/components/Time";
 import { JsonEditor } from "@/features/runs/JsonEditor";
 import { LayoutPlan } from "@/features/runs/LayoutPlan";
 import { createRun, specQuery, verdictsQuery, type SpecJson } from "@/features/runs/queries";
 import { RunFormSection } from "@/features/runs/RunFormSection";
 import { RunFormSummary } from "@/features/runs/RunFormSummary";
-import { storeDraft, storedDraft } from "@/features/runs/draft";
+import { dropDraft, restored, storeDraft, storedDraft } from "@/features/runs/draft";
 import { randomId } from "@/lib/randomId";
 import { sectionsOf, specOf, valuesOf, type Json, type JsonSchema, type SpecValues } from "@/lib/specForm";
 import { useDebounced } from "@/lib/useDebounced";
@@ -30,7 +32,10 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
-  const [values, setValues] = useState<SpecValues>(() => ({ "data.dataset": datasets[0]?.id ?? "", ...storedDraft(team), ...start }));
+  const [draft, setDraft] = useState(() => storedDraft(team));
+  const fresh = { "data.dataset": datasets[0]?.id ?? "", ...start };
+  const kept = restored(draft, start);
+  const [values, setValues] = useState<SpecValues>({ ...fresh, ...kept, ...start });
   const [json, setJson] = useState<string | null>(null);
   const [stay, setStay] = useState<string | null>(null);
   const [asked, setAsked] = useState(false);
@@ -45,7 +50,7 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
   const submission = useMutation({
     mutationFn: (asSent: SpecJson) => createRun(team, asSent, key),
     onSuccess: (run) => {
-      storeDraft(team, {});
+      dropDraft(team);
       onCreated(run);
     },
   });
@@ -67,6 +72,15 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
     setValues(next);
     setTouched(new Set([...touched, ...Object.keys(changed)]));
     storeDraft(team, next);
+    renew();
+  }
+
+  function beginAnew(): void {
+    dropDraft(team);
+    setDraft(null);
+    setValues(fresh);
+    setTouched(new Set());
+    setJson(null);
     renew();
   }
 
@@ -110,6 +124,16 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
           <Segmented label="How to write it" value={json === null ? "form" : "JSON"} options={["form", "JSON"]} onChange={show} />
           {stay !== null && <p role="alert" className="text-small text-bad">{stay}</p>}
         </div>
+        {draft !== null && Object.keys(kept).some((path) => path !== "data.dataset") && (
+          <p role="status" className="flex flex-wrap items-baseline gap-x-3">
+            <span>
+              Your draft of <Time at={draft.at} /> is restored.
+            </span>
+            <Button look="quiet" onClick={beginAnew}>
+              Begin anew
+            </Button>
+          </p>
+        )}
         {json === null ? (
           sections.map((section) => (
             <RunFormSection

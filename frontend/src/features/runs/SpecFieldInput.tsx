@@ -4,6 +4,7 @@ import { Field, type FieldControl } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import { fieldId } from "@/features/runs/fieldId";
+import { namesApart } from "@/lib/namesApart";
 import { NONE, type SpecField } from "@/lib/specForm";
 
 interface Props {
@@ -34,11 +35,11 @@ export function SpecFieldInput(props: Props) {
 
 function inputOf({ field, value, datasets, tokenizers, tokenizerKind, onChange }: Props, control: FieldControl) {
   if (field.path === "data.dataset" || (field.path === SOURCE && tokenizerKind === "dataset")) {
-    const options = datasets.map(({ id, name }): [string, string] => [id, name]);
+    const options = [...namesApart(datasets.filter((one) => one.id === value || isReadable(one)))];
     return select(control, value, datasets.length === 0 ? "no datasets yet: upload one first" : "choose a dataset", options, onChange);
   }
   if (field.path === SOURCE) {
-    const options = tokenizers.map(({ id, name }): [string, string] => [id, name]);
+    const options = [...namesApart(tokenizers)];
     return select(control, value, tokenizers.length === 0 ? "no tokenizers yet: upload one first" : "choose a tokenizer", options, onChange);
   }
   if (field.kind === "switch") {
@@ -64,6 +65,11 @@ function inputOf({ field, value, datasets, tokenizers, tokenizerKind, onChange }
     />
   );
   return field.canBeOff ? <WithOff label={field.label} off={off} onChange={onChange} input={input} /> : input;
+}
+
+/** A dataset without a version that could be read is of no use to a run. */
+function isReadable({ versions }: Dataset): boolean {
+  return versions.length === 0 || versions.some(({ state }) => state !== "failed");
 }
 
 interface WithOffProps {

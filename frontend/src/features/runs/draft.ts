@@ -1,17 +1,42 @@
 /** The unfinished configuration of a new run, kept in this tab so that a reload loses nothing. */
 import type { SpecValues } from "@/lib/specForm";
 
-export function storedDraft(team: string): SpecValues {
+export interface Draft {
+  /** When it was last changed, as ISO 8601. */
+  at: string;
+  values: SpecValues;
+}
+
+const DATASET = "data.dataset";
+
+export function storedDraft(team: string): Draft | null {
   try {
-    const value: unknown = JSON.parse(sessionStorage.getItem(keyOf(team)) ?? "{}");
-    return typeof value === "object" && value !== null ? (value as SpecValues) : {};
+    const value: unknown = JSON.parse(sessionStorage.getItem(keyOf(team)) ?? "null");
+    return isDraft(value) ? value : null;
   } catch {
-    return {};
+    return null;
   }
 }
 
 export function storeDraft(team: string, values: SpecValues): void {
-  sessionStorage.setItem(keyOf(team), JSON.stringify(values));
+  const draft: Draft = { at: new Date().toISOString(), values };
+  sessionStorage.setItem(keyOf(team), JSON.stringify(draft));
+}
+
+export function dropDraft(team: string): void {
+  sessionStorage.removeItem(keyOf(team));
+}
+
+/** What of a draft is restored where ``start`` is filled in: all, what says nothing of another dataset, or, beside another run's configuration, nothing. */
+export function restored(draft: Draft | null, start: SpecValues): SpecValues {
+  if (draft === null || Object.keys(start).some((path) => path !== DATASET)) return {};
+  const filled = Object.entries(draft.values).filter(([, text]) => text !== "");
+  const other = start[DATASET] !== undefined && start[DATASET] !== draft.values[DATASET];
+  return Object.fromEntries(other ? filled.filter(([path]) => !path.startsWith("data.")) : filled);
+}
+
+function isDraft(value: unknown): value is Draft {
+  return typeof value === "object" && value !== null && "values" in value && typeof value.values === "object" && "at" in value;
 }
 
 function keyOf(team: string): string {
