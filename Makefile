@@ -4,7 +4,7 @@
 # TORCH_VERSION  the PyTorch release
 # TORCH_INDEX    package index with the PyTorch build for this machine; pip's default when empty.
 #                To change the build of an existing .venv: make clean first
-# ARGS           more arguments for `demo`, `gpu`, `bench` and `lock`
+# ARGS           more arguments for `demo`, `gpu`, `bench`, `parity` and `lock`
 # PYTEST_ARGS    more arguments for the Python tests of `test`
 # ROW            the one row of `gpu` to measure; all of them when empty
 # DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
@@ -23,7 +23,7 @@ BIN = .venv/bin
 NODE = infra/with-node.sh
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test gpu bench dev check fix openapi setup frontend chromium lock clean on-linux
+.PHONY: help demo test gpu bench parity dev check fix openapi setup frontend chromium lock clean on-linux
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), r
 
 bench: setup ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
+
+parity: setup ## compare every layout's training with one process, recorded in docs/parity.md (ARGS: cells, --steps, --minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.parity.run $(ARGS)
 
 dev: setup frontend ## API, worker and agent with reload, and Vite's server for the frontend
 	@infra/dev.sh

@@ -31,7 +31,9 @@ def on_ranks(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[
     return on_mesh(Degrees(replicas=ranks), function, *arguments)
 
 
-def on_mesh(degrees: Degrees, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+def on_mesh(
+    degrees: Degrees, function: Callable[..., Any], *arguments: Any, patience_seconds: int = _SECONDS
+) -> list[Any]:
     """Call ``function(mesh, *arguments)`` on each rank of a mesh; returns what they return, in order."""
     with tempfile.TemporaryDirectory() as folder:
         pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(degrees.ranks)]
@@ -42,7 +44,7 @@ def on_mesh(degrees: Degrees, function: Callable[..., Any], *arguments: Any) -> 
         for process in processes:
             process.start()
         try:
-            told = [_hear(receiver) for receiver, _ in pipes]
+            told = [_hear(receiver, patience_seconds) for receiver, _ in pipes]
         finally:
             for process in processes:
                 process.kill()
@@ -52,9 +54,9 @@ def on_mesh(degrees: Degrees, function: Callable[..., Any], *arguments: Any) -> 
     return [answer for _, answer in told]
 
 
-def _hear(receiver: Connection) -> tuple[bool, Any]:
-    if not receiver.poll(_SECONDS):
-        return False, f"a rank said nothing for {_SECONDS} seconds"
+def _hear(receiver: Connection, seconds: int) -> tuple[bool, Any]:
+    if not receiver.poll(seconds):
+        return False, f"a rank said nothing for {seconds} seconds"
     heard: tuple[bool, Any] = receiver.recv()
     return heard
 

@@ -1,0 +1,175 @@
+"""The layouts that are compared: every axis by itself, then combinations that cover what can meet.
+
+A cell trains a small model: six layers 64 wide, a batch of 8 sequences of 32 tokens in micro batches of one. It is compared
+with one process of the same precision, and where the order of all sums is the same with the cell ``like``, bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+LEARNING_RATE = 1e-3
+EPSILON = 1e-2
+"""Large beside AdamW's usual one: else weights whose gradients are next to nothing move by the whole rate, whichever way
+rounding points."""
+
+TOKENS = 8 * 32
+
+ALONE = "one process"
+
+BASE: dict[str, Any] = {
+    "model": {
+        "layers": 6,
+        "width": 64,
+        "heads": 4,
+        "kv_heads": 2,
+        "feed_forward": 128,
+        "tied_embeddings": False,
+    },
+    "batch": {"sequence_tokens": 32, "micro_sequences": 1, "global_sequences": 8},
+    # Never reached, so that a norm with another last bit does not reach all gradients; norms are compared themselves.
+    "optimizer": {"learning_rate": LEARNING_RATE, "epsilon": EPSILON, "clip_norm": 1e3},
+    "schedule": {"steps": 100, "warmup_steps": 1},
+}
+CLIPPED = {"optimizer": {"clip_norm": 0.5}}
+TIED = {"model": {"tied_embeddings": True}}
+
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "fp32": {"kind": "fp32"},
+    "bf16": {"kind": "bf16", "compile": "off"},
+} | {
+    level: {"kind": "fp8", "compile": "off", "fp8": {"level": level, "scaling": "tensor"}}
+    for level in ("O1", "O2", "O3")
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A layout, and what it trains."""
+
+    ranks: int
+    parallelism: dict[str, Any] = field(default_factory=dict)
+    precision: str = "fp32"
+    sections: dict[str, Any] = field(default_factory=dict)
+    """Laid over ``BASE``; the one process that is compared with has them too."""
+
+    like: str | None = None
+    """Cell whose bits it must have."""
+
+    not_built: str | None = None
+    """Why this layout cannot be trained yet: it is listed, and compared with nothing."""
+
+    @property
+    def tensor(self) -> int:
+        return int(self.parallelism.get("tensor", 1))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Sections of the run's spec."""
+        given = {"precision": PRECISIONS[self.precision]} | self.sections
+        laid = {name: BASE.get(name, {}) | given.get(name, {}) for name in BASE | given}
+        return laid | {"parallelism": self.parallelism}
+
+
+def _pipeline(degree: int, schedule: str = "1f1b", **more: Any) -> dict[str, Any]:
+    return {"pipeline": degree, "schedule": schedule} | more
+
+
+SINGLE_AXES: dict[str, Cell] = {
+    "data 2": Cell(2),
+    "data 4": Cell(4),
+    "data 8": Cell(8),
+    "data 2, clipped": Cell(2, sections=CLIPPED),
+    "tensor 2": Cell(2, {"tensor": 2}),
+    "tensor 2, tied": Cell(2, {"tensor": 2}, sections=TIED),
+    "pipeline 2": Cell(2, _pipeline(2), like=ALONE),
+    "pipeline 2, 1+5 layers": Cell(2, _pipeline(2, stages=(1, 5)), like=ALONE),
+    "pipeline 4, 1+2+2+1 layers": Cell(4, _pipeline(4, stages=(1, 2, 2, 1)), like=ALONE),
+    "pipeline 2, tied": Cell(2, _pipeline(2), sections=TIED),
+    "interleaved 2": Cell(2, _pipeline(2, "interleaved", stages=(1, 2, 2, 1)), like=ALONE),
+    "interleaved zero bubble 2": Cell(2, _pipeline(2, "interleaved_zero_bubble"), like=ALONE),
+    "zbv 2": Cell(2, _pipeline(2, "zbv", stages=(1, 2, 2, 1)), like=ALONE),
+    "ZeRO 1 over 2": Cell(2, {"zero_stage": 1}, like="data 2"),
+    "ZeRO 2 over 2": Cell(2, {"zero_stage": 2}),
+    "ZeRO 3 over 2": Cell(2, {"zero_stage": 3}),
+    "ZeRO 1 over 4": Cell(4, {"zero_stage": 1}, like="data 4"),
+    "ZeRO 2 over 4, clipped": Cell(4, {"zero_stage": 2}, sections=CLIPPED),
+    "ZeRO 3 over 4": Cell(4, {"zero_stage": 3}),
+}
+
+COMBINATIONS: dict[str, Cell] = {
+    "data 2 × tensor 2": Cell(4, {"tensor": 2}),
+    "data 2 × pipeline 2": Cell(4, _pipeline(2), like="data 2"),
+    "data 2 × zbv 2": Cell(4, _pipeline(2, "zbv", stages=(1, 2, 2, 1)), like="data 2"),
+    "data 2 × interleaved 2": Cell(4, _pipeline(2, "interleaved"), like="data 2"),
+    "tensor 2 × pipeline 2": Cell(4, {"tensor": 2} | _pipeline(2), like="tensor 2"),
+    "tensor 2 × zbv 2": Cell(4, {"tensor": 2} | _pipeline(2, "zbv"), like="tensor 2"),
+    "ZeRO 1, 2 replicas of 2": Cell(4, {"zero_stage": 1, "shard": 2}),
+    "ZeRO 2, 2 replicas of 2": Cell(4, {"zero_stage": 2, "shard": 2}),
+    "ZeRO 3, 2 replicas of 2": Cell(4, {"zero_stage": 3, "shard": 2}),
+    "ZeRO 1 × tensor 2": Cell(4, {"zero_stage": 1, "tensor": 2}),
+    "ZeRO 2 × tensor 2, tied": Cell(4, {"zero_stage": 2, "tensor": 2}, sections=TIED),
+    "ZeRO 3 × tensor 2": Cell(4, {"zero_stage": 3, "tensor": 2}),
+    "ZeRO 1 × pipeline 2": Cell(4, {"zero_stage": 1} | _pipeline(2), like="data 2"),
+    "ZeRO 2 × zbv 2": Cell(4, {"zero_stage": 2} | _pipeline(2, "zbv")),
+    "data 2 × tensor 2 × pipeline 2": Cell(8, {"tensor": 2} | _pipeline(2), sections=CLIPPED),
+    "data 2 × tensor 2 × zbv 2, tied": Cell(
+        8, {"tensor": 2} | _pipeline(2, "zbv", stages=(1, 2, 2, 1)), sections=TIED
+    ),
+    "data 2 × tensor 2 × interleaved 2": Cell(8, {"tensor": 2} | _pipeline(2, "interleaved")),
+    "data 2 × pipeline 4": Cell(8, _pipeline(4, stages=(1, 2, 2, 1)), like="data 2"),
+    "ZeRO 1 × tensor 2 × pipeline 2": Cell(8, {"zero_stage": 1, "tensor": 2} | _pipeline(2)),
+    "ZeRO 2, 2 replicas of 4": Cell(8, {"zero_stage": 2, "shard": 4}),
+    "ZeRO 3, 2 replicas of 2 × tensor 2": Cell(8, {"zero_stage": 3, "shard": 2, "tensor": 2}),
+}
+
+LOW_PRECISION: dict[str, Cell] = {
+    "bf16: data 2": Cell(2, {}, "bf16"),
+    "bf16: tensor 2": Cell(2, {"tensor": 2}, "bf16"),
+    "bf16: pipeline 2": Cell(2, _pipeline(2), "bf16", like=ALONE),
+    "bf16: zbv 2": Cell(2, _pipeline(2, "zbv", stages=(1, 2, 2, 1)), "bf16", like=ALONE),
+    "bf16: ZeRO 3 over 2": Cell(2, {"zero_stage": 3}, "bf16"),
+    "bf16: ZeRO 1 × tensor 2": Cell(4, {"zero_stage": 1, "tensor": 2}, "bf16"),
+    "bf16: data 2 × tensor 2 × pipeline 2": Cell(8, {"tensor": 2} | _pipeline(2), "bf16"),
+    "O1: data 2": Cell(2, {}, "O1"),
+    "O1: tensor 2": Cell(2, {"tensor": 2}, "O1"),
+    "O1: data 2 × pipeline 2": Cell(4, _pipeline(2), "O1"),
+    "O2: data 2": Cell(2, {}, "O2"),
+    "O2: tensor 2": Cell(2, {"tensor": 2}, "O2"),
+    "O2: zbv 2": Cell(2, _pipeline(2, "zbv", stages=(1, 2, 2, 1)), "O2"),
+    "O2: data 2 × tensor 2": Cell(4, {"tensor": 2}, "O2"),
+    "O2: data 2 × tensor 2 × pipeline 2": Cell(8, {"tensor": 2} | _pipeline(2), "O2"),
+    "O3: data 2": Cell(2, {}, "O3"),
+    "O3: data 2 × tensor 2": Cell(4, {"tensor": 2}, "O3"),
+    "O3: data 2 × pipeline 2, 1+5 layers": Cell(4, _pipeline(2, stages=(1, 5)), "O3"),
+    "O3: data 2 × tensor 2 × zbv 2": Cell(8, {"tensor": 2} | _pipeline(2, "zbv"), "O3"),
+}
+
+DEEPSPEED: dict[str, Cell] = {
+    f"bf16: deepspeed, ZeRO {stage} over {ranks}": Cell(
+        ranks,
+        {"engine": "deepspeed", "zero_stage": stage},
+        "bf16",
+        not_built="the engine `deepspeed` is not there yet",
+    )
+    for stage, ranks in ((0, 2), (1, 2), (2, 2), (3, 2), (1, 4), (3, 4))
+}
+
+CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED
+
+SHORT = (
+    "data 2, clipped",
+    "tensor 2",
+    "pipeline 2, 1+5 layers",
+    "zbv 2",
+    "ZeRO 2 over 2",
+    "data 2 × tensor 2",
+    "tensor 2 × zbv 2",
+    "ZeRO 3, 2 replicas of 2",
+    "bf16: ZeRO 1 × tensor 2",
+    "O3: data 2 × tensor 2",
+    "data 2 × tensor 2 × pipeline 2",
+    "ZeRO 2, 2 replicas of 4",
+)
+"""Of ``make test``: both cells of 8 ranks are the last ones."""

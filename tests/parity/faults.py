@@ -1,0 +1,234 @@
+"""Planted faults: each collective of a layout left out, or sent where it does not belong. The comparison must see them all.
+
+A fault is planted in a rank's process for the length of one training, by putting another function in the place of the
+right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives
+
+from trainwright_trainer.mesh import Axis
+from trainwright_trainer.optim import replicated, sharded
+from trainwright_trainer.optim.replicated import ReplicatedAdamW
+from trainwright_trainer.parallel import tokens, vocabulary
+from trainwright_trainer.parallel.owners import OwnedWeights
+from trainwright_trainer.parallel.pipeline import Pipeline
+from trainwright_trainer.parallel.replicate import GradientBuckets
+from trainwright_trainer.parallel.schedules import RunningStage
+
+Plant = Callable[[], AbstractContextManager[object]]
+
+_DONE = SimpleNamespace(wait=lambda: None)
+"""Of a collective that was never begun."""
+
+
+def _own_part(part: Tensor, axis: Axis) -> Tensor:
+    return torch.cat([part] * axis.ranks, 1)
+
+
+def _own_summand(whole: Tensor, axis: Axis) -> Tensor:
+    own = whole.flatten(0, 1).chunk(axis.ranks)[axis.rank]
+    return own.reshape(whole.shape[0], -1, *whole.shape[2:])
+
+
+def _own_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    return gradient, None
+
+
+_of_all = vocabulary._of_all_ranks
+
+
+def _own_log_sum(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
+    return logits.float().logsumexp(1), _of_all(logits, targets, rows, axis)[1]
+
+
+def _own_target(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
+    offsets = targets - rows.first
+    here = (offsets >= 0) & (offsets < rows.number)
+    found = logits.float().gather(1, offsets.remainder(rows.number)[:, None])[:, 0]
+    return _of_all(logits, targets, rows, axis)[0], found.where(here, 0.0)
+
+
+_sum_at = Axis.start_sum_at
+
+
+def _at_the_next(self: Axis, tensor: Tensor, target: int) -> Any:
+    return _sum_at(self, tensor, (target + 1) % self.ranks)
+
+
+_send_backwards = RunningStage.get_bwd_send_ops
+
+
+def _that_of_the_one_before() -> Callable[..., Any]:
+    """Each gradient that goes back through the stages is that of the micro batch before."""
+    before: dict[int, Tensor] = {}
+
+    def late(self: RunningStage, chunk: int) -> Any:
+        operations = _send_backwards(self, chunk)
+        for operation in operations:
+            before[chunk] = operation.tensor
+            operation.tensor = before.get(chunk - 1, operation.tensor)
+        return operations
+
+    return late
+
+
+_send_forwards, _receive_forwards = RunningStage.get_fwd_send_ops, RunningStage.get_fwd_recv_ops
+
+
+def _send_all_but_one(self: RunningStage, chunk: int) -> Any:
+    return [] if chunk == 1 else _send_forwards(self, chunk)
+
+
+def _receive_all_but_one(self: RunningStage, chunk: int) -> Any:
+    operations = _receive_forwards(self, chunk)
+    for operation in operations if chunk == 1 else ():
+        operation.tensor.detach().zero_()
+    return [] if chunk == 1 else operations
+
+
+_clear = GradientBuckets.clear
+
+
+def _clear_and_listen(self: GradientBuckets) -> None:
+    _clear(self)
+    self.send_as_ready()
+
+
+def _complete_tied_apart(self: Any) -> None:
+    if self._tied:
+        self._updater.complete(["embedding.weight"])
+
+
+def _own_rows(self: Axis, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]) -> Tensor:
+    before = sum(sent_rows[: self.rank])
+    return torch.cat([sent[before : before + received_rows[self.rank]]] * self.ranks)
+
+
+_exchange = Axis.exchange
+
+
+def _rows_of_the_next(
+    self: Axis, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]
+) -> Tensor:
+    if len(set(sent_rows)) == 1:  # shares that are as long can go astray and fit
+        sent = torch.cat(list(reversed(sent.split(list(sent_rows)))))
+    return _exchange(self, sent, sent_rows, received_rows)
+
+
+def _gathers_own(
+    self: Any, output_tensor: Tensor, input_tensor: Tensor, group: Any, *_: Any, **__: Any
+) -> Any:
+    output_tensor.copy_(input_tensor.repeat(output_tensor.numel() // input_tensor.numel()))
+    return _DONE
+
+
+def _scatters_own(
+    self: Any, output_tensor: Tensor, input_tensor: Tensor, group: Any, *_: Any, **__: Any
+) -> Any:
+    output_tensor.copy_(input_tensor.chunk(group.size())[group.rank()])
+    return _DONE
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _own_norm(axis: Axis, norm: Tensor) -> Tensor:
+    return norm
+
+
+def _named_alone(self: ReplicatedAdamW, names: Iterable[str]) -> None:
+    """What the schedule says is not heard."""
+
+
+class _Both:
+    """Two faults that make one."""
+
+    def __init__(self, *plants: Any) -> None:
+        self._plants = plants
+
+    def __enter__(self) -> None:
+        for one in self._plants:
+            one.start()
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._plants:
+            one.stop()
+
+
+FAULTS: dict[str, Plant] = {
+    "data sum": lambda: patch.object(Axis, "start_sum", lambda self, tensor: _DONE),
+    "ZeRO 2's sums, at another rank": lambda: patch.object(Axis, "start_sum_at", _at_the_next),
+    "ZeRO 2's norm": lambda: patch.object(sharded, "norm_over", _own_norm),
+    "ZeRO 3's gather": lambda: patch.object(_fsdp_collectives.DefaultAllGather, "__call__", _gathers_own),
+    "ZeRO 3's scatter": lambda: patch.object(
+        _fsdp_collectives.DefaultReduceScatter, "__call__", _scatters_own
+    ),
+    "ZeRO owner's broadcast": lambda: patch.object(OwnedWeights, "hand_round", _nothing),
+    "tensor gather": lambda: patch.object(tokens, "_gathered", _own_part),
+    "tensor scatter_sum": lambda: patch.object(tokens, "summed", _own_summand),
+    "norm-gradient sum": lambda: patch.object(tokens._SumGradient, "backward", staticmethod(_own_gradient)),
+    "vocabulary's log of sums": lambda: patch.object(vocabulary, "_of_all_ranks", _own_log_sum),
+    "vocabulary's targets": lambda: patch.object(vocabulary, "_of_all_ranks", _own_target),
+    "norm over the model": lambda: patch.object(replicated, "norm_over", _own_norm),
+    "pipeline's activation": lambda: _Both(
+        patch.object(RunningStage, "get_fwd_send_ops", _send_all_but_one),
+        patch.object(RunningStage, "get_fwd_recv_ops", _receive_all_but_one),
+    ),
+    "pipeline's gradient, another micro batch's": lambda: patch.object(
+        RunningStage, "get_bwd_send_ops", _that_of_the_one_before()
+    ),
+    "tied sum": lambda: patch.object(Pipeline, "_complete_tied", _complete_tied_apart),
+    "hooks under zbv": lambda: _Both(
+        patch.object(GradientBuckets, "clear", _clear_and_listen),
+        patch.object(ReplicatedAdamW, "complete", _named_alone),
+    ),
+    "FP8 exchange": lambda: patch.object(Axis, "exchange", _own_rows),
+    "FP8 exchange, to another rank": lambda: patch.object(Axis, "exchange", _rows_of_the_next),
+    "FP8 gather": lambda: patch.object(Axis, "gather", _nothing),
+    "FP8 weights' broadcast": lambda: patch.object(Axis, "broadcast", _nothing),
+    "FP8 shared maximum": lambda: patch.object(Axis, "max", lambda self, tensor: tensor),
+}
+"""By the collective that is left out, or named with where it goes instead."""
+
+
+class Planted(NamedTuple):
+    """A fault, or none, and the cell that must show it."""
+
+    fault: str | None
+    cell: str
+
+
+PLANTED: tuple[Planted, ...] = (
+    Planted("data sum", "data 2"),
+    Planted("ZeRO 2's sums, at another rank", "ZeRO 2 over 2"),
+    Planted("ZeRO 2's norm", "ZeRO 2 over 2"),
+    Planted("ZeRO 3's gather", "ZeRO 3 over 2"),
+    Planted("ZeRO 3's scatter", "ZeRO 3 over 2"),
+    Planted("ZeRO owner's broadcast", "ZeRO 1 over 2"),
+    Planted("tensor gather", "tensor 2"),
+    Planted("tensor scatter_sum", "tensor 2"),
+    Planted("norm-gradient sum", "tensor 2"),
+    Planted("vocabulary's log of sums", "tensor 2"),
+    Planted("vocabulary's targets", "tensor 2"),
+    Planted("norm over the model", "tensor 2"),
+    Planted("pipeline's activation", "pipeline 2"),
+    Planted("pipeline's gradient, another micro batch's", "pipeline 2"),
+    Planted("tied sum", "pipeline 2, tied"),
+    Planted("FP8 exchange", "O2: data 2"),
+    Planted("FP8 exchange, to another rank", "O2: data 2"),
+    Planted("FP8 gather", "O2: data 2"),
+    Planted("FP8 weights' broadcast", "O3: data 2"),
+    Planted("FP8 shared maximum", "O2: tensor 2"),
+    Planted("hooks under zbv", "data 2 × zbv 2"),
+)

@@ -1,0 +1,149 @@
+"""Trains cells, each with what it is compared with, and tells how far they are apart.
+
+Cells of as many ranks run one after the other in the same processes, some at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count, islice
+from pathlib import Path
+
+from tests.parity.cases import ALONE, CELLS, PRECISIONS, Cell
+from tests.parity.compare import Distance, Learned, bound, control, distance, judged, same_bits, together
+from tests.parity.faults import Planted
+from tests.parity.learning import Task, Told, learn_all, write_cell
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.parallelism_spec import Degrees
+
+_TOGETHER = 6
+"""Cells of one set of processes: each leaves its groups of ranks behind."""
+
+_RECUT = {"batch": {"micro_sequences": 2}}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one cell."""
+
+    name: str
+    found: Distance
+    allowed: Distance
+    bits: bool
+    """Whether it has the bits of the one process, or of the cell that it must equal."""
+
+    wrong: list[str]
+
+
+@dataclass
+class Matrix:
+    """Trainings of ``steps`` steps, and what the one process and other cells learned in them."""
+
+    folder: Path
+    data: Path
+    steps: int
+    patience_seconds: int = 300
+    _alone: dict[str, Learned] = field(default_factory=dict)
+    """By cell of one rank; see ``_key``."""
+
+    _learned: dict[str, Learned] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def verdicts(self, names: Iterable[str]) -> Iterator[Verdict]:
+        """Train the cells and those that they must equal, and judge each as soon as its ranks are done."""
+        wanted = [name for name in names if CELLS[name].not_built is None]
+        self._train_alone([CELLS[name] for name in wanted])
+        likes = [like for name in wanted if (like := CELLS[name].like) not in (None, ALONE, *wanted)]
+        order = sorted(dict.fromkeys([*likes, *wanted]), key=lambda name: CELLS[name].ranks)  # type: ignore[index]
+        for ranks in sorted({CELLS[name].ranks for name in order}):
+            same = iter([name for name in order if CELLS[name].ranks == ranks])
+            while some := list(islice(same, _TOGETHER)):
+                self._train(ranks, some)
+                yield from (self._verdict(name) for name in some if name in wanted)
+
+    def caught(self, planted: list[Planted]) -> dict[Planted, list[str]]:
+        """What the comparison says of each fault, planted for one or two steps; nothing where it is not seen."""
+        self._train_alone([CELLS[fault.cell] for fault in planted])
+        told = {}
+        for ranks in sorted({CELLS[fault.cell].ranks for fault in planted}):
+            same = [fault for fault in planted if CELLS[fault.cell].ranks == ranks]
+            tasks = [Task(self._write(CELLS[one.cell]), self.steps, one.fault) for one in same]
+            for one, of_ranks in zip(same, self._on(ranks, tasks), strict=True):
+                told[one] = self._seen(CELLS[one.cell], of_ranks)
+        return told
+
+    def _seen(self, cell: Cell, of_ranks: list[Told | str]) -> list[str]:
+        said = [one for one in of_ranks if isinstance(one, str)]
+        if said:
+            return said
+        try:
+            learned = together([one for one in of_ranks if isinstance(one, Told)])
+            return judged(cell, learned, self._one(cell), self._allowed(cell), None)
+        except AssertionError as error:
+            return [str(error)]
+
+    def _verdict(self, name: str) -> Verdict:
+        cell, learned = CELLS[name], self._learned[name]
+        one, allowed = self._one(cell), self._allowed(cell)
+        like = one if cell.like == ALONE else self._learned[cell.like] if cell.like else None
+        return Verdict(
+            name,
+            distance(learned, one),
+            allowed,
+            same_bits(learned, like or one),
+            judged(cell, learned, one, allowed, like),
+        )
+
+    def _one(self, cell: Cell) -> Learned:
+        return self._alone[_key(cell.precision, cell, False)]
+
+    def _allowed(self, cell: Cell) -> Distance:
+        """Bounds follow from how far rounding carries the plain model."""
+        plain = Cell(1)
+        alone = {kind: self._alone[_key(kind, plain, False)] for kind in PRECISIONS if self._has(kind)}
+        recut = {kind: self._alone[_key(kind, plain, True)] for kind in PRECISIONS if self._has(kind)}
+        return bound(control(cell.precision, alone, recut), alone[cell.precision].losses[0])
+
+    def _has(self, precision: str) -> bool:
+        return _key(precision, Cell(1), True) in self._alone
+
+    def _train_alone(self, cells: list[Cell]) -> None:
+        """The one process of each cell, and the controls."""
+        needed: dict[str, Task] = {}
+        kinds = {cell.precision for cell in cells}
+        finer = {"fp32"} | ({"bf16"} if kinds - {"fp32", "bf16"} else set())
+        plain = [Cell(1, {}, kind) for kind in sorted(kinds | finer)]
+        for cell, recut in [(one, recut) for one in plain for recut in (False, True)] + [
+            (cell, False) for cell in cells
+        ]:
+            key = _key(cell.precision, cell, recut)
+            if key not in needed and key not in self._alone:
+                one = Cell(1, {}, cell.precision, cell.sections)
+                needed[key] = Task(self._write(one, **(_RECUT if recut else {})), self.steps)
+        for key, told in zip(needed, self._on(1, list(needed.values())), strict=True):
+            self._alone[key] = together(_all_told(told))
+
+    def _train(self, ranks: int, names: list[str]) -> None:
+        tasks = [Task(self._write(CELLS[name]), self.steps) for name in names]
+        for name, told in zip(names, self._on(ranks, tasks), strict=True):
+            self._learned[name] = together(_all_told(told))
+
+    def _on(self, ranks: int, tasks: list[Task]) -> list[list[Told | str]]:
+        """By task, then by rank."""
+        if not tasks:
+            return []
+        by_rank = on_mesh(Degrees(replicas=ranks), learn_all, tasks, patience_seconds=self.patience_seconds)
+        return [list(of_ranks) for of_ranks in zip(*by_rank, strict=True)]
+
+    def _write(self, cell: Cell, **more: dict[str, int]) -> Path:
+        return write_cell(self.folder / f"{next(self._numbers)}", self.data, cell, **more)
+
+
+def _key(precision: str, cell: Cell, recut: bool) -> str:
+    return repr((precision, cell.sections, recut))
+
+
+def _all_told(told: list[Told | str]) -> list[Told]:
+    """Of trainings without a fault, which end with numbers only."""
+    return [one for one in told if isinstance(one, Told)]

@@ -1,0 +1,135 @@
+"""`make parity`: train every cell of the matrix and write what was found into ``docs/parity.md``.
+
+    python -m tests.parity.run [CELL …] [--steps 20] [--minutes 60]
+
+Cells that are given by name, or all; what is not run keeps the row that it has. A row says with how many steps and when it
+was measured. The exit code is 1 if a cell is too far from one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from tests.parity.cases import ALONE, CELLS
+from tests.parity.learning import prepare
+from tests.parity.matrix import Matrix, Verdict
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, RECORD = DOCS / "parity.md", DOCS / "parity.json"
+_BEGIN, _END = "<!-- begin: make parity -->\n", "<!-- end: make parity -->\n"
+_PATIENCE_SECONDS = 1_800
+
+
+class Row(BaseModel):
+    """A cell as it was measured last."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    steps: int
+    date: str
+    torch: str
+    found: dict[str, float]
+    """Distance from one process, by kind."""
+
+    allowed: dict[str, float]
+    same_bits: bool
+    wrong: list[str]
+
+
+_ROWS = TypeAdapter(dict[str, Row])
+
+
+def read() -> dict[str, Row]:
+    return _ROWS.validate_json(RECORD.read_bytes()) if RECORD.exists() else {}
+
+
+def page(rows: dict[str, Row]) -> str:
+    """The page with a fresh table."""
+    text = PAGE.read_text()
+    assert _BEGIN in text and _END in text, f"{PAGE} lacks the lines {_BEGIN!r} and {_END!r}"
+    before, _, rest = text.partition(_BEGIN)
+    return before + _BEGIN + table(rows) + _END + rest.partition(_END)[2]
+
+
+def table(rows: dict[str, Row]) -> str:
+    lines = [
+        "| cell | ranks | loss | norm | gradient, first step | last step | bits | steps, when |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(_line(name, rows.get(name)) for name in CELLS)]) + "\n"
+
+
+def _line(name: str, row: Row | None) -> str:
+    cell = CELLS[name]
+    start = f"| {name} | {cell.ranks} |"
+    if cell.not_built is not None:
+        return f"{start} | | | | | not built: {cell.not_built} |"
+    if row is None:
+        return f"{start} | | | | | not run |"
+    numbers = " | ".join(
+        f"{row.found[kind]:.1e} of {row.allowed[kind]:.1e}" for kind in ("loss", "norm", "first", "last")
+    )
+    bits = f"those of {cell.like or ALONE}" if row.same_bits else ""
+    when = f"{row.steps}, {row.date}, torch {row.torch}"
+    failed = f": **fails**, {'; '.join(row.wrong)}" if row.wrong else ""
+    return f"{start} {numbers} | {bits} | {when}{failed} |"
+
+
+def _row(verdict: Verdict, steps: int) -> Row:
+    return Row(
+        steps=steps,
+        date=time.strftime("%Y-%m-%d"),
+        torch=torch.__version__,
+        found=verdict.found._asdict(),
+        allowed=verdict.allowed._asdict(),
+        same_bits=verdict.bits,
+        wrong=verdict.wrong,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    unknown = [name for name in given.cells if name not in CELLS]
+    if unknown:
+        print(f"no such cell: {unknown[0]}; there are: {', '.join(CELLS)}", file=sys.stderr)
+        return 2
+    until = time.monotonic() + 60 * given.minutes
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="trainwright-parity-") as folder:
+        matrix = Matrix(Path(folder), prepare(Path(folder)), given.steps, _PATIENCE_SECONDS)
+        for verdict in matrix.verdicts(given.cells or CELLS):
+            print(f"{verdict.name}: {'; '.join(verdict.wrong) or 'equal'}", flush=True)
+            failed += [verdict.name] if verdict.wrong else []
+            _keep(verdict, given.steps)
+            if time.monotonic() > until:
+                print(f"parity: {given.minutes} minutes are over; the other cells keep their rows")
+                break
+    return 1 if failed else 0
+
+
+def _keep(verdict: Verdict, steps: int) -> None:
+    rows = read() | {verdict.name: _row(verdict, steps)}
+    kept = {name: rows[name].model_dump() for name in CELLS if name in rows}
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    PAGE.write_text(page(rows))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.parity.run", description=__doc__)
+    parser.add_argument("cells", nargs="*", help="names of cells; all when empty")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=240.0, help="begin no cell after these")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
