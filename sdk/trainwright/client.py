@@ -33,6 +33,7 @@ from trainwright.contracts.api import (
     CountRequest,
     CreatedKey,
     Dataset,
+    DatasetVersion,
     DocumentSample,
     Health,
     JoinToken,
@@ -49,6 +50,7 @@ from trainwright.contracts.api import (
     OneTimeLink,
     Page,
     Preparation,
+    PreparationState,
     Preview,
     RecipeCounts,
     RejectedDocument,
@@ -61,6 +63,7 @@ from trainwright.contracts.api import (
     Tokenizer,
     Upload,
     Verdicts,
+    VersionState,
 )
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.data_spec import TokenizerSpec
@@ -283,6 +286,21 @@ class TeamClient:
                 return run
             time.sleep(poll_seconds)
 
+    def wait_for_version(self, dataset_id: str, number: int, poll_seconds: float = 1.0) -> DatasetVersion:
+        """Wait until a version has been read and its first preparation has ended, or either has failed.
+
+        Raises:
+            LookupError: it was deleted meanwhile.
+        """
+        while True:
+            versions = self.dataset(dataset_id).versions
+            version = next((one for one in versions if one.number == number), None)
+            if version is None:
+                raise LookupError(f"version {number} of {dataset_id} was deleted meanwhile")
+            if version.state is VersionState.FAILED or _is_prepared(version):
+                return version
+            time.sleep(poll_seconds)
+
     def events(self, run_id: str, after: int = 0) -> list[RunEvent]:
         return self._client.get_list(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
 
@@ -399,6 +417,12 @@ class TeamClient:
     def _newest_export(self, run_id: str) -> Checkpoint:
         exports = [c for c in self.checkpoints(run_id) if c.kind is CheckpointKind.EXPORT and c.valid]
         if not exports:
+            state = self.run(run_id).state
+            if state in FINAL:
+                raise LookupError(
+                    f"run {run_id} is {state.value} and has no export: one is made when a run succeeds. Name one of its "
+                    "checkpoints instead"
+                )
             raise LookupError(f"run {run_id} has no export yet: it is made when the run succeeds")
         return max(exports, key=lambda checkpoint: checkpoint.step)
 
@@ -449,3 +473,9 @@ def _is_there(target: Path, file: CheckpointFile) -> bool:
 
 def _as_json(spec: Mapping[str, Any] | RunSpec) -> Any:
     return spec.model_dump(mode="json") if isinstance(spec, RunSpec) else dict(spec)
+
+
+def _is_prepared(version: DatasetVersion) -> bool:
+    """Whether nothing is under way any more; a version without preparations waits for none."""
+    going = (PreparationState.WAITING, PreparationState.WORKING)
+    return version.state is VersionState.READY and all(one.state not in going for one in version.preparations)

@@ -79,11 +79,25 @@ def test_mistakes_are_told_in_a_sentence(live: Live, tmp_path: Path) -> None:
         (("runs", "submit", spec), "data.dataset"),
         (("runs", "show", "run_nonsense"), "run"),
         (("datasets", "upload", "x", str(tmp_path / "missing.jsonl")), "missing.jsonl"),
+        (("runs", "check", str(tmp_path / "none.json")), "none.json: No such file or directory."),
     ]:
         result = run_cli(live, *words)
         assert result.exit_code != 0, words
         assert expected in result.output
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+
+
+def test_waiting_for_an_upload_ends_with_what_became_of_it(live: Live, tmp_path: Path) -> None:
+    good = run_cli(live, "datasets", "upload", "good", write_letters(tmp_path / "l.jsonl"), "--wait")
+    assert "ready" in said(good)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("broken\n" * 3)
+    failed = run_cli(live, "datasets", "upload", "bad", bad, "--wait")
+    assert failed.exit_code == 1 and failed.stdout.startswith("ds_")
+    assert "all 3 rows were rejected" in failed.output
+    looked = run_cli(live, "datasets", "preview", bad)
+    assert looked.exit_code == 1 and "Nothing here can be read" in looked.output
+    assert run_cli(live, "datasets", "preview", tmp_path / "l.jsonl").exit_code == 0
 
 
 def _write_spec(live: Live, dataset: str, folder: Path) -> str:

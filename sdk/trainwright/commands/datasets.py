@@ -16,7 +16,9 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    complain,
     err,
+    in_mib,
     open_team,
     out,
     refuse,
@@ -35,6 +37,10 @@ Text = Annotated[
     TextDocuments | None, typer.Option("--text-documents", help="What a document is in files of plain text.")
 ]
 Field = Annotated[str | None, typer.Option("--field", help="Key or column that holds a document.")]
+Wait = Annotated[
+    bool,
+    typer.Option("--wait", help="Until it is read and its tokens are made; ends with 1 when that fails."),
+]
 Duplicates = Annotated[
     bool | None, typer.Option("--drop-duplicates", help="Keep the first of documents with the same text.")
 ]
@@ -55,6 +61,7 @@ def upload(
     field: Field = None,
     drop_duplicates: Duplicates = None,
     sets: RecipeSets = None,
+    wait: Wait = False,
 ) -> None:
     """Upload files and folders as a new dataset. The same command goes on where one that was cut off was."""
     recipe = recipe_of(text_documents, field, drop_duplicates, sets)
@@ -63,6 +70,8 @@ def upload(
         dataset = api.upload(name, paths, recipe, show_bytes)
         err.print()
         typer.echo(dataset.id)
+        if wait:
+            _finish(api.wait_for_version(dataset.id, dataset.versions[0].number))
 
 
 @app.command("add")
@@ -77,6 +86,7 @@ def add(
     field: Field = None,
     drop_duplicates: Duplicates = None,
     sets: RecipeSets = None,
+    wait: Wait = False,
 ) -> None:
     """Upload files and folders as a dataset's next version; its recipe stays unless options change it."""
     with open_team(server, key, team) as api:
@@ -86,6 +96,8 @@ def add(
         made = api.upload_version(dataset, paths, recipe, show_bytes, keep_files=keep_files)
         err.print()
         typer.echo(f"{made.id} version {made.versions[0].number}")
+        if wait:
+            _finish(api.wait_for_version(made.id, made.versions[0].number))
 
 
 @app.command("preview")
@@ -106,6 +118,9 @@ def preview(
         err.print()
         for file in found.files:
             _show_file(file)
+        if not any(file.documents for file in found.files):
+            complain("Nothing here can be read as documents.")
+            raise typer.Exit(1)
 
 
 @app.command("list")
@@ -115,9 +130,7 @@ def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> No
         table = table_of("name", "version", "MiB", "state")
         for dataset in api.datasets():
             newest = dataset.versions[0]
-            table.add_row(
-                dataset.id, dataset.name, str(newest.number), f"{newest.bytes / 2**20:.1f}", newest.state
-            )
+            table.add_row(dataset.id, dataset.name, str(newest.number), in_mib(newest.bytes), newest.state)
         out.print(table)
 
 
@@ -187,6 +200,16 @@ def recipe_of(
     except ValidationError as error:
         refuse(problems(error, Recipe))
         raise
+
+
+def _finish(version: DatasetVersion) -> None:
+    """Say what became of it; a failure is the command's own."""
+    failed = [one.error for one in version.preparations if one.error is not None]
+    reason = version.error or next(iter(failed), None)
+    if reason is not None:
+        complain(reason)
+        raise typer.Exit(1)
+    _show_version(version)
 
 
 def _tell_skipped(paths: list[Path]) -> None:

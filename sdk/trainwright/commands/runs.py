@@ -16,6 +16,7 @@ from trainwright.commands.terminal import (
     TeamSlug,
     err,
     in_form,
+    in_mib,
     open_team,
     out,
     read_spec,
@@ -127,9 +128,7 @@ def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVE
     with open_team(server, key, team) as api:
         table = table_of("kind", "step", "MiB")
         for checkpoint in api.checkpoints(run):
-            table.add_row(
-                checkpoint.id, checkpoint.kind, str(checkpoint.step), f"{checkpoint.bytes / 2**20:.1f}"
-            )
+            table.add_row(checkpoint.id, checkpoint.kind, str(checkpoint.step), in_mib(checkpoint.bytes))
         out.print(table)
 
 

@@ -50,7 +50,11 @@ def open_team(server: str, key: str, team: str) -> Iterator[TeamClient]:
     except ApiError as error:
         complain(str(error))
         raise typer.Exit(1) from error
-    except (LookupError, OSError, ValueError, DigestMismatchError, FileChangedError) as error:
+    except OSError as error:
+        named = error.filename is not None and error.strerror
+        complain(f"{error.filename}: {error.strerror}." if named else str(error))
+        raise typer.Exit(1) from error
+    except (LookupError, ValueError, DigestMismatchError, FileChangedError) as error:
         complain(str(error))
         raise typer.Exit(1) from error
     except httpx.TransportError as error:
@@ -136,6 +140,12 @@ def complain(text: str) -> None:
 def table_of(*columns: str) -> Table:
     """A table whose first column is an id, which is never cut off: people copy it."""
     return Table(Column("id", no_wrap=True, min_width=30), *columns, box=None)
+
+
+def in_mib(size_bytes: int) -> str:
+    """A size with three digits that say something, however small."""
+    size = size_bytes / 2**20
+    return f"{size:,.1f}" if size >= 1 or not size else f"{size:.3g}"
 
 
 def in_form(value: float | None, form: str) -> str:
