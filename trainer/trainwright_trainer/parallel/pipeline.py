@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.data.loader import Batch
-from trainwright_trainer.mesh import Axis, Mesh
+from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
@@ -63,7 +63,6 @@ class Pipeline:
         self._parts = rounds * mesh.data.ranks
         self._head_loss = head_loss
         self._tied = EMBEDDING in parts.held and tied(parts)
-        self._copies = _copies(mesh.pipeline, stages) if self._tied else None
         self._layers = [StageLayers(model, stage, flow.precision) for stage in held]
         self._clock = StepClock(mesh.device)
         self._schedule = self._scheduled(parts, rounds)
@@ -134,11 +133,25 @@ class Pipeline:
         """Both places of a tied weight have their gradients when the whole schedule is done."""
         if not self._tied:
             return
-        if self._copies is not None:
+        if not (self._first and self._last):
             (weight,) = self._model.embedding.parameters()
             assert weight.grad is not None
-            self._copies.sum(weight.grad)
+            weight.grad.add_(self._of_other_place(weight.grad))
         self._updater.complete([EMBEDDING])
+
+    def _of_other_place(self, gradient: Tensor) -> Tensor:
+        """What the rank with the tied weight's other place has. A sum of two is the same on both, whoever adds."""
+        ends = [self._stages.rank_of(0), self._stages.rank_of(len(self._stages.layers) - 1)]
+        other = torch.empty_like(gradient)
+        # Between the two only: the ranks between them have no room for it, and a group of two that only some ranks
+        # made would leave ranks with unequal numbers of groups, by which torch names the next one.
+        if self._first:
+            self._axis.send(gradient, ends[1])
+            self._axis.receive(other, ends[1])
+        else:
+            self._axis.receive(other, ends[0])
+            self._axis.send(gradient, ends[0])
+        return other
 
     def _measure_one(self, batch: Batch | None, sequences: int) -> Tensor:
         """(2,): summed loss and tokens of a batch, where the loss is known."""
@@ -158,13 +171,3 @@ class Pipeline:
 
     def _is_here(self, stage: int) -> bool:
         return self._stages.rank_of(stage) == self._axis.rank
-
-
-def _copies(pipeline: Axis, stages: Stages) -> Axis | None:
-    """The ranks with the first and the last stage, of which this is one; None where one rank has both."""
-    ends = [0, stages.rank_of(len(stages.layers) - 1)]
-    if ends[0] == ends[1]:
-        return None
-    if pipeline.ranks == 2:
-        return pipeline
-    return Axis(tuple(pipeline.members[end] for end in ends), ends.index(pipeline.rank), pipeline.device)
