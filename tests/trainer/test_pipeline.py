@@ -236,6 +236,16 @@ def test_tied_embeddings_move_alike_at_both_ends(
         assert len(copies) == (1 if "zbv" in str(job_file) else 2)
 
 
+def test_ranks_between_the_places_of_a_tied_weight_make_the_same_groups(tmp_path: Path, data: Path) -> None:
+    """torch names a group by how many its maker has: ranks with unequal numbers of them wait for each other for ever."""
+    between = Degrees(pipeline=4, replicas=2)
+    one = staged(tmp_path, data, between, ONE_F_ONE_B, **TIED | {"schedule": {"steps": 1, "warmup_steps": 0}})
+    ((_, ranks),) = run(between, [one])
+    copies = [rank.weights["embedding.weight"] for rank in ranks if "embedding.weight" in rank.weights]
+    assert len(copies) == 4
+    assert all(torch.equal(copies[0], copy) for copy in copies)
+
+
 def _keep_tied_gradients_apart() -> None:
     Pipeline._complete_tied = (  # type: ignore[method-assign]
         lambda self: self._updater.complete(["embedding.weight"]) if self._tied else None
