@@ -147,13 +147,20 @@ LOW_PRECISION: dict[str, Cell] = {
 }
 
 DEEPSPEED: dict[str, Cell] = {
-    f"bf16: deepspeed, ZeRO {stage} over {ranks}": Cell(
-        ranks,
-        {"engine": "deepspeed", "zero_stage": stage},
-        "bf16",
-        not_built="the engine `deepspeed` is not there yet",
-    )
-    for stage, ranks in ((0, 2), (1, 2), (2, 2), (3, 2), (1, 4), (3, 4))
+    f"deepspeed, ZeRO {stage} over {ranks}": Cell(ranks, {"engine": "deepspeed", "zero_stage": stage})
+    for stage, ranks in ((0, 2), (1, 2), (2, 2), (3, 2), (1, 4), (2, 4), (3, 4))
+} | {
+    "bf16: deepspeed, ZeRO 1 over 2": Cell(2, {"engine": "deepspeed", "zero_stage": 1}, "bf16"),
+    "bf16: deepspeed, ZeRO 3 over 2": Cell(2, {"engine": "deepspeed", "zero_stage": 3}, "bf16"),
+    "deepspeed, ZeRO 2 over 2, moments in host memory": Cell(
+        2, {"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}
+    ),
+    "deepspeed, ZeRO 3 over 2, weights in host memory": Cell(
+        2, {"engine": "deepspeed", "zero_stage": 3, "offload": "parameters"}
+    ),
+    "deepspeed, ZeRO 3 over 4, clipped and tied": Cell(
+        4, {"engine": "deepspeed", "zero_stage": 3}, sections=CLIPPED | TIED
+    ),
 }
 
 CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED
@@ -164,6 +171,7 @@ SHORT = (
     "pipeline 2, 1+5 layers",
     "zbv 2",
     "ZeRO 2 over 2",
+    "deepspeed, ZeRO 2 over 2",
     "data 2 × tensor 2",
     "tensor 2 × zbv 2",
     "ZeRO 3, 2 replicas of 2",

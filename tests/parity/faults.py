@@ -121,7 +121,7 @@ def _rows_of_the_next(
     self: Axis, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]
 ) -> Tensor:
     if len(set(sent_rows)) == 1:  # shares that are as long can go astray and fit
-        sent = torch.cat(list(reversed(sent.split(list(sent_rows)))))
+        sent = torch.cat(list(reversed(torch.split(sent, list(sent_rows)))))
     return _exchange(self, sent, sent_rows, received_rows)
 
 

@@ -102,7 +102,7 @@ def _gradients(training: Training, before: dict[str, Piece]) -> dict[str, Piece]
         return dict(_stored_codes(updater))
     kept = training.spec.optimizer.beta1
     return {
-        name: Piece(box, (numbers - kept * before[name].numbers) / (1 - kept))
+        name: Piece(box, ((numbers - kept * before[name].numbers) / (1 - kept)).astype(np.float32))
         for name, (box, numbers) in _first_moments(training).items()
     }
 

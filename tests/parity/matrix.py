@@ -54,8 +54,9 @@ class Matrix:
         """Train the cells and those that they must equal, and judge each as soon as its ranks are done."""
         wanted = [name for name in names if CELLS[name].not_built is None]
         self._train_alone([CELLS[name] for name in wanted])
-        likes = [like for name in wanted if (like := CELLS[name].like) not in (None, ALONE, *wanted)]
-        order = sorted(dict.fromkeys([*likes, *wanted]), key=lambda name: CELLS[name].ranks)  # type: ignore[index]
+        likes = [cell.like for cell in map(CELLS.__getitem__, wanted) if cell.like not in (None, ALONE)]
+        needed = dict.fromkeys([*filter(None, likes), *wanted])
+        order = sorted(needed, key=lambda name: CELLS[name].ranks)
         for ranks in sorted({CELLS[name].ranks for name in order}):
             same = iter([name for name in order if CELLS[name].ranks == ranks])
             while some := list(islice(same, _TOGETHER)):
