@@ -68,6 +68,8 @@ def ordinal(number: int) -> str:
 
 def _running(spec: RunSpec, summary: RunSummary) -> str:
     words = f"step {summary.step:,} of {spec.schedule.steps:,}"
+    if summary.step >= spec.schedule.steps:
+        return f"{words}, finishing: the last checkpoint is saved"
     left = summary.values.get("eta_seconds")
     return words if left is None else f"{words}, {duration(left)} left"
 

@@ -73,6 +73,9 @@ def delete_run(session: Write, team_id: UUID, run_id: str) -> None:
         Conflict: the run has not ended.
     """
     run = locked_run(session, team_id, run_id)
+    if run.state is RunState.STOPPING:
+        detail = "This run is still stopping: its node has yet to let go of it. Wait until it has ended, then delete it."
+        raise Conflict("run_not_final", detail)
     if run.state not in FINAL:
         raise Conflict("run_not_final", f"This run is {run.state}: cancel it first, then delete it.")
     doom(session, run_folder(run))

@@ -14,9 +14,9 @@ export function showsNumbers(run: Run): boolean {
   return WITH_NUMBERS.has(run.state) && "loss" in run.summary.values;
 }
 
-/** The time still needed, where the trainer has said it. */
+/** The time still needed, where the trainer has said it; what follows the last step is not in it. */
 export function secondsLeft(run: Run): number | undefined {
-  return run.state === "running" ? run.summary.values["eta_seconds"] : undefined;
+  return run.state === "running" && run.summary.step < run.spec.schedule.steps ? run.summary.values["eta_seconds"] : undefined;
 }
 
 /** `1 h 15 min left` while it trains, else how long it took or has been waiting. */

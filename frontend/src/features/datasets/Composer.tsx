@@ -8,6 +8,7 @@ import { Field } from "@/components/Field";
 import { Fold } from "@/components/Fold";
 import { Skeleton } from "@/components/Skeleton";
 import { TextInput } from "@/components/TextInput";
+import { needDifferentFields } from "@/features/datasets/commonFields";
 import type { FilesWish } from "@/features/datasets/Intake";
 import { nameFor } from "@/features/datasets/nameFor";
 import { PreviewFileCard } from "@/features/datasets/PreviewFileCard";
@@ -75,6 +76,12 @@ export function Composer({ team, uploads, names, start, named, verb, make, onMad
         ) : (
           <div className={isPlaceholderData ? "opacity-60" : ""}>
             <ReadChoice preview={preview} draft={draft} onChange={setDraft} />
+            {needDifferentFields(preview.files) && (
+              <p role="status" className="mx-4 mb-3 rounded-box border border-warn px-3 py-2">
+                These files have no field in common, and a dataset is read by one field. Make one dataset of each kind, leaving out the
+                other files for now; then mix them with “Mix datasets” on the datasets page.
+              </p>
+            )}
             <div role="region" aria-label="Files and their first documents" tabIndex={0} className="max-h-[36rem] overflow-y-auto border-t">
               <ul className="divide-y">
                 {preview.files.map((file) => (

@@ -44,7 +44,7 @@ export function ChartControls({ view, onChange, children }: Props) {
       </label>
       {children}
       <span aria-hidden className="ml-auto flex items-center gap-4 max-tablet:hidden">
-        <span>▲ checkpoint</span>
+        <span>▲ checkpoint that is kept</span>
         <span>┆ attempt</span>
         <span>✕ failure</span>
       </span>
