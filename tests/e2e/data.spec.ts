@@ -114,6 +114,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
   await test.step("two datasets are mixed by weight, counted before", async () => {
     await page.getByRole("link", { name: "Datasets" }).first().click();
     await page.getByRole("button", { name: "Remove broken.csv.gz" }).click();
+    await page.getByRole("button", { name: "Remove file" }).click();
     await expect(page.getByText("broken.csv.gz")).toBeHidden();
     await page.getByRole("button", { name: "Mix datasets" }).click();
     const mix = page.getByRole("region", { name: "Mix datasets" });
