@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from tests.benchmarks import arithmetic, first_step, loading, saving, steps, traffic
+from tests.benchmarks import arithmetic, first_step, loading, saving, start_up, steps, traffic
 from tests.benchmarks.entries import Entry
 
 Entries = dict[str, Entry]
@@ -27,4 +27,5 @@ TRAINER_ROWS: dict[str, Row] = {
     "checkpoint-persist": lambda given: saving.persist(given.toy, given.folder),
     "checkpoint-load": lambda given: saving.load(given.toy, given.folder),
     "first-step": lambda given: first_step.first_step(given.toy, given.folder),
+    "start-up": lambda given: start_up.start_up(given.toy, given.folder),
 }

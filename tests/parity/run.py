@@ -119,7 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _keep(verdict: Verdict, steps: int) -> None:
     rows = read() | {verdict.name: _row(verdict, steps)}
     kept = {name: rows[name].model_dump() for name in CELLS if name in rows}
-    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    fresh = RECORD.with_suffix(".new")
+    fresh.write_text(json.dumps(kept, indent=1) + "\n")
+    fresh.replace(RECORD)  # another such run may be reading it
     PAGE.write_text(page(rows))
 
 
