@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -115,8 +116,6 @@ def one_step(training: Training, step: int) -> Any:
 
 
 def validation_loss(training: Training) -> float:
-    import numpy as np
-
     mine = np.arange(training.mesh.data.rank, 8, training.mesh.data.ranks, dtype=np.uint64)
     return training.engine.mean_loss(read_batches(training.validation, mine, 1))
 
@@ -603,3 +602,22 @@ def test_a_rank_that_is_left_alone_says_so(stage: int, job: Callable[..., Path])
     """Also where torch's own code speaks with the other ranks."""
     told = on_mesh(Degrees(shard=2), _left_alone, job(2, parallelism={"zero_stage": stage}))
     assert told[0].startswith("lost contact with another rank")
+
+
+def _uneven(mesh: Mesh, job_file: Path) -> list[float]:
+    """Validation losses of so many sequences that data ranks have unequal numbers of batches, or none."""
+    training = start(mesh, job_file)
+    losses = []
+    for count in (1, 5):
+        mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)
+        losses.append(training.engine.mean_loss(read_batches(training.validation, mine, 2)))
+    return losses
+
+
+def test_ranks_with_fewer_batches_of_validation_keep_no_other_waiting(job: Callable[..., Path]) -> None:
+    """Each forward pass gathers weights, so all ranks must make as many."""
+    shared = job(2, parallelism={"zero_stage": 3})
+    told = on_mesh(read_job(shared).spec.degrees, _uneven, shared)
+    alone = job(1)
+    ((one, five),) = on_mesh(read_job(alone).spec.degrees, _uneven, alone)
+    assert told[0] == told[1] == pytest.approx([one, five], rel=1e-6)

@@ -140,7 +140,7 @@ def _passes(
 ) -> Passes:
     kind, rounds = spec.precision.kind, spec.accumulation_rounds
     if stages is None:
-        return Rounds(model, updater, mesh, kind, rounds, loss)
+        return Rounds(model, updater, mesh, kind, rounds, loss, mesh.data if is_sliced(model) else None)
     from trainwright_trainer.parallel.pipeline import Pipeline  # torch's part of it takes a second to import
     from trainwright_trainer.parallel.schedules import Flow
 

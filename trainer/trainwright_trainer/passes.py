@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_trainer.data.loader import Batch
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.mesh import Axis, Mesh
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
@@ -56,8 +56,11 @@ class Rounds:
         precision: PrecisionKind,
         rounds: int,
         head_loss: HeadLoss,
+        gathering: Axis | None = None,
     ) -> None:
+        """``gathering``: ranks of which each forward pass gathers weights, so that all must make as many."""
         self._model = model
+        self._gathering = gathering
         self._updater = updater
         self._device = mesh.device
         self._precision = precision
@@ -83,11 +86,21 @@ class Rounds:
 
     def measure(self, batches: Iterable[Batch]) -> Tensor:
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
+        if self._gathering is not None:
+            batches = list(batches)
+            self._go_along(len(batches), self._gathering)
         for cpu_batch in batches:
             batch = cpu_batch.to(self._device)
             tokens = torch.tensor(batch.targets.numel(), device=self._device)
             total += torch.stack((self._loss(batch).double() * tokens, tokens))
         return total
+
+    def _go_along(self, count: int, gathering: Axis) -> None:
+        """Go forward for nothing, so often that with ``count`` passes to come all ranks make as many."""
+        most = int(gathering.max(torch.tensor(count, device=self._device)))
+        tokens = torch.zeros(1, self._model.positions + 1, dtype=torch.int64, device=self._device)
+        for _ in range(most - count):
+            self._loss(Batch(tokens))
 
     def _loss(self, batch: Batch) -> Tensor:
         with autocast(self._precision, self._device):

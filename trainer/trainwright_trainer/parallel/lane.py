@@ -28,13 +28,8 @@ class Lane:
         aside = axis.ranks > 1
         on_gpu = axis.device.type == "cuda"
         self._stream = torch.cuda.Stream(axis.device) if aside and on_gpu else None  # type: ignore[no-untyped-call]
-        threads = torch.get_num_threads()
-        self._thread = (
-            # The number of threads of a product is a property of the thread that asks for it.
-            ThreadPoolExecutor(1, "lane", initializer=torch.set_num_threads, initargs=(threads,))
-            if aside and not on_gpu
-            else None
-        )
+        self._in_thread = aside and not on_gpu
+        self._thread: ThreadPoolExecutor | None = None
         self._given: list[Future[None]] = []
         self._failed = False
 
@@ -46,7 +41,12 @@ class Lane:
                 work()
             for tensor in reads:
                 tensor.record_stream(self._stream)
-        elif self._thread is not None:
+        elif self._in_thread:
+            if self._thread is None:
+                # The number of threads of a product is a property of the thread that asks for it.
+                self._thread = ThreadPoolExecutor(
+                    1, "lane", initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)
+                )
             self._given.append(self._thread.submit(self._do, work))
         else:
             work()
