@@ -21,9 +21,9 @@ from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees, PipelineSchedule
 from trainwright_trainer.build import build
 from trainwright_trainer.data.shards import TokenStream
-from trainwright_trainer.ends import BadJobError, read_job
+from trainwright_trainer.ends import read_job
 from trainwright_trainer.loop import train
-from trainwright_trainer.mesh import Mesh, RankLostError, make_mesh
+from trainwright_trainer.mesh import Mesh, RankLostError
 from trainwright_trainer.model import loss as loss_module
 from trainwright_trainer.model.transformer import Block, Transformer
 from trainwright_trainer.observe.throughput import StepClock
@@ -34,7 +34,7 @@ from trainwright_trainer.parallel.parts import whole_parts
 from trainwright_trainer.parallel.pipeline import Pipeline
 from trainwright_trainer.parallel.replicate import GradientBuckets
 from trainwright_trainer.parallel.schedules import RunningStage, as_raised
-from trainwright_trainer.parallel.stage_cut import Stages, cut, resolve_stages
+from trainwright_trainer.parallel.stage_cut import Stages, cut
 from trainwright_trainer.passes import Rounds
 
 STEPS = 5
@@ -600,12 +600,6 @@ def test_one_stage_adds_nothing(tmp_path: Path, data: Path) -> None:
     assert isinstance(training.engine._passes, Rounds)
     assert not any(isinstance(module, DeferredLinear) for module in training.engine.model.modules())
 
-
-def test_stages_by_measuring_are_refused_until_they_exist(tmp_path: Path, data: Path) -> None:
-    two = Degrees(pipeline=2)
-    spec = read_job(staged(tmp_path, data, two, {"stages": "auto"})).spec
-    with pytest.raises(BadJobError, match=r"spec\.parallelism\.stages: auto .* use even"):
-        resolve_stages(spec, make_mesh(0, two, torch.device("cpu")))
 
 
 @pytest.mark.parametrize(
