@@ -601,7 +601,6 @@ def test_one_stage_adds_nothing(tmp_path: Path, data: Path) -> None:
     assert not any(isinstance(module, DeferredLinear) for module in training.engine.model.modules())
 
 
-
 @pytest.mark.parametrize(
     ("schedule", "layers", "layers_of_ranks"),
     [
