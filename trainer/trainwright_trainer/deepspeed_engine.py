@@ -86,7 +86,7 @@ class DeepSpeedUpdater:
         self.runner.set_gradient_accumulation_boundary(True)
 
     def complete(self, names: Collection[str]) -> None:
-        raise NotImplementedError("gradients are added up by DeepSpeed's hooks only")
+        raise AssertionError("gradients are added up by DeepSpeed's hooks only")
 
     def finish(self) -> None:
         if self._stage:

@@ -149,7 +149,7 @@ class _SliceGradients:
         self._vectors.send_as_ready()
 
     def complete(self, weights: Iterable[nn.Parameter]) -> None:
-        raise NotImplementedError("slices are gathered and added up by autograd's hooks only")
+        raise AssertionError("slices are gathered and added up by autograd's hooks only")
 
     def wait(self) -> None:
         self._vectors.wait()
