@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.client import Client, TeamClient
-from trainwright.contracts.api import Dataset, OneTimeLink, Run
+from trainwright.contracts.api.datasets import Dataset
+from trainwright.contracts.api.people import OneTimeLink
+from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.local import DataFolder, Platform, listen
 

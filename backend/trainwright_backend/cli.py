@@ -11,7 +11,7 @@ import typer
 import uvicorn
 from pydantic import ValidationError
 
-from trainwright.contracts.api import NewJoinToken
+from trainwright.contracts.api.nodes import NewJoinToken
 from trainwright.contracts.base import problems
 from trainwright_backend import local
 from trainwright_backend.core.broker import BrokerError

@@ -9,7 +9,8 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
-from trainwright.contracts.api import ErrorBody, MetricPoints
+from trainwright.contracts.api.envelopes import ErrorBody
+from trainwright.contracts.api.metrics import MetricPoints
 from trainwright_backend.auth import router as auth
 from trainwright_backend.checkpoints import router as checkpoints
 from trainwright_backend.control import ControlLoop

@@ -27,44 +27,28 @@ from urllib.parse import quote
 import httpx
 
 from trainwright.connection import RETRY_SECONDS, Answer, ApiError, Connection, DigestMismatchError
-from trainwright.contracts.api import (
-    Checkpoint,
-    CheckpointFile,
+from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
+from trainwright.contracts.api.datasets import (
     CountRequest,
-    CreatedKey,
     Dataset,
     DatasetVersion,
     DocumentSample,
-    Health,
-    JoinToken,
-    LogFile,
-    LogLines,
-    LogMatches,
-    LogText,
-    Me,
-    MetricPoints,
-    Metrics,
     NewPreparation,
     NewTokenizer,
-    Node,
-    OneTimeLink,
-    Page,
     Preparation,
     PreparationState,
-    Preview,
     RecipeCounts,
-    RejectedDocument,
-    Run,
-    RunEvent,
-    RunPlan,
-    SpecInfo,
-    StorageUse,
-    Team,
     Tokenizer,
-    Upload,
-    Verdicts,
     VersionState,
 )
+from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
+from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
+from trainwright.contracts.api.metrics import MetricPoints, Metrics
+from trainwright.contracts.api.nodes import JoinToken, Node
+from trainwright.contracts.api.people import CreatedKey, Me, OneTimeLink, StorageUse, Team
+from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.runs import Run, RunEvent, Verdicts
+from trainwright.contracts.api.uploads import Preview, RejectedDocument, Upload
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.data_spec import TokenizerSpec
 from trainwright.contracts.recipe import Recipe

@@ -13,7 +13,7 @@ from uuid import uuid4
 import httpx
 from pydantic import BaseModel
 
-from trainwright.contracts.api import ErrorBody
+from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.base import Problem
 from trainwright.sse import Message, messages
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 import httpx
 
 from trainwright.connection import ApiError, Connection, DigestMismatchError
-from trainwright.contracts.api import Upload
+from trainwright.contracts.api.uploads import Upload
 from trainwright.files import LocalFile
 
 STRETCH_BYTES = 64 << 20

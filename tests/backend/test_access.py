@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import delete, select
 
 from tests.backend.conftest import Site
-from trainwright.contracts.api import Role
+from trainwright.contracts.api.people import Role
 from trainwright_backend.auth import policies
 from trainwright_backend.auth.tables import Account, Membership, Team
 from trainwright_backend.core.ids import new_id, public_id

@@ -28,7 +28,7 @@ from sqlalchemy import select
 
 from tests.services import running_postgres
 from trainwright.client import Client
-from trainwright.contracts.api import OneTimeLink
+from trainwright.contracts.api.people import OneTimeLink
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import new_id, parse_id, public_id

@@ -31,7 +31,7 @@ from tests.benchmarks.first_step import _bare as bare_script_seconds
 from tests.benchmarks.results import RefusedError
 from tests.benchmarks.shapes import TOY
 from tests.live import Live, eventually, live_platform, write_letters
-from trainwright.contracts.api import Dataset
+from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.job_spec import (
     EVENTS_NAME,
     JOB_NAME,

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from tests.backend.scripted_agent import Agent, Work, inventory
 from tests.live import Live, eventually, small_spec
-from trainwright.contracts.api import Dataset
+from trainwright.contracts.api.datasets import Dataset
 
 STEPS = 1_000_000
 BATCH_STEPS = 20_000

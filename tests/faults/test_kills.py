@@ -20,7 +20,7 @@ from tests.live import (
     small_spec,
     write_letters,
 )
-from trainwright.contracts.api import Dataset
+from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
 
 pytestmark = pytest.mark.timeout(300)

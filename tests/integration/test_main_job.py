@@ -20,7 +20,7 @@ from tests.live import (
     write_letters,
 )
 from trainwright.connection import ApiError
-from trainwright.contracts.api import Dataset, PreparationState
+from trainwright.contracts.api.datasets import Dataset, PreparationState
 from trainwright.contracts.events import SERIES_UNITS
 from trainwright.contracts.run_state import RunState
 from trainwright_trainer.checkpoint.export import load_export

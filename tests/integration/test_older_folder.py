@@ -20,7 +20,7 @@ import pytest
 from tests.live import SCALED_TIMERS, eventually, finished, live_environment, marked_processes
 from trainwright.client import Client, TeamClient
 from trainwright.connection import ApiError
-from trainwright.contracts.api import Me
+from trainwright.contracts.api.people import Me
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.local import DataFolder, Platform, listen

@@ -22,7 +22,7 @@ from tests.live import (
     write_letters,
 )
 from trainwright.client import Client
-from trainwright.contracts.api import OneTimeLink
+from trainwright.contracts.api.people import OneTimeLink
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.local import listen
 

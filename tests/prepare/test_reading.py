@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.prepare.conftest import Store
-from trainwright.contracts.api import Column
+from trainwright.contracts.api.uploads import Column
 from trainwright.contracts.recipe import ReadSpec, TextDocuments
 from trainwright.prepare import csv_rows, json_rows, lines, text_rows, values
 from trainwright.prepare.budgets import MOST_COLUMNS

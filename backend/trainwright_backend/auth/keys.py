@@ -12,8 +12,8 @@ from uuid import UUID
 
 from sqlalchemy import or_, select, update
 
-from trainwright.contracts.api import ApiKey as ApiKeyOut
-from trainwright.contracts.api import CreatedKey
+from trainwright.contracts.api.people import ApiKey as ApiKeyOut
+from trainwright.contracts.api.people import CreatedKey
 from trainwright_backend.auth.tables import Account, ApiKey
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.errors import Busy, Conflict

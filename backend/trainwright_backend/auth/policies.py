@@ -12,7 +12,7 @@ from uuid import UUID
 
 from fastapi import Depends, Request, Response
 
-from trainwright.contracts.api import Role
+from trainwright.contracts.api.people import Role
 from trainwright_backend.auth import keys, service
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized

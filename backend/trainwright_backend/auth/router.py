@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from trainwright.contracts.api import ApiKey, CreatedKey, Me, NewKey, SignIn
+from trainwright.contracts.api.people import ApiKey, CreatedKey, Me, NewKey, SignIn
 from trainwright_backend.auth import keys, passwords, service
 from trainwright_backend.auth.policies import (
     SignedIn,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 
-from trainwright.contracts.api import Me, Role
-from trainwright.contracts.api import Membership as MembershipOut
+from trainwright.contracts.api.people import Me, Role
+from trainwright.contracts.api.people import Membership as MembershipOut
 from trainwright_backend.auth.tables import Account, BrowserSession, Membership, Team
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import public_id

@@ -5,7 +5,7 @@ import re
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from trainwright.contracts.api import Checkpoint, CheckpointFile
+from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.checkpoints import service
 from trainwright_backend.checkpoints.archive import Member, archive, archive_bytes

@@ -13,8 +13,9 @@ from uuid import UUID
 from pydantic import ValidationError
 from sqlalchemy import Select, case, delete, func, or_, select
 
-from trainwright.contracts import api
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
+from trainwright.contracts.api.checkpoints import Checkpoint as ShownCheckpoint
+from trainwright.contracts.api.checkpoints import CheckpointFile
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.run_state import WITHOUT_TRAINER
@@ -176,11 +177,11 @@ def mark_invalid(session: Write, run_id: UUID, step: int | None) -> None:
         session.flush()
 
 
-def list_checkpoints(session: Read, run: Run) -> list[api.Checkpoint]:
+def list_checkpoints(session: Read, run: Run) -> list[ShownCheckpoint]:
     """The run's committed checkpoints and exports, newest first."""
     rows = session.scalars(_visible(run.id).order_by(Checkpoint.step.desc(), Checkpoint.committed.desc()))
     return [
-        api.Checkpoint(
+        ShownCheckpoint(
             id=public_id("ckpt", row.id),
             kind=row.kind,
             step=row.step,
@@ -205,10 +206,10 @@ def get_checkpoint(session: Read, run: Run, checkpoint_id: str) -> Checkpoint:
     return checkpoint
 
 
-def list_files(store: LocalStore, checkpoint: Checkpoint) -> list[api.CheckpointFile]:
+def list_files(store: LocalStore, checkpoint: Checkpoint) -> list[CheckpointFile]:
     """Its files with links that are good for an hour."""
     return [
-        api.CheckpointFile(**file, url=store.sign("GET", f"{checkpoint.prefix}/{file['name']}", LINK_SECONDS))
+        CheckpointFile(**file, url=store.sign("GET", f"{checkpoint.prefix}/{file['name']}", LINK_SECONDS))
         for file in checkpoint.files
     ]
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from trainwright.contracts.api import ErrorBody
+from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.base import Problem, problems_in
 
 TITLES = {460: "Checksum Mismatch"}

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.convertors import Convertor, register_url_convertor
 
-from trainwright.contracts.api import Health, SpecInfo
+from trainwright.contracts.api.envelopes import Health, SpecInfo
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import ReadSession

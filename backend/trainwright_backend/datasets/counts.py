@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from trainwright.contracts.api import CountRequest, MixShare, RecipeCounts, VersionState
+from trainwright.contracts.api.datasets import CountRequest, MixShare, RecipeCounts, VersionState
 from trainwright.contracts.recipe import Recipe
 from trainwright.prepare.survey import SourceShare, SurveySource, survey
 from trainwright_backend.core.db import Database, Read, Write

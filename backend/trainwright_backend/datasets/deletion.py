@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 
-from trainwright.contracts.api import PreparationState
+from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.doomed import doom

@@ -6,7 +6,9 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from trainwright.contracts.api import DocumentSample, Page, RejectedDocument, VersionState
+from trainwright.contracts.api.datasets import DocumentSample, VersionState
+from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.api.uploads import RejectedDocument
 from trainwright.prepare.pieces import read_piece
 from trainwright.prepare.survey import Kept
 from trainwright_backend.core.db import Database, Read

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import ColumnElement, select, update
 
-from trainwright.contracts.api import PreparationState
+from trainwright.contracts.api.datasets import PreparationState
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.errors import Busy
 from trainwright_backend.datasets.tables import DatasetVersion, Preparation, PreparationSlice, Reading

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainwright.contracts.api import Column
+from trainwright.contracts.api.uploads import Column
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.recipe import Compression, FileFormat, ReadSpec
 from trainwright.prepare.documents import Document, Rejected, Source, UnusableDataError

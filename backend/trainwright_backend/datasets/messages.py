@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Select, exists, or_, select, update
 
-from trainwright.contracts.api import PreparationState, VersionState
+from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.enqueue import enqueue_task
 from trainwright_backend.datasets.tables import (

@@ -14,8 +14,8 @@ from uuid import UUID
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from trainwright.contracts.api import HistogramBin, PreparationState, VersionState
-from trainwright.contracts.api import Preparation as PreparationOut
+from trainwright.contracts.api.datasets import HistogramBin, PreparationState, VersionState
+from trainwright.contracts.api.datasets import Preparation as PreparationOut
 from trainwright.contracts.data_spec import TokenizerSpec
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write, now

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from trainwright.contracts.api import Preview, PreviewFile, PreviewRequest, RejectedDocument
+from trainwright.contracts.api.uploads import Preview, PreviewFile, PreviewRequest, RejectedDocument
 from trainwright.contracts.recipe import ReadSpec, Recipe
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import Busy

@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import delete, exists, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from trainwright.contracts.api import VersionState
+from trainwright.contracts.api.datasets import VersionState
 from trainwright.contracts.recipe import ReadSpec
 from trainwright.prepare.pieces import piece_name
 from trainwright.prepare.sniff import COMPRESSED_NAMES, JSON_NAMES, TABLE_NAMES, kind_of_name

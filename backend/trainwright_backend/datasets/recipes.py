@@ -14,7 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel
 from sqlalchemy import select
 
-from trainwright.contracts.api import NewVersion, VersionState
+from trainwright.contracts.api.datasets import NewVersion, VersionState
 from trainwright.contracts.base import Problem
 from trainwright.contracts.recipe import MixSource, Recipe
 from trainwright_backend.core.db import Write

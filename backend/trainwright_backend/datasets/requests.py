@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from trainwright.contracts.api import NewPreparation, Statistics
-from trainwright.contracts.api import Preparation as PreparationOut
+from trainwright.contracts.api.datasets import NewPreparation, Statistics
+from trainwright.contracts.api.datasets import Preparation as PreparationOut
 from trainwright.contracts.data_spec import DataSpec
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Invalid

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
-from trainwright.contracts.api import PreparationState, VersionState
+from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from trainwright.contracts.api import (
+from trainwright.contracts.api.datasets import (
     CountRequest,
     Dataset,
     DocumentSample,
@@ -12,14 +12,12 @@ from trainwright.contracts.api import (
     NewPreparation,
     NewTokenizer,
     NewVersion,
-    Page,
     Preparation,
-    Preview,
-    PreviewRequest,
     RecipeCounts,
-    RejectedDocument,
     Tokenizer,
 )
+from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.api.uploads import Preview, PreviewRequest, RejectedDocument
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.core.db import Database, ReadSession, WriteSession
 from trainwright_backend.core.storage import Store

@@ -8,10 +8,11 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import selectinload
 from sqlalchemy.orm.interfaces import ORMOption
 
-from trainwright.contracts.api import Dataset as DatasetOut
-from trainwright.contracts.api import DatasetFile as DatasetFileOut
-from trainwright.contracts.api import DatasetVersion as DatasetVersionOut
-from trainwright.contracts.api import NewDataset, NewVersion, Page, Statistics, VersionState
+from trainwright.contracts.api.datasets import Dataset as DatasetOut
+from trainwright.contracts.api.datasets import DatasetFile as DatasetFileOut
+from trainwright.contracts.api.datasets import DatasetVersion as DatasetVersionOut
+from trainwright.contracts.api.datasets import NewDataset, NewVersion, Statistics, VersionState
+from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.recipe import Compression, FileFormat, MixSource, Recipe
 from trainwright_backend.core.db import Read, Write

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from trainwright.contracts.api import PreparationState, VersionState
+from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright_backend.core.db import Database, Write, now, storable
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.datasets.leases import MOST_FAILURES, Lease, release

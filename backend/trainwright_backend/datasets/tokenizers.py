@@ -8,8 +8,8 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from trainwright.contracts.api import NewTokenizer
-from trainwright.contracts.api import Tokenizer as TokenizerOut
+from trainwright.contracts.api.datasets import NewTokenizer
+from trainwright.contracts.api.datasets import Tokenizer as TokenizerOut
 from trainwright.contracts.data_spec import TokenizerKind
 from trainwright.prepare.tokenizer import CheckedTokenizer, UnusableTokenizerError, check_tokenizer
 from trainwright_backend.core.db import Database, Read, Write

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
-from trainwright.contracts.api import PreparationState
+from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
 from trainwright.prepare.shards import SliceResult, build_manifest, cut_validation_tail
 from trainwright.prepare.tokenizer import end_of_text_id, load_tokenizer

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import or_, select, update
 
-from trainwright.contracts.api import PreparationState, VersionState
+from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import TOKENIZER_NAME
 from trainwright.prepare.documents import UnusableDataError

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import func, select, update
 
-from trainwright.contracts.api import VersionState
+from trainwright.contracts.api.datasets import VersionState
 from trainwright.contracts.recipe import FileFormat, ReadSpec
 from trainwright.prepare.documents import Rejected, Source
 from trainwright.prepare.pieces import PieceInfo, piece_name, write_pieces

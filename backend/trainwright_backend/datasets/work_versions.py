@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
-from trainwright.contracts.api import PreparationState, Statistics, VersionState
+from trainwright.contracts.api.datasets import PreparationState, Statistics, VersionState
 from trainwright.contracts.recipe import Recipe
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.storage import LocalStore

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from trainwright.contracts.api import AttemptMark, Metrics, Series
+from trainwright.contracts.api.metrics import AttemptMark, Metrics, Series
 from trainwright.contracts.events import SERIES_UNITS
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid

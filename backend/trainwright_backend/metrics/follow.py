@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import func, select
 
-from trainwright.contracts.api import MetricPoints
+from trainwright.contracts.api.metrics import MetricPoints
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.core.db import Database, Read
 from trainwright_backend.core.stream import News, ServerEvent

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import StringConstraints
 
-from trainwright.contracts.api import Metrics
+from trainwright.contracts.api.metrics import Metrics
 from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.db import ReadSession
 from trainwright_backend.core.ids import LARGEST_NUMBER

@@ -17,7 +17,7 @@ from uuid import UUID
 from sqlalchemy import Select, delete, select, update
 
 from trainwright.contracts.agent_protocol import Timers
-from trainwright.contracts.api import PreparationState
+from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec

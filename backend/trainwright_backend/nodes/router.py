@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from trainwright.contracts.api import JoinToken, NewJoinToken, Node
+from trainwright.contracts.api.nodes import JoinToken, NewJoinToken, Node
 from trainwright_backend.auth.policies import SiteAdmin
 from trainwright_backend.core.db import ReadSession, WriteSession
 from trainwright_backend.nodes import agent_router, service

@@ -5,8 +5,9 @@ from uuid import UUID
 
 from sqlalchemy import delete, select, update
 
-from trainwright.contracts import api
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, PlacedRun, Timers
+from trainwright.contracts.api.nodes import JoinToken as CreatedJoinToken
+from trainwright.contracts.api.nodes import Node as ShownNode
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, Forbidden
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
@@ -23,14 +24,14 @@ MISSED_HEARTBEATS = 3
 """After so many a node counts as offline and gets nothing new."""
 
 
-def create_join_token(session: Write, settings: Settings, name: str) -> api.JoinToken:
+def create_join_token(session: Write, settings: Settings, name: str) -> CreatedJoinToken:
     """A token with which a machine may join as ``name``, once, within 15 minutes."""
     token = new_token()
     expires = now() + timedelta(seconds=JOIN_SECONDS)
     session.execute(delete(JoinToken).where(JoinToken.expires < now()))
     hashed = keyed_hash(settings.secret_key, JOIN_PURPOSE, token)
     session.add(JoinToken(token_hash=hashed, name=name, expires=expires))
-    return api.JoinToken(token=token, name=name, expires=expires)
+    return CreatedJoinToken(token=token, name=name, expires=expires)
 
 
 def join(session: Write, settings: Settings, asked: Join) -> tuple[Node, str]:
@@ -91,7 +92,7 @@ def open_placements(session: Read, node_id: UUID) -> list[Placement]:
     return list(session.scalars(rows.order_by(Placement.id)))
 
 
-def list_nodes(session: Read, timers: Timers) -> list[api.Node]:
+def list_nodes(session: Read, timers: Timers) -> list[ShownNode]:
     """All nodes by name."""
     taken = taken_slots(session)
     nodes = session.scalars(select(Node).order_by(Node.name))
@@ -147,8 +148,8 @@ def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
         session.merge(NodeSize(node_name=node.name, device=device, slots=len(indices), joined=True))
 
 
-def _shown(node: Node, taken: set[tuple[str, int]], timers: Timers) -> api.Node:
-    return api.Node(
+def _shown(node: Node, taken: set[tuple[str, int]], timers: Timers) -> ShownNode:
+    return ShownNode(
         id=public_id("node", node.id),
         name=node.name,
         online=is_online(node, now(), timers),

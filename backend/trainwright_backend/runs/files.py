@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from trainwright.contracts.api import LogFile, LogText
+from trainwright.contracts.api.logs import LogFile, LogText
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, NotFound

@@ -15,8 +15,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, and_, or_, select
 
-from trainwright.contracts import api
-from trainwright.contracts.api import RunSort, SortOrder
+from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.api.runs import Run as ShownRun
+from trainwright.contracts.api.runs import RunSort, SortOrder
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, storable
 from trainwright_backend.core.errors import Invalid, NotFound
@@ -60,7 +61,7 @@ class _Place:
 
 def list_runs(
     session: Read, team_id: UUID, asked: Asked, limit: int, cursor: str | None, scale: float
-) -> api.Page[api.Run]:
+) -> Page[ShownRun]:
     """A page of the team's runs.
 
     Raises:
@@ -72,7 +73,7 @@ def list_runs(
     shown = found[:limit]
     items = show_runs(session, [(one.Run, one.RunSummary) for one in shown], scale)
     more = _cursor(shown[-1], asked) if len(found) > limit else None
-    return api.Page[api.Run](items=items, next_cursor=more)
+    return Page[ShownRun](items=items, next_cursor=more)
 
 
 def _filters(asked: Asked) -> list[ColumnElement[bool]]:

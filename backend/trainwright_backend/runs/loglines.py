@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, select
 
-from trainwright.contracts.api import LogLine, LogLines, LogMatches
+from trainwright.contracts.api.logs import LogLine, LogLines, LogMatches
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid, NotFound

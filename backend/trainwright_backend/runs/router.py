@@ -7,19 +7,11 @@ from uuid import UUID
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
-from trainwright.contracts import api
-from trainwright.contracts.api import (
-    LogFile,
-    LogLines,
-    LogMatches,
-    LogText,
-    Page,
-    RunEvent,
-    RunPlan,
-    RunSort,
-    SortOrder,
-    Verdicts,
-)
+from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
+from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.runs import Run as ShownRun
+from trainwright.contracts.api.runs import RunEvent, RunSort, SortOrder, Verdicts
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState
@@ -49,7 +41,7 @@ def submit_run(
     response: Response,
     spec: RunSpec,
     idempotency_key: Annotated[str | None, Header()] = None,
-) -> api.Run:
+) -> ShownRun:
     """Start a run. With an Idempotency-Key the same body gives the same run, however often it is sent."""
     submitter = submission.Submitter(access.user_id, access.user_name)
     submitted = submission.submit_run(session, access.team_id, submitter, spec, idempotency_key)
@@ -88,14 +80,14 @@ def list_runs(
     order: SortOrder = SortOrder.DESCENDING,
     limit: Limit = 50,
     cursor: Annotated[str | None, Query(max_length=2_000)] = None,
-) -> Page[api.Run]:
+) -> Page[ShownRun]:
     """The team's runs, newest first unless sorted otherwise; those without the number sorted by come last."""
     asked = lists.Asked(tuple(state or ()), q, access.user_id if by == "me" else by, sort, order)
     return lists.list_runs(session, access.team_id, asked, limit, cursor, _scale(request))
 
 
 @router.get("/{run}")
-def show_run(access: Viewer, session: ReadSession, request: Request, run: str) -> api.Run:
+def show_run(access: Viewer, session: ReadSession, request: Request, run: str) -> ShownRun:
     """One run."""
     return service.show_run(session, service.get_run(session, access.team_id, run), _scale(request))
 
@@ -107,7 +99,7 @@ def delete_run(access: Editor, session: WriteSession, run: str) -> None:
 
 
 @router.post("/{run}/cancel", status_code=202)
-def cancel_run(access: Editor, session: WriteSession, request: Request, run: str) -> api.Run:
+def cancel_run(access: Editor, session: WriteSession, request: Request, run: str) -> ShownRun:
     """Stop a run for good. It is `stopping` until its node has let go of it."""
     cancelled = service.cancel_run(session, access.team_id, run, access.user_name)
     return service.show_run(session, cancelled, _scale(request))

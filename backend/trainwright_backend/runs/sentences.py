@@ -1,6 +1,6 @@
 """The words beside a run's state: why it waits, what it does, how it ended. Plain, short, numbers with units."""
 
-from trainwright.contracts.api import RunSummary
+from trainwright.contracts.api.runs import RunSummary
 from trainwright.contracts.end_codes import EndCode, sentence
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 
-from trainwright.contracts import api
+from trainwright.contracts.api.runs import Run as ShownRun
+from trainwright.contracts.api.runs import RunEvent as ShownEvent
+from trainwright.contracts.api.runs import RunSummary as ShownSummary
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
@@ -87,7 +89,7 @@ def run_folder(run: Run) -> str:
     return f"{run.team_id}/runs/{run.id}"
 
 
-def list_events(session: Read, run: Run, after: int) -> list[api.RunEvent]:
+def list_events(session: Read, run: Run, after: int) -> list[ShownEvent]:
     """The run's events whose number is greater than ``after``, oldest first, at most a thousand."""
     events = (
         select(RunEvent)
@@ -96,7 +98,7 @@ def list_events(session: Read, run: Run, after: int) -> list[api.RunEvent]:
         .limit(EVENTS_AT_ONCE)
     )
     return [
-        api.RunEvent(
+        ShownEvent(
             sequence=event.sequence,
             time=event.time,
             type=event.type,
@@ -125,12 +127,12 @@ PREPARATION_USERS.append(users_of_preparations)
 WAITING_RUNS.append(live_users_of_preparations)
 
 
-def show_run(session: Read, run: Run, scale: float) -> api.Run:
+def show_run(session: Read, run: Run, scale: float) -> ShownRun:
     """The run as people see it."""
     return show_runs(session, [(run, session.get(RunSummary, run.id))], scale)[0]
 
 
-def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scale: float) -> list[api.Run]:
+def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scale: float) -> list[ShownRun]:
     """Runs as people see them, with one query for all. ``scale``: see `Timers.scale`."""
     seats: dict[UUID, list[Placement]] = {run.id: [] for run, _ in runs if run.state not in FINAL}
     if seats:
@@ -140,11 +142,11 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
     return [_shown(run, summary, seats.get(run.id, []), scale) for run, summary in runs]
 
 
-def show_summary(row: RunSummary | None) -> api.RunSummary:
+def show_summary(row: RunSummary | None) -> ShownSummary:
     """The last numbers of a run."""
     if row is None:
-        return api.RunSummary()
-    return api.RunSummary(
+        return ShownSummary()
+    return ShownSummary(
         step=row.step,
         attempt=row.attempt,
         values=row.values,
@@ -154,10 +156,10 @@ def show_summary(row: RunSummary | None) -> api.RunSummary:
     )
 
 
-def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], scale: float) -> api.Run:
+def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], scale: float) -> ShownRun:
     spec = RunSpec.model_validate(run.spec)
     summary = show_summary(summary_row)
-    return api.Run.model_construct(  # which does not check the spec again: half the time of a page
+    return ShownRun.model_construct(  # which does not check the spec again: half the time of a page
         id=public_id("run", run.id),
         name=run.name,
         state=run.state,

@@ -13,7 +13,8 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from trainwright.contracts.api import RunPlan, Verdicts
+from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.runs import Verdicts
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec

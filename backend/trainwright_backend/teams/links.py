@@ -15,8 +15,16 @@ from uuid import UUID
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from trainwright.contracts.api import Invitation, LinkInfo, LinkPurpose, Me, NewInvitation, NewTeam, Role
-from trainwright.contracts.api import OneTimeLink as UsedLink
+from trainwright.contracts.api.people import (
+    Invitation,
+    LinkInfo,
+    LinkPurpose,
+    Me,
+    NewInvitation,
+    NewTeam,
+    Role,
+)
+from trainwright.contracts.api.people import OneTimeLink as UsedLink
 from trainwright.contracts.base import Problem
 from trainwright_backend.auth.passwords import hash_password
 from trainwright_backend.auth.service import account_by_email, me, normal_email, open_session

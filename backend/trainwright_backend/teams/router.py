@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from trainwright.contracts.api import (
+from trainwright.contracts.api.people import (
     Invitation,
     LinkInfo,
     Me,

@@ -10,9 +10,9 @@ from uuid import UUID
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from trainwright.contracts.api import Member, NewTeam, Role, StorageUse
-from trainwright.contracts.api import Quota as QuotaOut
-from trainwright.contracts.api import Team as TeamOut
+from trainwright.contracts.api.people import Member, NewTeam, Role, StorageUse
+from trainwright.contracts.api.people import Quota as QuotaOut
+from trainwright.contracts.api.people import Team as TeamOut
 from trainwright_backend.auth.tables import Account, Membership, Team
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError, Conflict, Invalid, NotFound

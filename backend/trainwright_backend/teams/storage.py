@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
-from trainwright.contracts.api import StorageUse
+from trainwright.contracts.api.people import StorageUse
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.teams.tables import StorageQuota

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from trainwright.contracts.api import Upload
+from trainwright.contracts.api.uploads import Upload
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.core.db import Database, ReadSession
 from trainwright_backend.core.ids import parse_id, public_id

@@ -14,7 +14,7 @@ from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import selectinload
 
-from trainwright.contracts.api import Upload as UploadOut
+from trainwright.contracts.api.uploads import Upload as UploadOut
 from trainwright.contracts.base import Problem
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.db import Read, Write, now

@@ -26,7 +26,8 @@ from trainwright.commands.terminal import (
     show_bytes,
     table_of,
 )
-from trainwright.contracts.api import Dataset, DatasetVersion, PreviewFile
+from trainwright.contracts.api.datasets import Dataset, DatasetVersion
+from trainwright.contracts.api.uploads import PreviewFile
 from trainwright.contracts.base import problems
 from trainwright.contracts.recipe import Recipe, TextDocuments
 from trainwright.files import find_files

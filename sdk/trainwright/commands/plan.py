@@ -8,7 +8,7 @@ import typer
 from rich.table import Column, Table
 
 from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, Sets, TeamSlug, open_team, out, read_spec
-from trainwright.contracts.api import PlannedMemory, RunPlan
+from trainwright.contracts.api.plans import PlannedMemory, RunPlan
 
 _PARTS = ("weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers")
 

@@ -24,7 +24,7 @@ from trainwright.commands.terminal import (
     show_bytes,
     table_of,
 )
-from trainwright.contracts.api import Run
+from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import RunState
 
 app = typer.Typer(no_args_is_help=True, help="Start, watch and end runs.")

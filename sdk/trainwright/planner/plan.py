@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainwright.contracts.api import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
+from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
 from trainwright.contracts.layout_rules import given_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self, cast
 
 import pyarrow as pa
 
-from trainwright.contracts.api import Column
+from trainwright.contracts.api.uploads import Column
 from trainwright.contracts.recipe import Compression
 from trainwright.prepare.budgets import FREE_BYTES, MOST_RATIO
 from trainwright.prepare.decompress import BLOCK_BYTES, PlainStream

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-from trainwright.contracts.api import Column
+from trainwright.contracts.api.uploads import Column
 from trainwright.contracts.recipe import FileFormat, ReadSpec
 from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.csv_rows import csv_rows, read_header

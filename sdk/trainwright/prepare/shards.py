@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from trainwright.contracts.api import HistogramBin
+from trainwright.contracts.api.datasets import HistogramBin
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.recipe import Recipe

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.contracts.api import HistogramBin
+from trainwright.contracts.api.datasets import HistogramBin
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.recipe import Recipe, Rules
 from trainwright.prepare.documents import mix_ranks

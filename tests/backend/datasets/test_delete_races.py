@@ -13,7 +13,7 @@ from sqlalchemy import event as hooks
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.desk import Desk, letters
-from trainwright.contracts.api import NewDataset
+from trainwright.contracts.api.datasets import NewDataset
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.control import sweep_bytes

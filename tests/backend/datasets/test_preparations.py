@@ -11,7 +11,7 @@ from sqlalchemy.orm import undefer
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.desk import Desk, Json, letters, lines
-from trainwright.contracts.api import PreparationState
+from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.prepare import pieces

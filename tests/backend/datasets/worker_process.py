@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from trainwright.contracts.api import PreparationState, VersionState
+from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright.contracts.recipe import ReadSpec
 from trainwright.prepare import pieces
 from trainwright.prepare.documents import Source

@@ -11,7 +11,7 @@ from sqlalchemy import event as hooks
 from sqlalchemy import insert, select, text, update
 
 from tests.backend.scripted_agent import Scene
-from trainwright.contracts.api import RunSort
+from trainwright.contracts.api.runs import RunSort
 from trainwright_backend.core.ids import new_id, parse_id, public_id
 from trainwright_backend.runs.tables import Run, RunEvent, RunSummary
 

@@ -7,7 +7,7 @@ import pytest
 from tests.backend.runs.test_submission import WRONG
 from tests.backend.scripted_agent import Agent, Scene
 from trainwright.commands.plan import show
-from trainwright.contracts.api import RunPlan
+from trainwright.contracts.api.plans import RunPlan
 
 
 def piped(scene: Scene, **parallelism: Any) -> dict[str, Any]:

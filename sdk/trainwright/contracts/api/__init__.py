@@ -1,0 +1,55 @@
+"""The HTTP types that people's tools see: shared by the backend, which writes them, and the client, which reads them.
+
+Routes (all below ``/api/v1``; ``T`` = ``/teams/{team}``; ids are opaque strings; errors are RFC 9457 bodies, `ErrorBody`):
+
+======  ==========================================  ============================================================
+POST    /auth/link                                  OneTimeLink → Me; sets the session cookie. First owner,
+                                                    invitation or sign-in, as the link's purpose says
+GET     /auth/link/{token}                          LinkInfo: what the link is for, before it is used
+POST    /auth/sign-in                               SignIn → Me; sets the session cookie
+POST    /auth/sign-out                              204
+GET     /me                                         Me
+GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey → CreatedKey, the secret shown once)
+GET POST /teams                                     Team (POST: site admin, NewTeam)
+GET     T                                           Team with its quota
+GET     T/members · POST T/invitations              Member; NewInvitation → Invitation with a one-time link
+PUT     T/quota/{device}                            QuotaLimit (site admin)
+PUT     T/storage                                   StorageLimit (site admin)
+GET POST T/uploads                                  list[Upload]; POST: tus 1.0 creation (headers, 201 + Location)
+HEAD PATCH DELETE T/uploads/{upload}                tus 1.0: offset, more bytes, termination; OPTIONS T/uploads
+POST    T/uploads/preview                           PreviewRequest → Preview: formats, columns, first rows
+GET POST T/datasets                                 Page[Dataset]; NewDataset (complete uploads) → 201 Dataset
+GET DELETE T/datasets/{dataset}                     Dataset with versions and preparations
+POST    T/datasets/{dataset}/versions               NewVersion → 201 Dataset
+DELETE  T/datasets/{dataset}/versions/{n}           204; 409 names the live runs or mixtures that use it
+GET     T/datasets/{dataset}/versions/{n}/documents?cursor&limit   Page[DocumentSample]
+GET     T/datasets/{dataset}/versions/{n}/rejected  list[RejectedDocument]
+POST    T/datasets/count                            CountRequest → RecipeCounts: what a recipe would keep
+POST    T/datasets/{dataset}/preparations           NewPreparation → 202 Preparation (found, made or begun anew)
+POST    T/datasets/{dataset}/preparations/{id}/cancel   Preparation; 409 names the runs that wait for it
+GET POST T/tokenizers · DELETE T/tokenizers/{id}    Tokenizer; NewTokenizer (a complete upload) → 201
+POST    T/runs                                      RunSpec (+ header Idempotency-Key) → 201 Run
+POST    T/runs/validate                             any JSON → Verdicts: problems by field, or the resolved spec
+GET     T/runs?state&q&by&sort&order&limit&cursor   Page[Run], newest first unless sorted otherwise
+GET DELETE T/runs/{run}                             Run
+POST    T/runs/{run}/cancel                         202 Run
+GET     T/runs/{run}/events?after                   list[RunEvent] by sequence number
+GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent
+GET     T/runs/{run}/metrics?names&after_step&to_step&points  Metrics; without `names` all series; `points`
+                                                    down-samples the window after_step < step ≤ to_step
+GET     T/runs/{run}/metrics/stream                 SSE, id = `attempt:offset`: event `points` data MetricPoints,
+                                                    event `rewind` data {"step": s}: forget what lies after s
+GET     T/runs/{run}/logs                           list[LogFile]
+GET     T/runs/{run}/logs/{attempt}/{file}?offset&limit   LogText
+GET     T/runs/{run}/logs/{attempt}/{file}/lines?first&limit   LogLines by line number
+GET     T/runs/{run}/logs/{attempt}/{file}/search?q&after_line&limit   LogMatches
+GET     T/runs/{run}/checkpoints                    list[Checkpoint]
+GET     T/runs/{run}/checkpoints/{id}/files         list[CheckpointFile] with signed links
+GET     T/runs/{run}/checkpoints/{id}/archive       one streamed .tar
+GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
+GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)
+POST    /join-tokens                                NewJoinToken → JoinToken (site admin)
+GET PUT /blobs/{signed}                             bytes
+GET     /health                                     Health
+======  ==========================================  ============================================================
+"""

@@ -1,0 +1,46 @@
+"""Logs of a run, by bytes, by lines, by what they contain."""
+
+from __future__ import annotations
+
+from trainwright.contracts.base import Envelope
+
+
+class LogFile(Envelope):
+    attempt: int
+    file: str
+    bytes: int
+
+
+class LogLine(Envelope):
+    number: int
+    """From 1."""
+
+    text: str
+    """Cut after 10,000 characters."""
+
+
+class LogLines(Envelope):
+    """A stretch of a log by its lines."""
+
+    lines: list[LogLine]
+    total: int
+    """Lines stored now; the last one may still grow."""
+
+
+class LogMatches(Envelope):
+    """Lines that contain what was asked for, in order."""
+
+    lines: list[LogLine]
+    searched_to: int
+    """The last line that was looked at: pass it as `after_line` to go on."""
+
+    end: bool
+    """The whole log was looked at."""
+
+
+class LogText(Envelope):
+    text: str
+    offset: int
+    next_offset: int
+    end: bool
+    """No more is stored beyond `next_offset` now."""
