@@ -28,7 +28,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from trainwright.client import Client, TeamClient
 from trainwright.connection import ApiError
-from trainwright.contracts.api import Dataset, OneTimeLink, Run
+from trainwright.contracts.api.datasets import Dataset
+from trainwright.contracts.api.people import OneTimeLink
+from trainwright.contracts.api.runs import Run
 from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Device, ResourcesSpec
