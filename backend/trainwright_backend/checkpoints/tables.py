@@ -37,3 +37,9 @@ class Checkpoint(Base):
     committed: Mapped[datetime | None] = mapped_column(UtcDateTime)
     valid: Mapped[bool]
     """False once a node found that it does not match its manifest."""
+    pinned: Mapped[bool] = mapped_column(default=False)
+    """A person wants to keep it: nothing deletes it but they."""
+    links_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """Until when links to its files are good that somebody was given: it may be on its way to them."""
+    holds: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """What its manifest says of it: ranks that wrote it, parameters, dtypes, digest of the one before."""

@@ -154,6 +154,7 @@ def _cpu_rate(measured: CpuPeak | None, kind: PrecisionKind) -> float | None:
 
 def _downloads(session: Write, run: Run, job: JobSpec, resume: Checkpoint | None) -> list[dict[str, Any]]:
     """Files of the attempt's folder; an export needs no shards."""
+    assert run.preparation_id is not None, "a run that has not ended keeps its data"
     preparation = get_preparation(session, run.team_id, run.preparation_id)
     needed = preparation_files(preparation)
     if job.kind is JobKind.EXPORT:

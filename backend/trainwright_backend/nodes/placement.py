@@ -142,6 +142,7 @@ def fail_unprepared(session: Write, run_id: UUID) -> None:
 def _fail_too_short(session: Write, run: Run) -> bool:
     """The submission could not know how long the data is: it was not prepared yet."""
     sequence_tokens = RunSpec.model_validate(run.spec).batch.sequence_tokens
+    assert run.preparation_id is not None, "a run that has not ended keeps its data"
     why = why_too_short(get_preparation(session, run.team_id, run.preparation_id), sequence_tokens)
     if why is None:
         return False

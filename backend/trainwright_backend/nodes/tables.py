@@ -23,6 +23,8 @@ class Node(Base):
     busy_slots: Mapped[dict[str, list[int]]] = mapped_column(JSON)
     """Slots by device on which the agent saw a process that carries a run's marker."""
     last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    draining: Mapped[bool] = mapped_column(default=False)
+    """No run is placed on it any more."""
 
 
 class JoinToken(Base):

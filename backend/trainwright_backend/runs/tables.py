@@ -2,7 +2,7 @@
 
 The row of a run is the truth about it, and equals the fold of its events (`moves.fold`). What is shown with a run and
 known by a higher feature is written down here by that feature: the summary by `metrics`, the waiting reason, placements
-and sizes of nodes by `nodes`. Rows that a run owns go with it; what it uses (preparation) cannot go before it.
+and sizes of nodes by `nodes`. Rows that a run owns go with it. What it uses (preparation) may go once it has ended.
 """
 
 import enum
@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright.contracts.end_codes import EndCode
@@ -57,13 +57,15 @@ class Run(Base):
     __table_args__ = (
         Index("ix_run_state_id", "state", "id"),
         *(Index(f"ix_run_by_{name}", *columns) for name, columns in LISTED_BY.items()),
+        Index("ix_run_forked_checkpoint_id", "forked_checkpoint_id"),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
-    preparation_id: Mapped[UUID] = mapped_column(
-        ForeignKey("preparation.id", ondelete="RESTRICT"), index=True
+    preparation_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("preparation.id", ondelete="SET NULL"), index=True
     )
+    """Empty once the data of an ended run was deleted."""
     created: Mapped[datetime] = mapped_column(UtcDateTime)
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="SET NULL"), index=True)
     created_by_name: Mapped[str]
@@ -95,6 +97,8 @@ class Run(Base):
     """What its supervisor says it is doing."""
     started: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    charged_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """While its slots are occupied: up to when their time is counted (`teams.tables.SlotTime`)."""
     retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     hinted: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
@@ -103,6 +107,41 @@ class Run(Base):
     loss: Mapped[float | None]
     mfu: Mapped[float | None]
     tokens_per_second: Mapped[float | None]
+
+    notes: Mapped[str] = mapped_column(default="")
+    """What people wrote about it."""
+    forked_from_id: Mapped[UUID | None]
+    """The run whose checkpoint this one begins from; no foreign key, it may be deleted."""
+    forked_from_name: Mapped[str | None]
+    forked_checkpoint_id: Mapped[UUID | None]
+    """No foreign key: a checkpoint that a fork still needs is kept by the rule of `checkpoints.retention`."""
+    forked_step: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class RunTag(Base):
+    """A word by which people find runs."""
+
+    __tablename__ = "run_tag"
+    __table_args__ = (Index("ix_run_tag_team_id_tag_run_id", "team_id", "tag", "run_id"),)
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    tag: Mapped[str] = mapped_column(String(40), primary_key=True)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+
+
+class SavedRecipe(Base):
+    """Fields of a RunSpec that a team keeps under a name, for the next run."""
+
+    __tablename__ = "saved_recipe"
+    __table_args__ = (UniqueConstraint("team_id", "name"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    name: Mapped[str] = mapped_column(String(80))
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """Without name and dataset; what is missing has its default."""
+    saved: Mapped[datetime] = mapped_column(UtcDateTime)
+    saved_by_name: Mapped[str]
 
 
 class Submission(Base):

@@ -1,6 +1,6 @@
-"""What a team may occupy at once, and the ledger that says which run occupies it."""
+"""What a team may occupy at once, the ledger that says which run occupies it, and for how long it did."""
 
-from datetime import datetime
+from datetime import date, datetime
 from uuid import UUID
 
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String
@@ -52,3 +52,17 @@ class LedgerEntry(Base):
     """Added to ``quota.used``: negative for a release."""
 
     time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+
+
+class SlotTime(Base):
+    """How long a run occupied its slots on one day (UTC): slots × seconds from `leased` to the end of each attempt."""
+
+    __tablename__ = "slot_time"
+    __table_args__ = (Index("ix_slot_time_team_id_day", "team_id", "day"),)
+
+    run_id: Mapped[UUID] = mapped_column(primary_key=True)
+    """No foreign key: what was used stays used when the run is deleted."""
+    day: Mapped[date] = mapped_column(primary_key=True)
+    device: Mapped[str] = mapped_column(String(16))
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    slot_seconds: Mapped[float]

@@ -65,6 +65,9 @@ class ResumePoint(Strict):
     digest: str
     """SHA-256 of its manifest."""
 
+    forked: bool = False
+    """It is another run's, which may have been configured otherwise: shapes must agree, the rest may differ."""
+
 
 class JobSpec(Strict):
     """RunSpec, and where, with what and from which point to run it."""

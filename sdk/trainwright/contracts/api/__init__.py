@@ -30,9 +30,17 @@ POST    T/datasets/{dataset}/preparations/{id}/cancel   Preparation; 409 names t
 GET POST T/tokenizers · DELETE T/tokenizers/{id}    Tokenizer; NewTokenizer (a complete upload) → 201
 POST    T/runs                                      RunSpec (+ header Idempotency-Key) → 201 Run
 POST    T/runs/validate                             any JSON → Verdicts: problems by field, or the resolved spec
-GET     T/runs?state&q&by&sort&order&limit&cursor   Page[Run], newest first unless sorted otherwise
-GET DELETE T/runs/{run}                             Run
+GET     T/runs?state&q&by&tag&sort&order&limit&cursor   Page[Run], newest first unless sorted otherwise
+GET     T/runs/{run}                                Run
+PATCH   T/runs/{run}                                RunEdit → Run: name, tags, notes
+DELETE  T/runs/{run}?dry_run                        Freed: an ended run with all that it made
 POST    T/runs/{run}/cancel                         202 Run
+POST    T/runs/{run}/pause · …/resume               202 Run; resuming over quota is refused, the run stays paused
+PUT     T/runs/{run}/layout                         RunLayout → Run: how its next attempt is cut over the ranks
+POST    T/runs/{run}/clone · …/fork                 NewClone, NewFork (+ header Idempotency-Key) → 201 Run
+POST    T/runs/bulk                                 BulkAction → list[BulkResult], in the order asked
+POST    T/runs/estimate                             RunSpec → RunEstimate
+GET POST T/recipes · DELETE T/recipes/{recipe}      SavedRecipe; NewRecipe → 201
 GET     T/runs/{run}/events?after                   list[RunEvent] by sequence number
 GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent
 GET     T/runs/{run}/metrics?names&after_step&to_step&points  Metrics; without `names` all series; `points`
@@ -46,8 +54,14 @@ GET     T/runs/{run}/logs/{attempt}/{file}/search?q&after_line&limit   LogMatche
 GET     T/runs/{run}/checkpoints                    list[Checkpoint]
 GET     T/runs/{run}/checkpoints/{id}/files         list[CheckpointFile] with signed links
 GET     T/runs/{run}/checkpoints/{id}/archive       one streamed .tar
+PATCH   T/runs/{run}/checkpoints/{id}               CheckpointEdit → Checkpoint: pin and unpin
+DELETE  T/runs/{run}/checkpoints/{id}?dry_run       Freed; 409 says why it is kept
+GET     T/checkpoints?kind&pinned&limit&cursor      Page[Checkpoint] of all the team's runs, newest first
+POST    T/checkpoints/retention                     Retention → RetentionResult
+GET     T/usage?days                                Usage
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)
+PATCH   /nodes/{node}                               NodeEdit → Node: drain it, or let it take runs again
 POST    /join-tokens                                NewJoinToken → JoinToken (site admin)
 GET PUT /blobs/{signed}                             bytes
 GET     /health                                     Health

@@ -6,6 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from trainwright.contracts.agent_protocol import Inventory
 from trainwright.contracts.base import Envelope, Strict
+from trainwright.contracts.run_state import RunState
 
 
 class Node(Envelope):
@@ -18,6 +19,21 @@ class Node(Envelope):
     """Slots by device."""
 
     slots_free: dict[str, int]
+    draining: bool = False
+    """Nothing new is placed on it."""
+
+    runs: list[NodeRun] = []
+
+
+class NodeRun(Envelope):
+    """What occupies slots of a node."""
+
+    team: str
+    run: str
+    name: str
+    device: str
+    slots: list[int]
+    state: RunState
 
 
 class NewJoinToken(Strict):

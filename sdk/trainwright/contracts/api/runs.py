@@ -30,6 +30,16 @@ class RunSummary(Envelope):
     """In an FP8 run, what `bf16_mfu` is a fraction of."""
 
 
+class ForkedFrom(Envelope):
+    """Where a run began that did not begin at step 0."""
+
+    run: str | None
+    """Its id; empty once it was deleted."""
+
+    name: str
+    step: int
+
+
 class Run(Envelope):
     id: str
     name: str
@@ -53,6 +63,9 @@ class Run(Envelope):
     ended: AwareDatetime | None = None
     retry_at: AwareDatetime | None = None
     nodes: list[str] = []
+    tags: list[str] = []
+    notes: str = ""
+    forked_from: ForkedFrom | None = None
 
 
 class Verdicts(Envelope):
