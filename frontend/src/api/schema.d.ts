@@ -1370,9 +1370,26 @@ export interface components {
              * Format: date-time
              */
             created: string;
+            /** @description Empty for those committed by older versions. */
+            holds?: components["schemas"]["Holds"] | null;
             /** Id */
             id: string;
             kind: components["schemas"]["CheckpointKind"];
+            /**
+             * Pinned
+             * @default false
+             */
+            pinned: boolean;
+            /**
+             * Run
+             * @default
+             */
+            run: string;
+            /**
+             * Run Name
+             * @default
+             */
+            run_name: string;
             /** Step */
             step: number;
             /** Valid */
@@ -1879,6 +1896,21 @@ export interface components {
          */
         FileFormat: "text" | "jsonl" | "parquet" | "csv";
         /**
+         * ForkedFrom
+         * @description Where a run began that did not begin at step 0.
+         */
+        ForkedFrom: {
+            /** Name */
+            name: string;
+            /**
+             * Run
+             * @description Its id; empty once it was deleted.
+             */
+            run: string | null;
+            /** Step */
+            step: number;
+        };
+        /**
          * Gpu
          * @description One GPU of a node.
          */
@@ -1933,6 +1965,32 @@ export interface components {
             documents: number;
             /** Upto */
             upto: number;
+        };
+        /**
+         * Holds
+         * @description What the manifest of a checkpoint says of it.
+         */
+        Holds: {
+            /**
+             * Dtypes
+             * @description Numbers of each dtype, such as `float32`, over all tensors: weights, moments, masters.
+             * @default {}
+             */
+            dtypes: {
+                [key: string]: number;
+            };
+            /** Parameters */
+            parameters: number;
+            /**
+             * Ranks
+             * @description That wrote it; any number can read it.
+             */
+            ranks: number;
+            /**
+             * Resumed From Step
+             * @description The state that the attempt began from; empty: the start, or one that is gone.
+             */
+            resumed_from_step?: number | null;
         };
         /**
          * Inventory
@@ -2452,6 +2510,12 @@ export interface components {
         };
         /** Node */
         Node: {
+            /**
+             * Draining
+             * @description Nothing new is placed on it.
+             * @default false
+             */
+            draining: boolean;
             /** Id */
             id: string;
             inventory: components["schemas"]["Inventory"];
@@ -2461,6 +2525,11 @@ export interface components {
             name: string;
             /** Online */
             online: boolean;
+            /**
+             * Runs
+             * @default []
+             */
+            runs: components["schemas"]["NodeRun"][];
             /**
              * Slots
              * @description Slots by device.
@@ -2472,6 +2541,23 @@ export interface components {
             slots_free: {
                 [key: string]: number;
             };
+        };
+        /**
+         * NodeRun
+         * @description What occupies slots of a node.
+         */
+        NodeRun: {
+            /** Device */
+            device: string;
+            /** Name */
+            name: string;
+            /** Run */
+            run: string;
+            /** Slots */
+            slots: number[];
+            state: components["schemas"]["RunState"];
+            /** Team */
+            team: string;
         };
         /**
          * OffloadKind
@@ -3205,6 +3291,12 @@ export interface components {
              * @description SHA-256 of its manifest.
              */
             digest: string;
+            /**
+             * Forked
+             * @description It is another run's, which may have been configured otherwise: shapes must agree, the rest may differ.
+             * @default false
+             */
+            forked: boolean;
             /** Step */
             step: number;
         };
@@ -3262,6 +3354,7 @@ export interface components {
             created_by: string | null;
             /** Ended */
             ended?: string | null;
+            forked_from?: components["schemas"]["ForkedFrom"] | null;
             /** Id */
             id: string;
             /** Name */
@@ -3271,6 +3364,11 @@ export interface components {
              * @default []
              */
             nodes: string[];
+            /**
+             * Notes
+             * @default
+             */
+            notes: string;
             reason?: components["schemas"]["EndCode"] | null;
             /** Retry At */
             retry_at?: string | null;
@@ -3289,6 +3387,11 @@ export interface components {
              * @description Silence of the run's node, when it is longer than 30 s: shown, not acted upon.
              */
             suspect_seconds?: number | null;
+            /**
+             * Tags
+             * @default []
+             */
+            tags: string[];
             /** @description What a stopping run is to become. */
             verdict?: components["schemas"]["Verdict"] | null;
         };
