@@ -112,14 +112,16 @@ def stop(
     """End the run's attempt early: its nodes are told to stop it, and then it becomes what ``verdict`` says.
 
     ``attempt_reason`` is what ended the attempt where that is not the run's ``reason``: a run fails as `poison` by an
-    attempt whose supervisor was lost. On a run that is stopping already, a stronger verdict replaces a weaker one; otherwise nothing changes.
+    attempt whose supervisor was lost. On a run that is stopping already, a stronger verdict replaces a weaker one; otherwise
+    nothing changes. What ended the attempt stays when a pause comes after it.
     """
     if run.state is not RunState.STOPPING:
         move(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
-        _blame(session, run, attempt_reason or reason)
+        blame(session, run, attempt_reason or reason)
     elif run.verdict is None or verdict.strength > run.verdict.strength:
         _write(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
-        _blame(session, run, attempt_reason or reason)
+        if verdict is not Verdict.PAUSE:
+            blame(session, run, attempt_reason or reason)
     return settle(session, run)
 
 
@@ -227,10 +229,11 @@ def _leave_nodes(session: Write, run: Run) -> None:
     open_attempt = update(Attempt).where(Attempt.run_id == run.id, Attempt.ended.is_(None))
     session.execute(open_attempt.values(ended=now()))
     if run.state is RunState.SUCCEEDED:
-        _blame(session, run, EndCode.FINISHED)
+        blame(session, run, EndCode.FINISHED)
 
 
-def _blame(session: Write, run: Run, reason: EndCode) -> None:
+def blame(session: Write, run: Run, reason: EndCode) -> None:
+    """Note why the run's newest attempt ended."""
     current = update(Attempt).where(Attempt.run_id == run.id, Attempt.fence == run.fence)
     session.execute(current.values(reason=reason))
 
