@@ -1,6 +1,6 @@
 """Choosing nodes for queued runs: who is next, and where it fits.
 
-First come, first served, all slots of a run or none. A run that does not fit now keeps the nodes that could ever hold
+A node that is drained gets nothing. First come, first served, all slots of a run or none. A run that does not fit now keeps the nodes that could ever hold
 it from those behind it, so that small runs cannot starve a large one; nodes that are too small for it stay open. Of
 the nodes with room the fullest is taken, which keeps large gaps whole.
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import Select, delete, select, update
+from sqlalchemy import Select, delete, or_, select, update
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api.datasets import PreparationState
@@ -81,13 +81,15 @@ def plan(session: Read, timers: Timers) -> Plan:
         return found
     nodes = session.scalars(select(Node).order_by(Node.id)).all()
     taken = taken_slots(session)
-    rooms = [
+    online = [
         Room(node, {device: free_slots(node, device, taken.get(node.id, set())) for device in slots_of(node)})
         for node in nodes
         if is_online(node, now(), timers)
     ]
+    rooms = [room for room in online if not room.node.draining]
+    drained = [room for room in online if room.node.draining]
     for queue in queues:
-        _plan_queue(found, queue, rooms, any_joined=bool(nodes))
+        _plan_queue(found, queue, rooms, drained, any_joined=bool(nodes))
     return found
 
 
@@ -103,7 +105,7 @@ def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
     if _fail_too_short(session, run):
         return False
     free = free_slots(node, run.device, taken_slots(session).get(node.id, set()))
-    if len(free) < run.slots or not is_online(node, now(), timers):
+    if len(free) < run.slots or node.draining or not is_online(node, now(), timers):
         return False
     _seat(session, run, node, free[: run.slots])
     explain(session, {run.id: f"placed on {node.name}"})
@@ -151,10 +153,10 @@ def _fail_too_short(session: Write, run: Run) -> bool:
 
 
 def unclaimed(timers: Timers) -> Select[UUID]:
-    """The placements that no agent has claimed in time."""
-    return select(Placement.id).where(
-        Placement.claim_id.is_(None), Placement.placed < now() - timedelta(seconds=timers.claim_seconds)
-    )
+    """The placements that no agent has claimed in time, or whose node is drained."""
+    drained = Placement.node_id.in_(select(Node.id).where(Node.draining))
+    late = Placement.placed < now() - timedelta(seconds=timers.claim_seconds)
+    return select(Placement.id).where(Placement.claim_id.is_(None), or_(late, drained))
 
 
 def take_back(session: Write, placement_id: UUID) -> None:
@@ -203,7 +205,9 @@ def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
     return [(run, preparation) for run, preparation in session.execute(rows).all()]
 
 
-def _plan_queue(found: Plan, queue: Sequence[Run], rooms: list[Room], *, any_joined: bool) -> None:
+def _plan_queue(
+    found: Plan, queue: Sequence[Run], rooms: list[Room], drained: list[Room], *, any_joined: bool
+) -> None:
     position = 0
     for run in queue:
         room = _fitting(rooms, run)
@@ -212,7 +216,7 @@ def _plan_queue(found: Plan, queue: Sequence[Run], rooms: list[Room], *, any_joi
             del room.free[run.device][: run.slots]
             continue
         position += 1
-        found.explain(run, _waits_for(run, rooms, position, any_joined=any_joined))
+        found.explain(run, _waits_for(run, rooms, drained, position, any_joined=any_joined))
         for could in rooms:
             if could.could_hold(run):
                 could.kept_for.add(run.device)
@@ -260,11 +264,13 @@ def _preparing(preparation: Preparation) -> str:
     return f"preparing, {preparation.shards_done} of {preparation.shards_total} shards"
 
 
-def _waits_for(run: Run, rooms: list[Room], position: int, *, any_joined: bool) -> str:
+def _waits_for(run: Run, rooms: list[Room], drained: list[Room], position: int, *, any_joined: bool) -> str:
     if not any_joined:
         return NO_NODE
     able = [room for room in rooms if room.could_hold(run)]
     needs = f"needs {_slots(run.slots)}"
+    if not able and (names := [room.node.name for room in drained if room.could_hold(run)]):
+        return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
     if not able:
         return f"{needs} on one node; no node that is online has so many {run.device} slots"
     free = sum(len(room.free[run.device]) for room in able)

@@ -1,8 +1,9 @@
-"""HTTP of nodes for site admins: join tokens, the list, removal. The agents' routes are in `agent_router`."""
+"""HTTP of nodes for site admins: join tokens, the list, draining, removal. The agents' routes are in `agent_router`."""
 
 from fastapi import APIRouter, Request
 
 from trainwright.contracts.api.nodes import JoinToken, NewJoinToken, Node
+from trainwright.contracts.api.verbs import NodeEdit
 from trainwright_backend.auth.policies import SiteAdmin
 from trainwright_backend.core.db import ReadSession, WriteSession
 from trainwright_backend.nodes import agent_router, service
@@ -22,8 +23,14 @@ def create_join_token(
 
 @people.get("/nodes")
 def list_nodes(access: SiteAdmin, session: ReadSession, request: Request) -> list[Node]:
-    """All nodes with their slots."""
+    """All nodes with their slots, and what occupies these."""
     return service.list_nodes(session, request.app.state.settings.timers)
+
+
+@people.patch("/nodes/{node}")
+def edit_node(access: SiteAdmin, session: WriteSession, request: Request, node: str, body: NodeEdit) -> Node:
+    """Drain a node, so that nothing new is placed on it, or let it take runs again."""
+    return service.edit_node(session, node, body, request.app.state.settings.timers)
 
 
 @people.delete("/nodes/{node}", status_code=204)

@@ -1,5 +1,6 @@
-"""Nodes: joining, heartbeats, the list. What is placed on them is the matter of `placement` and `claims`."""
+"""Nodes: joining, heartbeats, the list, draining. What is placed on them is the matter of `placement` and `claims`."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -8,6 +9,9 @@ from sqlalchemy import delete, select, update
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, PlacedRun, Timers
 from trainwright.contracts.api.nodes import JoinToken as CreatedJoinToken
 from trainwright.contracts.api.nodes import Node as ShownNode
+from trainwright.contracts.api.nodes import NodeRun
+from trainwright.contracts.api.verbs import NodeEdit
+from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, Forbidden
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
@@ -15,7 +19,7 @@ from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.tables import JoinToken, Node
-from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot
+from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot, Run
 from trainwright_backend.runs.wake import wake_control
 
 JOIN_SECONDS = 15 * 60.0
@@ -94,9 +98,20 @@ def open_placements(session: Read, node_id: UUID) -> list[Placement]:
 
 def list_nodes(session: Read, timers: Timers) -> list[ShownNode]:
     """All nodes by name."""
-    taken = taken_slots(session)
-    nodes = session.scalars(select(Node).order_by(Node.name))
-    return [_shown(node, taken.get(node.id, set()), timers) for node in nodes]
+    return _show(session, session.scalars(select(Node).order_by(Node.name)).all(), timers)
+
+
+def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) -> ShownNode:
+    """Drain a node, or let it take runs again. What it has claimed goes on; what it has not is placed elsewhere.
+
+    Raises:
+        NotFound: there is no such node.
+    """
+    node = _locked_node(session, node_id)
+    node.draining = change.draining
+    session.flush()
+    wake_control(session)  # which takes back what is not claimed, or places what waits
+    return _show(session, [node], timers)[0]
 
 
 def remove_node(session: Write, node_id: str) -> None:
@@ -105,9 +120,7 @@ def remove_node(session: Write, node_id: str) -> None:
     Raises:
         Conflict: a run is placed on it.
     """
-    node = session.get(Node, parse_id("node", node_id), with_for_update=True)
-    if node is None:
-        raise unknown("node", node_id)
+    node = _locked_node(session, node_id)
     if open_placements(session, node.id):
         detail = f"Runs are placed on {node.name}. Cancel them or wait for their end, then remove it."
         raise Conflict("node_in_use", detail)
@@ -148,7 +161,43 @@ def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
         session.merge(NodeSize(node_name=node.name, device=device, slots=len(indices), joined=True))
 
 
-def _shown(node: Node, taken: set[tuple[str, int]], timers: Timers) -> ShownNode:
+def _locked_node(session: Write, node_id: str) -> Node:
+    node = session.get(Node, parse_id("node", node_id), with_for_update=True, populate_existing=True)
+    if node is None:
+        raise unknown("node", node_id)
+    return node
+
+
+def _show(session: Read, nodes: Sequence[Node], timers: Timers) -> list[ShownNode]:
+    taken, occupants = taken_slots(session), _occupants(session, [node.id for node in nodes])
+    return [_shown(node, taken.get(node.id, set()), occupants.get(node.id, []), timers) for node in nodes]
+
+
+def _occupants(session: Read, node_ids: Sequence[UUID]) -> dict[UUID, list[NodeRun]]:
+    """What is placed on each node, of all teams, oldest first."""
+    rows = (
+        select(Node.id, Placement, Run, Team.slug)
+        .join(Placement, Placement.node_id == Node.id)
+        .join(Run, Run.id == Placement.run_id)
+        .join(Team, Team.id == Run.team_id)
+        .where(Node.id.in_(node_ids), Placement.closed.is_(None))
+        .order_by(Placement.id)
+    )
+    found: dict[UUID, list[NodeRun]] = {}
+    for node_id, placement, run, slug in session.execute(rows).all():
+        seat = NodeRun(
+            team=slug,
+            run=public_id("run", run.id),
+            name=run.name,
+            device=placement.device,
+            slots=placement.slots,
+            state=run.state,
+        )
+        found.setdefault(node_id, []).append(seat)
+    return found
+
+
+def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers: Timers) -> ShownNode:
     return ShownNode(
         id=public_id("node", node.id),
         name=node.name,
@@ -157,4 +206,6 @@ def _shown(node: Node, taken: set[tuple[str, int]], timers: Timers) -> ShownNode
         inventory=Inventory.model_validate(node.inventory),
         slots={device: len(indices) for device, indices in slots_of(node).items()},
         slots_free={device: len(free_slots(node, device, taken)) for device in slots_of(node)},
+        draining=node.draining,
+        runs=runs,
     )

@@ -3,7 +3,7 @@
 from trainwright.contracts.api.runs import RunSummary
 from trainwright.contracts.end_codes import EndCode, sentence
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.run_state import RunState
+from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.runs.tables import Run
 
 
@@ -23,6 +23,10 @@ def run_sentence(run: Run, spec: RunSpec, summary: RunSummary) -> str:
         return run.message
     if run.state is RunState.RETRY_WAIT:
         return f"{run.message.rstrip('.')}; tries again"
+    if run.state is RunState.PAUSED:
+        return _paused(spec, summary)
+    if run.verdict is Verdict.PAUSE:
+        return _pausing(spec, summary)
     at_step = f" at step {summary.step:,}" if summary.step and run.state is not RunState.STOPPING else ""
     return f"{run.message.rstrip('.')}{at_step}"
 
@@ -72,6 +76,18 @@ def _running(spec: RunSpec, summary: RunSummary) -> str:
         return f"{words}, finishing: the last checkpoint is saved"
     left = summary.values.get("eta_seconds")
     return words if left is None else f"{words}, {duration(left)} left"
+
+
+def _pausing(spec: RunSpec, summary: RunSummary) -> str:
+    if summary.step >= spec.schedule.steps:
+        return "stopping the export to pause"
+    return f"saving step {summary.step:,} to pause" if summary.step else "stopping to pause"
+
+
+def _paused(spec: RunSpec, summary: RunSummary) -> str:
+    if not summary.step:
+        return "Paused before its first step"
+    return f"Paused at step {summary.step:,} of {spec.schedule.steps:,}"
 
 
 def _done(summary: RunSummary) -> str:

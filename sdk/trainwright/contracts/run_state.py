@@ -52,13 +52,13 @@ SETTLES_TO = {
 }
 
 MOVES: dict[RunState, frozenset[RunState]] = {
-    RunState.QUEUED: frozenset({RunState.LEASED, RunState.FAILED, RunState.CANCELLED}),
+    RunState.QUEUED: frozenset({RunState.LEASED, RunState.PAUSED, RunState.FAILED, RunState.CANCELLED}),
     RunState.LEASED: frozenset({RunState.STARTING, RunState.QUEUED, RunState.STOPPING}),
     RunState.STARTING: frozenset({RunState.RUNNING, RunState.COMPLETING, RunState.STOPPING}),
     RunState.RUNNING: frozenset({RunState.COMPLETING, RunState.STOPPING}),
     RunState.COMPLETING: frozenset({RunState.SUCCEEDED, RunState.STOPPING}),
     RunState.STOPPING: frozenset(SETTLES_TO.values()),
-    RunState.RETRY_WAIT: frozenset({RunState.QUEUED, RunState.FAILED, RunState.CANCELLED}),
+    RunState.RETRY_WAIT: frozenset({RunState.QUEUED, RunState.PAUSED, RunState.FAILED, RunState.CANCELLED}),
     RunState.PAUSED: frozenset({RunState.QUEUED, RunState.CANCELLED}),
     RunState.SUCCEEDED: frozenset(),
     RunState.FAILED: frozenset(),

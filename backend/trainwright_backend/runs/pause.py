@@ -1,0 +1,56 @@
+"""Pausing a run and resuming it.
+
+A paused run holds no node and no quota, and goes on from its newest checkpoint. A run that trains is asked to save
+first: it is `stopping` until its node has let go of it, and what its attempt did on the way counts as no failure. One
+that trained to its end before the word came is paused all the same; resuming it only exports.
+"""
+
+from uuid import UUID
+
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
+from trainwright_backend.core.db import Write
+from trainwright_backend.core.errors import Conflict
+from trainwright_backend.runs.moves import move, stop
+from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.teams.service import reserve
+
+
+def pause_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
+    """Ask the run's nodes to save and stop it; a run that holds no node is paused at once. Repeating it is harmless.
+
+    Raises:
+        Conflict: ``run_is_final``; ``run_is_stopping``: it is about to be cancelled or failed.
+    """
+    run = locked_run(session, team_id, run_id)
+    if run.state in FINAL:
+        raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+    if run.state is RunState.PAUSED or run.verdict is Verdict.PAUSE:
+        return run
+    if run.verdict is not None and run.verdict.strength > Verdict.PAUSE.strength:
+        becomes = "cancelled" if run.verdict is Verdict.CANCEL else "failed"
+        raise Conflict("run_is_stopping", f"This run is stopping and will be {becomes}: it cannot be paused.")
+    message = f"Paused by {by}"
+    if run.state in WITHOUT_TRAINER:
+        return move(session, run, RunState.PAUSED, message, reason=EndCode.STOPPED)
+    return stop(session, run, Verdict.PAUSE, EndCode.STOPPED, message)
+
+
+def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
+    """Queue a paused run again; it goes on from its newest checkpoint.
+
+    Raises:
+        AppError: 403 ``quota_exceeded``: its slots are not free in the team's quota; it stays paused.
+        Conflict: ``run_not_paused``.
+    """
+    run = locked_run(session, team_id, run_id)
+    if run.verdict is Verdict.PAUSE:
+        detail = (
+            "This run is still saving its state: its node has yet to let go of it. Wait until it is paused."
+        )
+        raise Conflict("run_not_paused", detail)
+    if run.state is not RunState.PAUSED:
+        raise Conflict("run_not_paused", f"This run is {run.state}: only a paused run can be resumed.")
+    reserve(session, team_id, run.device, run.slots, run.id)
+    return move(session, run, RunState.QUEUED, f"Resumed by {by}")
