@@ -20,7 +20,7 @@ from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import LARGEST_INTEGER, LARGEST_NUMBER
 from trainwright_backend.core.stream import EventStream, News, ServerEvent, follow
-from trainwright_backend.runs import files, lists, loglines, service, submission
+from trainwright_backend.runs import files, lists, loglines, pause_router, service, submission
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.wake import run_topic
 
@@ -103,6 +103,9 @@ def cancel_run(access: Editor, session: WriteSession, request: Request, run: str
     """Stop a run for good. It is `stopping` until its node has let go of it."""
     cancelled = service.cancel_run(session, access.team_id, run, access.user_name)
     return service.show_run(session, cancelled, _scale(request))
+
+
+router.include_router(pause_router.router)
 
 
 @router.get("/{run}/events")
