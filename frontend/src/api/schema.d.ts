@@ -764,6 +764,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/recipes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Recipes
+         * @description The team's saved recipes by name, each with what this version refuses in it.
+         */
+        get: operations["list_recipes"];
+        put?: never;
+        /**
+         * Save Recipe
+         * @description Keep fields of a spec under a name, for the next run. One of the same name is replaced.
+         */
+        post: operations["save_recipe"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/recipes/{recipe}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Recipe
+         * @description Forget a saved recipe.
+         */
+        delete: operations["delete_recipe"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs": {
         parameters: {
             query?: never;
@@ -782,6 +826,26 @@ export interface paths {
          * @description Start a run. With an Idempotency-Key the same body gives the same run, however often it is sent.
          */
         post: operations["submit_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/estimate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Estimate Run
+         * @description What a run for a spec would come to: arithmetic, memory, bytes, and time where the same was measured before.
+         */
+        post: operations["estimate_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -965,6 +1029,26 @@ export interface paths {
          */
         get: operations["stream_run_events"];
         put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/layout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Change Layout
+         * @description Cut the run's next attempt over its ranks in another way. An attempt that lives goes on as it began.
+         */
+        put: operations["change_layout"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1255,6 +1339,27 @@ export interface paths {
          * @description More bytes of an upload, from `Upload-Offset` on.
          */
         patch: operations["add_bytes"];
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Usage
+         * @description Quota, storage, and slot-hours by day and by run, of the last `days` days (UTC). Time of running attempts is
+         *     counted up to half a minute ago.
+         */
+        get: operations["show_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
 }
@@ -2229,6 +2334,28 @@ export interface components {
             /** Teams */
             teams: components["schemas"]["Membership"][];
         };
+        /**
+         * Measured
+         * @description A run of the same model, batch and precision on the same kind of node, and how fast it was.
+         */
+        Measured: {
+            /** Name */
+            name: string;
+            /** Node */
+            node: string;
+            /** Run */
+            run: string;
+            /**
+             * Tokens Per Second
+             * @description Median of its steps.
+             */
+            tokens_per_second: number;
+            /**
+             * When
+             * Format: date-time
+             */
+            when: string;
+        };
         /** Member */
         Member: {
             /** Email */
@@ -2469,6 +2596,21 @@ export interface components {
             validation_fraction: number;
             /** Version */
             version?: number | null;
+        };
+        /**
+         * NewRecipe
+         * @description Fields of a RunSpec to keep under a name. Saving under a name that exists replaces it.
+         */
+        NewRecipe: {
+            /** Name */
+            name: string;
+            /**
+             * Spec
+             * @description Nested as in a RunSpec, without `name` and `data.dataset`.
+             */
+            spec: {
+                [key: string]: unknown;
+            };
         };
         /** NewTeam */
         NewTeam: {
@@ -3396,6 +3538,43 @@ export interface components {
             verdict?: components["schemas"]["Verdict"] | null;
         };
         /**
+         * RunEstimate
+         * @description What a run for a spec would come to.
+         */
+        RunEstimate: {
+            /**
+             * Checkpoint Bytes
+             * @description One state, by the formula of its dtypes.
+             */
+            checkpoint_bytes: number;
+            /**
+             * Flops
+             * @description Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts).
+             */
+            flops: number;
+            /** @description Empty: no such run was measured yet, and time is not known. */
+            measured: components["schemas"]["Measured"] | null;
+            /**
+             * Memory Bytes
+             * @description Of the fullest rank, by formulas (`planner/memory.py`).
+             */
+            memory_bytes: number;
+            /** Parameters */
+            parameters: number;
+            /** Petaflop Days */
+            petaflop_days: number;
+            /** Seconds */
+            seconds: number | null;
+            /** Slot Hours */
+            slot_hours: number | null;
+            storage: components["schemas"]["StorageUse"];
+            /**
+             * Stored Bytes
+             * @description All checkpoints that are kept, and the export.
+             */
+            stored_bytes: number;
+        };
+        /**
          * RunEvent
          * @description Something that happened to a run, in order.
          */
@@ -3419,6 +3598,18 @@ export interface components {
              * @description `state` for a move, else the type of the trainer's event.
              */
             type: string;
+        };
+        /**
+         * RunLayout
+         * @description Another way to cut a run over the same number of ranks. It is for the next attempt.
+         */
+        RunLayout: {
+            /**
+             * Micro Sequences
+             * @description `batch.micro_sequences`, which another layout may want changed; stays when left empty.
+             */
+            micro_sequences?: number | null;
+            parallelism: components["schemas"]["ParallelismSpec"];
         };
         /**
          * RunPlan
@@ -3640,6 +3831,30 @@ export interface components {
              */
             values: {
                 [key: string]: number;
+            };
+        };
+        /** SavedRecipe */
+        SavedRecipe: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /**
+             * Problems
+             * @description What this version refuses in it.
+             * @default []
+             */
+            problems: components["schemas"]["Problem"][];
+            /**
+             * Saved
+             * Format: date-time
+             */
+            saved: string;
+            /** Saved By */
+            saved_by: string;
+            /** Spec */
+            spec: {
+                [key: string]: unknown;
             };
         };
         /**
@@ -4017,6 +4232,52 @@ export interface components {
             kind: components["schemas"]["CheckpointKind"];
             /** Step */
             step: number;
+        };
+        /**
+         * Usage
+         * @description Of the days asked for, the last one being today.
+         */
+        Usage: {
+            /**
+             * Days
+             * @description Days on which something was used, oldest first.
+             */
+            days: components["schemas"]["UsedDay"][];
+            /** Quota */
+            quota: components["schemas"]["Quota"][];
+            /**
+             * Runs
+             * @description The twenty that used most.
+             */
+            runs: components["schemas"]["UsedByRun"][];
+            storage: components["schemas"]["StorageUse"];
+        };
+        /** UsedByRun */
+        UsedByRun: {
+            /** Device */
+            device: string;
+            /**
+             * Name
+             * @description Empty once the run was deleted.
+             */
+            name: string;
+            /** Run */
+            run: string;
+            /** Slot Hours */
+            slot_hours: number;
+        };
+        /** UsedDay */
+        UsedDay: {
+            /**
+             * Day
+             * Format: date
+             * @description In UTC.
+             */
+            day: string;
+            /** Device */
+            device: string;
+            /** Slot Hours */
+            slot_hours: number;
         };
         /**
          * ValidationSpec
@@ -5442,6 +5703,102 @@ export interface operations {
             };
         };
     };
+    list_recipes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedRecipe"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    save_recipe: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewRecipe"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedRecipe"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_recipe: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                recipe: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_runs: {
         parameters: {
             query?: {
@@ -5507,6 +5864,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    estimate_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunSpec"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunEstimate"];
                 };
             };
             /** @description Refused. */
@@ -5835,6 +6227,42 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    change_layout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunLayout"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
                 };
             };
             /** @description Refused. */
@@ -6465,6 +6893,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    show_usage: {
+        parameters: {
+            query?: {
+                days?: number;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                };
             };
             /** @description Refused. */
             default: {
