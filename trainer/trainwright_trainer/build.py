@@ -26,11 +26,12 @@ from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
+from trainwright.planner.compiling import compiles
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verifying
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
-from trainwright_trainer.compiled import compile_gradient, compile_model, compiles
+from trainwright_trainer.compiled import can_compile, compile_gradient, compile_model
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.shards import TokenStream, read_manifest
 from trainwright_trainer.ends import BadJobError
@@ -93,7 +94,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     for remark in _remarks(updater, stages):
         report(Note(time=now(), message=remark))
     forget_peak(mesh.device)  # building may have needed more than a step does
-    loss = _arrange(model, job, mesh)
+    loss = _arrange(model, spec, mesh)
     if is_sliced(model):
         loss = loss_of_sliced(model, loss)
     return Training(
@@ -149,17 +150,14 @@ def _passes(
     return Pipeline(model, parts, updater, mesh, stages, flow, rounds, loss)
 
 
-def _arrange(model: Transformer, job: JobSpec, mesh: Mesh) -> HeadLoss:
+def _arrange(model: Transformer, spec: RunSpec, mesh: Mesh) -> HeadLoss:
     """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
-    spec = job.spec
     if not is_sliced(model):
         _change_modules(model, spec, mesh)
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
-    in_halves = spec.parallelism.schedule.is_zero_bubble  # a compiled backward pass is one
-    hooked = spec.parallelism.engine is EngineKind.DEEPSPEED and spec.parallelism.zero_stage == 3
-    compilable = not in_halves and not hooked  # DeepSpeed's hooks let weights come and go within a block
-    compiled = compilable and compiles(spec.precision, mesh.device, _flops_of_run(spec) / job.ranks)
+    wanted = compiles(spec, mesh.device.type == "cuda")
+    compiled = wanted and can_compile(spec.precision.compile, mesh.device)
     if compiled:
         compile_model(model)
     chunk_tokens = spec.memory.loss_chunk_tokens
@@ -180,11 +178,6 @@ def _change_modules(model: Transformer, spec: RunSpec, mesh: Mesh) -> None:
     if mesh.tensor.ranks > 1:
         share_work(model, spec.data.tokenizer.size, mesh.tensor)
     recompute(model, spec.memory)
-
-
-def _flops_of_run(spec: RunSpec) -> float:
-    tokens = spec.schedule.steps * spec.tokens_per_step
-    return float(tokens) * _flops_per_token(spec)
 
 
 def _flops_per_token(spec: RunSpec) -> int:

@@ -5,7 +5,8 @@ the residual stream. Shapes are compiled in as constants. Training has one; vali
 one or two of its own. What a compiled block gains is fused passes over memory: norms, rotations, gates and casts become
 a few kernels each, which is why products in low precision need it most.
 
-It comes after every other pass over the model: the compiler takes replaced layers and checkpoints into its graph.
+It comes after every other pass over the model: the compiler takes replaced layers and checkpoints into its graph. Which runs
+are compiled is said by ``trainwright.planner.compiling``.
 """
 
 from __future__ import annotations
@@ -21,31 +22,19 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from trainwright.contracts.precision_spec import CompileKind, PrecisionKind, PrecisionSpec
+from trainwright.contracts.precision_spec import CompileKind
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.model.transformer import Transformer
 
 P = ParamSpec("P")
 
-_WORTH_FLOPS_PER_RANK = 1e14
-"""What a thread of a CPU computes in about ten minutes of bfloat16, of which compilation takes half a one."""
 
-
-def compiles(precision: PrecisionSpec, device: torch.device, flops_per_rank: float) -> bool:
-    """Whether models are compiled on ``device``, where the whole run takes ``flops_per_rank``.
-
-    `auto` compiles on machines that can: on GPUs always, on CPUs long runs in bfloat16. It looks at the
-    spec and not at threads or clocks, so that a run that resumes on another node decides as before and goes on bit for
-    bit, unless that node has no compiler; and float32 on a CPU stays equal to a bare loop.
+def can_compile(kind: CompileKind, device: torch.device) -> bool:
+    """Whether this machine has what compilation for ``device`` needs; says so where it has not.
 
     Raises:
         BadJobError: `on` is asked of a machine that cannot.
     """
-    kind = precision.compile
-    if kind is CompileKind.OFF:
-        return False
-    if kind is CompileKind.AUTO and device.type == "cpu" and not _worth_on_cpu(precision, flops_per_rank):
-        return False
     missing = _missing(device)
     if missing is None:
         return True
@@ -69,10 +58,6 @@ def compile_gradient(of_chunk: Callable[P, tuple[Tensor, Tensor]]) -> Callable[P
     """``chunk_gradient``, or its like, in two passes over a chunk's logits, with nothing in float32 of their size."""
     compiled: Callable[P, tuple[Tensor, Tensor]] = torch.compile(of_chunk, fullgraph=True, dynamic=False)
     return compiled
-
-
-def _worth_on_cpu(precision: PrecisionSpec, flops_per_rank: float) -> bool:
-    return precision.kind is PrecisionKind.BF16 and flops_per_rank >= _WORTH_FLOPS_PER_RANK
 
 
 def _missing(device: torch.device) -> str | None:

@@ -16,7 +16,8 @@ A parameter takes, in bytes (weights + gradients + optimizer):
     FP8 O1              4 + 1 + 8      E4M3 gradients; float32 masters and moments (FP8-LM, section 3)
     FP8 O2              2 + 1 + 3      float16 masters, moments in E4M3 and float16; blocks of 128 have both in E4M3
     FP8 O3              O2 ÷ data + 1  each tensor's state on one rank, an E4M3 copy on all
-    DeepSpeed bf16      2 + 2 + 12     bfloat16 to compute with, float32 masters and moments (ZeRO, section 3.1)
+    DeepSpeed           4 + 4 + 8      all in float32, whatever the products are in. ZeRO 1, 2, 3 add masters, 4, which are cut
+                                       like the moments; and a bucket of 2 GB, which even a small model takes whole
 
 Who shares whole tensors (ZeRO 1 and 2, O3) does not share evenly: the figure is that of the rank with most. Counted are
 tensors. What a device's context, kernels and a fragmented allocator take besides, some GiB on a GPU, is not.
@@ -30,7 +31,6 @@ from dataclasses import dataclass, fields, replace
 from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
 from trainwright.contracts.precision_spec import (
     AccumulationKind,
-    CompileKind,
     FP8Level,
     FP8Spec,
     MomentsKind,
@@ -54,7 +54,11 @@ _FP8_BUCKET_ELEMENTS = 64 * 2**20
 """Of ``trainwright_trainer.fp8.layout``."""
 
 _DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
-"""DeepSpeed's own ``reduce_bucket_size``, at most the model."""
+"""DeepSpeed's own ``reduce_bucket_size``."""
+
+_DEEPSPEED_GATHERED_ELEMENTS = 550_000_000
+"""Weights that ZeRO 3 has whole at the turn from forward to backward pass, at most the model: it lets go of what it does not
+use again within 10⁹ elements (``max_reuse_distance``), there and back, and fetches 5·10⁷ ahead (``prefetch_bucket_size``)."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def rank_memory(spec: RunSpec, layers: Sequence[int], rank: int, compiled: bool 
     """What pipeline rank ``rank`` needs where the stages have ``layers``.
 
     Args:
-        compiled: whether blocks are compiled; see ``compiles``.
+        compiled: whether blocks are compiled; see ``compiling``.
     """
     pipeline = pipeline_of(spec)
     stages = stages_of(layers)
@@ -155,14 +159,6 @@ def largest_share(sizes: Sequence[int], ranks: int) -> int:
     for size in sorted(sizes, reverse=True):
         loads[loads.index(min(loads))] += size
     return max(loads)
-
-
-def compiles(spec: RunSpec, cuda: bool) -> bool:
-    """Whether blocks are compiled, as far as the spec says: `auto` does so on GPUs, and not under zero bubble."""
-    kind = spec.precision.compile
-    return kind is CompileKind.ON or (
-        kind is CompileKind.AUTO and cuda and not spec.parallelism.schedule.is_zero_bubble
-    )
 
 
 def stage_bytes(
@@ -248,21 +244,31 @@ def _on_deepspeed(spec: RunSpec) -> bool:
 
 
 def _deepspeed(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
-    elements, ranks, chosen = sum(tensors), spec.degrees.data, spec.parallelism
-    part = -(-elements // ranks)
-    weights = 2 * (part if chosen.zero_stage == 3 else elements)
-    gradients = 2 * (part if chosen.zero_stage >= 2 else elements)
-    bucket = 2 * min(elements, _DEEPSPEED_BUCKET_ELEMENTS) if chosen.zero_stage >= 2 else 0
-    states = 12 * (part if chosen.zero_stage else elements)
+    """All in float32. With offload, the host holds besides what it computes with what is on its way there."""
+    elements, zero, offload = sum(tensors), spec.parallelism.zero_stage, spec.parallelism.offload
+    part = -(-elements // spec.degrees.data)
+    weights = 4 * (part if zero == 3 else elements)
+    gathered = 4 * min(elements, _DEEPSPEED_GATHERED_ELEMENTS) if zero == 3 else 0
+    kept = 4 * (part if zero >= 2 else elements)
+    passing = _deepspeed_passing(zero, elements)
+    states = 12 * part if zero else 8 * elements
     host = 0
-    if chosen.offload is not OffloadKind.NONE:
-        host, states, gradients = states + gradients, 0, 0
-    if chosen.offload is OffloadKind.PARAMETERS:
+    if offload is not OffloadKind.NONE:
+        host, states = states + 8 * part, 0
+        if zero >= 2:
+            host, kept = host + (4 * part if zero == 2 and spec.accumulation_rounds > 1 else 0), 0
+    if offload is OffloadKind.PARAMETERS:
         host, weights = host + weights, 0
-    copies = 2 * 2 * sum(block_weights(spec)) if chosen.zero_stage == 3 else 0
-    return RankMemory(
-        weights=weights, copies=copies, gradients=gradients + bucket, optimizer=states, host=host
-    )
+    return RankMemory(weights=weights, copies=gathered, gradients=kept + passing, optimizer=states, host=host)
+
+
+def _deepspeed_passing(zero: int, elements: int) -> int:
+    """Gradients between the backward pass and where they are kept: the bucket, and the flat copy of what is in it."""
+    bucket = 4 * _DEEPSPEED_BUCKET_ELEMENTS if zero else 0
+    copied = (
+        4 * min(elements, _DEEPSPEED_BUCKET_ELEMENTS) if zero != 1 else 0
+    )  # at 1 gradients move into the bucket
+    return bucket + copied
 
 
 def _with_activations(
@@ -285,12 +291,13 @@ def _with_activations(
             seen.add(counts)
             found = [stage_bytes(spec, one, *count, compiled) for one, count in zip(own, counts, strict=True)]
             most = max(most, tuple(map(sum, zip(*found, strict=True))), key=sum)  # type: ignore[assignment]
-    casts = 0 if _on_deepspeed(spec) else most[2]
-    if (
-        spec.parallelism.zero_stage == 3
-    ):  # gathered before the first block and kept until after its backward pass
-        size = 2 if _on_deepspeed(spec) else 4
-        casts += size * sum(end_weights(spec, own[0].first, own[-1].last))
+    casts = most[2]
+    if spec.parallelism.zero_stage == 3:
+        # Natively, ends are gathered before the first block and kept until after its backward pass.
+        ends = 4 * sum(end_weights(spec, own[0].first, own[-1].last))
+        casts = (
+            0 if _on_deepspeed(spec) else casts + ends
+        )  # DeepSpeed's weights are no leaves: casts are not kept
     again = max(
         again_bytes(spec.model, form_of(spec, layer, compiled)) for one in own for layer in one.layers
     )

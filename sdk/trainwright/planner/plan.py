@@ -13,11 +13,11 @@ from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, Planne
 from trainwright.contracts.layout_rules import given_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
+from trainwright.planner.compiling import compiles
 from trainwright.planner.memory import (
     RankMemory,
     StageLayers,
     block_weights,
-    compiles,
     end_weights,
     form_of,
     loss_bytes,

@@ -18,7 +18,7 @@ import torch
 
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.planner.memory import compiles
+from trainwright.planner.compiling import compiles
 from trainwright.planner.plan import auto_stages
 from trainwright.planner.split import DoesNotFitError, Holder
 from trainwright_trainer.ends import BadJobError

@@ -1,0 +1,39 @@
+"""Whether blocks of a run are compiled, as far as its spec says: one rule for the trainer, its memory and its plan.
+
+What the rule does not know is whether the node has a compiler; that the trainer sees when it starts.
+"""
+
+from __future__ import annotations
+
+from trainwright.contracts.parallelism_spec import EngineKind
+from trainwright.contracts.precision_spec import CompileKind, PrecisionKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.flops import flops_per_token
+
+_WORTH_FLOPS_PER_RANK = 1e14
+"""What a thread of a CPU computes in about ten minutes of bfloat16, of which compilation takes half a one."""
+
+
+def compiles(spec: RunSpec, cuda: bool) -> bool:
+    """Whether blocks are compiled.
+
+    `auto` does so on GPUs always, on CPUs in long runs in bfloat16. It looks at the spec and not at threads or clocks, so
+    that a run that resumes on another node decides as before and goes on bit for bit; and float32 on a CPU stays equal to
+    a bare loop.
+    """
+    kind = spec.precision.compile
+    if kind is CompileKind.OFF or not _can_be(spec):
+        return False
+    return kind is CompileKind.ON or cuda or _worth_on_cpu(spec)
+
+
+def _can_be(spec: RunSpec) -> bool:
+    """A compiled backward pass is one, which zero bubble wants in halves; DeepSpeed's hooks let weights come and go within a block."""
+    hooked = spec.parallelism.engine is EngineKind.DEEPSPEED and spec.parallelism.zero_stage == 3
+    return not spec.parallelism.schedule.is_zero_bubble and not hooked
+
+
+def _worth_on_cpu(spec: RunSpec) -> bool:
+    tokens = spec.schedule.steps * spec.tokens_per_step
+    flops = tokens * flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    return spec.precision.kind is PrecisionKind.BF16 and flops / spec.degrees.ranks >= _WORTH_FLOPS_PER_RANK
