@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { queryClient, session } from "@/app/queryClient";
+import { ComparePage } from "@/app/routes/ComparePage";
 import { DatasetPage } from "@/app/routes/DatasetPage";
 import { DatasetsPage } from "@/app/routes/DatasetsPage";
 import { LinkPage } from "@/app/routes/LinkPage";
@@ -17,9 +18,10 @@ import { Shell } from "@/app/Shell";
 import { ApiError } from "@/api/errors";
 import { meQuery } from "@/features/auth/queries";
 import { parseTensorSearch } from "@/features/fp8/view";
+import { parseCompare } from "@/features/metrics/compareView";
 import { parseView } from "@/features/metrics/view";
 import { parseLogSearch } from "@/features/runs/logSearch";
-import { parseRunFilter } from "@/features/runs/runFilter";
+import { parseRunsSearch } from "@/features/runs/runFilter";
 import { isRunTab } from "@/lib/runTabs";
 
 const root = createRootRoute({ component: Root, notFoundComponent: NotFoundPage });
@@ -62,7 +64,7 @@ const teamHome = createRoute({
   },
 });
 
-const runs = createRoute({ getParentRoute: () => team, path: "/runs", validateSearch: parseRunFilter, component: RunsPage });
+const runs = createRoute({ getParentRoute: () => team, path: "/runs", validateSearch: parseRunsSearch, component: RunsPage });
 
 const newRun = createRoute({
   getParentRoute: () => team,
@@ -100,6 +102,7 @@ const runTab = createRoute({
   component: RunPage,
 });
 
+const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: ComparePage });
 const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: DatasetsPage });
 const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: DatasetPage });
 const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: NodesPage });
@@ -109,7 +112,7 @@ const tree = root.addChildren([
   home,
   signIn,
   link,
-  team.addChildren([teamHome, runs, newRun, run, runTab, datasets, dataset, nodes, settings]),
+  team.addChildren([teamHome, runs, newRun, run, runTab, compare, datasets, dataset, nodes, settings]),
 ]);
 
 export const router = createRouter({ routeTree: tree, defaultPreload: false, scrollRestoration: true });

@@ -3,6 +3,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { chartOptions, type ChartLine, type ChartMark, type ChartScale, type ChartZoom, type LineStyle } from "@/components/chartOptions";
 import { ChartTable } from "@/components/ChartTable";
+import { LineSample } from "@/components/LineSample";
 import type { WindowMove } from "@/lib/stepWindow";
 import { useColorScheme } from "@/lib/useColorScheme";
 
@@ -23,6 +24,8 @@ interface Props {
   /** Dimmed while better points are on their way. */
   coarse?: boolean;
   height?: number;
+  /** Names its lines beside the title; false where a list on the page does. */
+  legend?: boolean;
   /** Choices beside the title. */
   controls?: ReactNode;
   /** What the chart shows and what is normal, below it. */
@@ -56,6 +59,7 @@ export function Chart({
   zoom,
   coarse = false,
   height = 196,
+  legend = true,
   controls,
   children,
 }: Props) {
@@ -71,7 +75,7 @@ export function Chart({
   const latest = useRef({ data, marks, zoom });
   // New values arrive by setData; only other lines need another drawing.
   const scaleKey = JSON.stringify(scale);
-  const stylesKey = JSON.stringify(lines.map(({ label, color, raw }) => ({ label, color, faint: raw !== undefined })));
+  const stylesKey = JSON.stringify(lines.map(({ label, color, dash = false, raw }) => ({ label, color, dash, faint: raw !== undefined })));
   const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
 
   useEffect(() => {
@@ -110,7 +114,7 @@ export function Chart({
 
   const named = lines.length > 1;
   // A series without a point yet is not spoken of; the first is the chart itself.
-  const shown = lines.filter(({ values }, index) => index === 0 || values.some((value) => value !== null));
+  const shown = lines.filter(({ values }, index) => index === 0 || values.some(isKnown));
   const at = under !== null && under < x.length ? under : null;
   return (
     <figure className="panel flex min-w-0 flex-col p-3">
@@ -118,9 +122,10 @@ export function Chart({
         <h2 className="text-body font-medium">{title}</h2>
         {controls}
         {named &&
-          shown.map(({ label, color }) => (
+          legend &&
+          shown.map(({ label, color, dash }) => (
             <span key={label} className="flex items-center gap-1.5 text-soft">
-              <span aria-hidden className="h-0.5 w-3" style={{ background: `var(--color-series-${color})` }} />
+              <LineSample color={color} dash={dash} />
               {label}
             </span>
           ))}
@@ -169,21 +174,43 @@ export function Chart({
   }
 
   function reading(index: number): string {
-    const values = shown.map(({ label, values: row }) => {
-      // What is measured only now and then is read from its last time.
-      const value = row.slice(0, index + 1).findLast((one) => one !== null);
-      const text = value === undefined ? NO_TEXT : yText(value);
-      return named ? `${label} ${text}` : text;
-    });
-    return `${xName} ${xText(x[index] ?? 0)}: ${values.join(", ")}`;
+    // What is measured only now and then is read from its last time.
+    return `${xName} ${xText(x[index] ?? 0)}: ${told(shown, named, yText, (row) => lastUpTo(row, index))}`;
   }
 }
 
+/** With more lines than this only the least and the greatest are told. */
+const MOST_TOLD = 4;
+
+type Values = ChartLine["values"];
+
 function caption(lines: readonly ChartLine[], named: boolean, yText: (value: number) => string): string {
-  const parts = lines.map(({ label, values }) => {
-    const value = values.findLast((one) => one !== null);
-    const text = value === undefined ? NO_TEXT : yText(value);
-    return named ? `${label} ${text}` : text;
-  });
-  return `last ${parts.join(", ")}`;
+  return `last ${told(lines, named, yText, (values) => values.findLast(isKnown))}`;
+}
+
+function told(
+  lines: readonly ChartLine[],
+  named: boolean,
+  yText: (value: number) => string,
+  valueOf: (values: Values) => number | null | undefined,
+): string {
+  const all = lines.map(({ label, values }) => ({ label, value: valueOf(values) ?? null }));
+  const known = all.filter(({ value }) => isKnown(value)).sort((a, b) => (a.value ?? 0) - (b.value ?? 0));
+  const few = all.length <= MOST_TOLD;
+  const [least, most] = [known[0], known[known.length - 1]];
+  const one = ({ label, value }: (typeof all)[number]) => `${named ? `${label} ` : ""}${value === null ? NO_TEXT : yText(value)}`;
+  if (few || least === undefined || most === undefined) return few ? all.map(one).join(", ") : NO_TEXT;
+  return least === most ? one(least) : `${one(least)} to ${one(most)}`;
+}
+
+function lastUpTo(values: Values, index: number): number | undefined {
+  for (let at = index; at >= 0; at -= 1) {
+    const value = values[at];
+    if (isKnown(value)) return value;
+  }
+  return undefined;
+}
+
+function isKnown(value: number | null | undefined): value is number {
+  return value !== null && value !== undefined;
 }

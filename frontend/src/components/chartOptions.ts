@@ -5,6 +5,8 @@ export interface ChartLine {
   label: string;
   /** Number of the series colour, 1 to 8. */
   color: number;
+  /** Drawn with gaps: from the ninth line on, colours repeat. */
+  dash?: boolean | undefined;
   values: (number | null)[];
   /** The values before smoothing, drawn faintly behind. */
   raw?: (number | null)[] | undefined;
@@ -14,6 +16,7 @@ export interface ChartLine {
 export interface LineStyle {
   label: string;
   color: number;
+  dash: boolean;
   /** The unsmoothed values are drawn behind. */
   faint: boolean;
 }
@@ -54,6 +57,8 @@ interface Wish {
 }
 
 const FONT = "11px 'Inter Variable', sans-serif";
+
+const DASH = [5, 3];
 
 /** A shorter drag is a click. */
 const LEAST_DRAG_PX = 6;
@@ -109,9 +114,10 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
     ],
     series: [
       {},
-      ...lines.flatMap(({ label, color: number, faint }): uPlot.Series[] => {
+      ...lines.flatMap(({ label, color: number, dash, faint }): uPlot.Series[] => {
         const stroke = color(`series-${number}`);
-        const strong: uPlot.Series = { label, stroke, width: 1.5, spanGaps: true, points: { show: hasFew, size: 5, fill: stroke } };
+        const dashed = dash ? { dash: DASH } : {};
+        const strong: uPlot.Series = { label, stroke, width: 1.5, ...dashed, spanGaps: true, points: { show: hasFew, size: 5, fill: stroke } };
         return faint ? [{ ...strong, alpha: 0.25, width: 1, points: { show: false } }, strong] : [strong];
       }),
     ],
@@ -160,12 +166,12 @@ function resolve(element: HTMLElement, value: string): string {
   return color;
 }
 
-/** uPlot gives null for both ends while there is no data. */
 /** Of an axis without a value every tick is made up. */
 function isEmpty({ data }: uPlot): boolean {
   return data.slice(1).every((values) => !Array.from<number | null | undefined>(values).some((value) => typeof value === "number"));
 }
 
+/** uPlot gives null for both ends while there is no data. */
 function yRange(scale: ChartScale, low: number | null, high: number | null): uPlot.Range.MinMax {
   if (typeof scale === "object") return [scale.low, scale.high];
   if (low === null || high === null) return [0, 1];

@@ -5,11 +5,13 @@ import { Segmented } from "@/components/Segmented";
 interface Props {
   view: ChartView;
   onChange: (view: ChartView) => void;
+  /** Explains the marks on the x axis, where there are any. */
+  marked?: boolean;
   /** What else changes the charts. */
   children: ReactNode;
 }
 
-export function ChartControls({ view, onChange, children }: Props) {
+export function ChartControls({ view, onChange, marked = true, children }: Props) {
   return (
     <div className="mb-3 flex flex-wrap items-center gap-x-4 gap-y-2 text-small text-soft">
       <Segmented
@@ -43,11 +45,13 @@ export function ChartControls({ view, onChange, children }: Props) {
         />
       </label>
       {children}
-      <span aria-hidden className="ml-auto flex items-center gap-4 max-tablet:hidden">
-        <span>▲ checkpoint that is kept</span>
-        <span>┆ attempt</span>
-        <span>✕ failure</span>
-      </span>
+      {marked && (
+        <span aria-hidden className="ml-auto flex items-center gap-4 max-tablet:hidden">
+          <span>▲ checkpoint that is kept</span>
+          <span>┆ attempt</span>
+          <span>✕ failure</span>
+        </span>
+      )}
     </div>
   );
 }

@@ -9,7 +9,8 @@ import { useZoom } from "@/features/metrics/useZoom";
 import { SeriesChart } from "@/features/metrics/SeriesChart";
 import type { ChartView } from "@/features/metrics/view";
 import { axisOf, lastStep } from "@/lib/series";
-import { count, decimal, percent, rate, short } from "@/lib/format";
+import { percentText, shortTick, tick, wholePercent } from "@/features/metrics/seriesLooks";
+import { decimal, rate } from "@/lib/format";
 
 interface Props {
   metrics: LiveMetrics;
@@ -71,21 +72,4 @@ export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onVi
       </div>
     </>
   );
-}
-
-function percentText(fraction: number): string {
-  return `${percent(fraction)} %`;
-}
-
-function wholePercent(fraction: number): string {
-  const value = fraction * 100;
-  return Number.isInteger(Math.round(value * 10) / 10) ? value.toFixed(0) : value.toFixed(1);
-}
-
-function shortTick(value: number): string {
-  return short(value).replace(" ", "");
-}
-
-function tick(value: number): string {
-  return Math.abs(value) >= 1_000 ? count(value) : String(Number(value.toPrecision(3)));
 }

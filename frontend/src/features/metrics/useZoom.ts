@@ -11,12 +11,14 @@ interface Wish {
   window: StepWindow | null;
   /** More steps are to come. */
   grows: boolean;
+  /** What the window counts, where it is not steps. */
+  unit?: (value: number) => string;
   onWindow: (window: StepWindow | null) => void;
 }
 
 /** What charts need to be zoomed together: drags in their x axis and keys become windows of steps. */
 export function useZoom(wish: Wish): ChartZoom {
-  const { axis, newest, window } = wish;
+  const { axis, newest, window, unit } = wish;
   const latest = useRef(wish);
   useEffect(() => {
     latest.current = wish;
@@ -26,7 +28,7 @@ export function useZoom(wish: Wish): ChartZoom {
     () => (window === null ? null : [axis.at(bounds.from), axis.at(bounds.to)]),
     [axis, window, bounds.from, bounds.to],
   );
-  const words = wordsOf(window);
+  const words = wordsOf(window, unit);
   return useMemo(
     () => ({
       range,
@@ -46,8 +48,9 @@ export function useZoom(wish: Wish): ChartZoom {
 }
 
 /** They change only when the window does: they are read out. */
-function wordsOf(window: StepWindow | null): string {
+function wordsOf(window: StepWindow | null, unit?: (value: number) => string): string {
   if (window === null) return "the whole run";
+  if (unit !== undefined && "from" in window) return `${unit(window.from)} to ${unit(window.to)}`;
   if ("last" in window) return `the last ${count(window.last)} steps, following the end`;
   return `steps ${count(window.from)} to ${count(window.to)}`;
 }
