@@ -1,8 +1,9 @@
 """The control loop: the one thread that looks at all runs, and does what no message does.
 
 It places queued runs, repeats hints, takes back unclaimed placements, wakes runs from their back-off, reaps lapsed
-leases, sends again for data that makes no progress, and deletes bytes that no row names. It needs no broker. Of all API
-processes one leads, by an advisory lock of PostgreSQL or a file lock beside SQLite's database; both go with the process.
+leases, counts how long slots are occupied, sends again for data that makes no progress, and deletes bytes that no row
+names. It needs no broker. Of all API processes one leads, by an advisory lock of PostgreSQL or a file lock beside
+SQLite's database; both go with the process.
 
 Leases are reaped by this process's own monotonic clock: a placement has lapsed when its renewal *number* stood still
 for one lease while this loop was watching. At the start, and when the loop itself was late, it has not been watching,
@@ -44,6 +45,7 @@ from trainwright_backend.nodes.placement import (
     unclaimed,
     unprepared,
 )
+from trainwright_backend.runs.charging import count_time, due_for_counting
 from trainwright_backend.runs.moves import lock_run, move
 from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.wake import CONTROL_TOPIC
@@ -125,6 +127,7 @@ class ControlLoop:
                 lambda: self._each(due_for_retry(), requeue),
                 lambda: self._each(unprepared(), fail_unprepared),
                 *steps,
+                lambda: self._each(due_for_counting(), count_time),
                 self._in_transaction(due_hints, self._timers),
                 self._in_transaction(resend_stale),
                 self._in_transaction(drop_uncommitted),

@@ -27,7 +27,9 @@ from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.core.stream import Topics
 from trainwright_backend.datasets import router as datasets
 from trainwright_backend.metrics import router as metrics
+from trainwright_backend.nodes import estimate_router
 from trainwright_backend.nodes import router as nodes
+from trainwright_backend.runs import layout_router, recipes_router, usage_router
 from trainwright_backend.runs import router as runs
 from trainwright_backend.teams import router as teams
 from trainwright_backend.uploads import router as uploads
@@ -43,9 +45,13 @@ ROUTERS = (
     datasets.router,
     uploads.router,  # after the one whose address `uploads/preview` it would take for an id
     runs.router,
+    layout_router.router,
+    recipes_router.router,
+    usage_router.router,
     metrics.router,
     checkpoints.router,
     nodes.router,
+    estimate_router.router,
     storage.router,
     site.api_router,
 )

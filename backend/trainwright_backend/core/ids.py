@@ -18,7 +18,7 @@ LARGEST_NUMBER = 2**53
 LARGEST_INTEGER = 2**31 - 1
 """Of what is compared with an INTEGER column: beyond it PostgreSQL refuses the whole query."""
 
-Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok"]
+Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe"]
 
 _KIND: dict[Prefix, str] = {
     "run": "run",
@@ -30,6 +30,7 @@ _KIND: dict[Prefix, str] = {
     "prep": "preparation",
     "up": "upload",
     "tok": "tokenizer",
+    "recipe": "recipe",
 }
 
 

@@ -28,6 +28,7 @@ from trainwright.contracts.run_state import (
 )
 from trainwright_backend.core.db import Write, now, storable
 from trainwright_backend.core.errors import Conflict
+from trainwright_backend.runs.charging import charge, mark_after
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementSlot, Run, RunEvent
 from trainwright_backend.runs.wake import wake_control, wake_run
 from trainwright_backend.teams.service import release
@@ -175,7 +176,8 @@ def _write(
     reason: EndCode | None,
     retry_at: datetime | None,
 ) -> None:
-    """The guarded UPDATE and its event."""
+    """The guarded UPDATE and its event; where it frees the slots, their time is counted."""
+    counted_until = run.charged_until
     values: dict[str, Any] = {
         "state": state,
         "verdict": verdict,
@@ -186,6 +188,7 @@ def _write(
         "waiting_reason": "",
         "fence": run.fence + (state is RunState.LEASED),
         "attempt": run.attempt + (state is RunState.STARTING),
+        "charged_until": mark_after(state, counted_until),
         "event_sequence": Run.event_sequence + 1,
     }
     if state is RunState.STARTING and run.started is None:
@@ -201,6 +204,8 @@ def _write(
     if len(written) != 1:
         raise Conflict("run_changed", "The run changed at the same moment. Look again and repeat.")
     session.refresh(run)
+    if run.charged_until is None:
+        charge(session, run, counted_until, now())
     session.add(_state_event(run, written[0].event_sequence))
     _announce(session, run.id)
 

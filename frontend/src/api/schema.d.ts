@@ -421,7 +421,7 @@ export interface paths {
         };
         /**
          * List Nodes
-         * @description All nodes with their slots.
+         * @description All nodes with their slots, and what occupies these.
          */
         get: operations["list_nodes"];
         put?: never;
@@ -449,7 +449,11 @@ export interface paths {
         delete: operations["delete_node"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Edit Node
+         * @description Drain a node, so that nothing new is placed on it, or let it take runs again.
+         */
+        patch: operations["edit_node"];
         trace?: never;
     };
     "/api/v1/spec": {
@@ -1191,6 +1195,46 @@ export interface paths {
         get: operations["stream_metrics"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause Run
+         * @description Save a run's state and free its slots. It is `stopping` until its node has let go of it.
+         */
+        post: operations["pause_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume Run
+         * @description Queue a paused run again. Over the team's quota it is refused and stays paused.
+         */
+        post: operations["resume_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2683,6 +2727,11 @@ export interface components {
             slots_free: {
                 [key: string]: number;
             };
+        };
+        /** NodeEdit */
+        NodeEdit: {
+            /** Draining */
+            draining: boolean;
         };
         /**
          * NodeRun
@@ -5108,6 +5157,41 @@ export interface operations {
             };
         };
     };
+    edit_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeEdit"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_spec: {
         parameters: {
             query?: never;
@@ -6517,6 +6601,70 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    pause_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    resume_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
                 };
             };
             /** @description Refused. */

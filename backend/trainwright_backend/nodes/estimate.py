@@ -1,0 +1,167 @@
+"""What a run for a spec would come to: arithmetic, memory and bytes by formulas, and time by measurement or not at all.
+
+Time is that of an earlier run of the team which computed the same thing on the same kind of node: model and vocabulary,
+sequence and micro batch, layout, number formats, recomputation. What an attempt computed is told by the JobSpec that
+its claim was granted, for a run's layout may change from one attempt to the next. No speed is guessed from another
+model's or another machine's: no number is better than one that nobody measured.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from trainwright.contracts.agent_protocol import Inventory
+from trainwright.contracts.api.usage import Measured, RunEstimate
+from trainwright.contracts.job_spec import JobSpec
+from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.checkpoints import state_bytes, stored_bytes
+from trainwright.planner.flops import count_parameters, flops_per_token
+from trainwright.planner.plan import plan
+from trainwright_backend.core.db import Read
+from trainwright_backend.core.ids import public_id
+from trainwright_backend.metrics.reading import read_curves
+from trainwright_backend.metrics.tables import MetricSeries
+from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.submission import check_spec
+from trainwright_backend.runs.tables import Attempt, Placement, Run
+from trainwright_backend.teams.storage import storage_use
+
+SECONDS_A_DAY = 86_400.0
+SECONDS_AN_HOUR = 3_600.0
+LOOKED_AT_RUNS = 200
+"""Newest ones that ran on as many slots of the same device."""
+LEAST_STEPS = 5
+"""Fewer are no measurement: the first ones compile and warm up."""
+MOST_STEPS = 10_000
+RATE = "tokens_per_second"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What makes two nodes equally fast for a rank."""
+
+    device: str
+    name: str
+    """Of the GPU, or of the CPU."""
+    threads_per_rank: int | None
+    """On CPUs."""
+
+
+def estimate(session: Read, team_id: UUID, asked: RunSpec) -> RunEstimate:
+    """What a run for ``asked`` would come to.
+
+    Raises:
+        Invalid: a submission would be refused.
+    """
+    verdicts = check_spec(session, team_id, asked)
+    assert verdicts.spec is not None
+    spec = verdicts.spec
+    planned = plan(spec, cuda=spec.resources.device is Device.CUDA)
+    vocabulary = spec.data.tokenizer.size
+    tokens = spec.schedule.steps * spec.tokens_per_step
+    flops = float(tokens) * flops_per_token(spec.model, vocabulary, spec.batch.sequence_tokens)
+    measured = find_measured(session, team_id, spec)
+    seconds = tokens / measured.tokens_per_second if measured is not None else None
+    return RunEstimate(
+        parameters=count_parameters(spec.model, vocabulary).total,
+        flops=flops,
+        petaflop_days=flops / (1e15 * SECONDS_A_DAY),
+        memory_bytes=max(rank.total for rank in planned.memory),
+        checkpoint_bytes=state_bytes(spec),
+        stored_bytes=stored_bytes(spec),
+        storage=storage_use(session, team_id),
+        measured=measured,
+        seconds=seconds,
+        slot_hours=None if seconds is None else seconds * spec.resources.ranks / SECONDS_AN_HOUR,
+    )
+
+
+def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> Measured | None:
+    """The newest attempt of the team that did what ``spec`` would do, where it would be done, and its speed."""
+    nodes = {node.id: Inventory.model_validate(node.inventory) for node in session.scalars(select(Node))}
+    kinds = {node_id: kind_of_node(inventory, spec.resources.device) for node_id, inventory in nodes.items()}
+    at_hand = {
+        kind
+        for node_id, kind in kinds.items()
+        if kind is not None and _slots(nodes[node_id], spec.resources.device) >= spec.resources.slots_per_node
+    }
+    wanted = what_is_computed(spec)
+    for run, seat in _seats(session, team_id, spec):
+        job = JobSpec.model_validate(seat.job)
+        there = kind_of_job(job) or (kinds.get(seat.node_id) if seat.node_id is not None else None)
+        if there not in at_hand or what_is_computed(job.spec) != wanted:
+            continue
+        rate = _median_rate(session, run.id, job.attempt)
+        if rate is not None:
+            attempt = session.get_one(Attempt, (run.id, job.attempt))
+            return Measured(
+                run=public_id("run", run.id),
+                name=run.name,
+                node=seat.node_name,
+                when=attempt.ended or attempt.started,
+                tokens_per_second=rate,
+            )
+    return None
+
+
+def what_is_computed(spec: RunSpec) -> dict[str, Any]:
+    """The choices that decide how long a token takes."""
+    return {
+        "model": spec.model,
+        "vocabulary": spec.data.tokenizer.size,
+        "sequence_tokens": spec.batch.sequence_tokens,
+        "micro_sequences": spec.batch.micro_sequences,
+        "precision": spec.precision,
+        "memory": spec.memory,
+        "degrees": spec.degrees,
+        "parallelism": spec.parallelism.model_copy(update={"data": None, "shard": None}),
+    }
+
+
+def kind_of_node(inventory: Inventory, device: str) -> Kind | None:
+    """The kind that a joined node is of; None where it has no such device, or GPUs of several kinds."""
+    if device == Device.CUDA:
+        names = {gpu.name for gpu in inventory.gpus}
+        return Kind(device, names.pop(), None) if len(names) == 1 else None
+    if not inventory.cpu_slots or not inventory.cpu_name:
+        return None
+    return Kind(device, inventory.cpu_name, max(1, inventory.cores // inventory.cpu_slots))
+
+
+def kind_of_job(job: JobSpec) -> Kind | None:
+    """The kind that the node of an attempt was of; None where its peak was not known, which names the device."""
+    if job.peak is None:
+        return None
+    return Kind(job.device, job.peak.device, None if job.device == "cuda" else job.threads_per_rank)
+
+
+def _slots(inventory: Inventory, device: str) -> int:
+    return len(inventory.gpus) if device == Device.CUDA else inventory.cpu_slots
+
+
+def _seats(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, Placement]]:
+    """Claimed seats of the team's runs on as many slots of the device, the newest first."""
+    device, slots = spec.resources.device.value, spec.resources.slots_per_node
+    like_it = (Run.team_id == team_id, Run.device == device, Run.slots == slots)
+    found = select(Run).where(*like_it, Run.tokens_per_second.is_not(None)).order_by(Run.id.desc())
+    for run in session.scalars(found.limit(LOOKED_AT_RUNS)).all():
+        claimed = select(Placement).where(Placement.run_id == run.id, Placement.job.is_not(None))
+        for seat in session.scalars(claimed.order_by(Placement.fence.desc())):
+            yield run, seat
+
+
+def _median_rate(session: Read, run_id: UUID, attempt: int) -> float | None:
+    """Tokens per second in the middle of an attempt's steps; None where it made too few."""
+    named = (MetricSeries.run_id == run_id, MetricSeries.attempt == attempt, MetricSeries.name == RATE)
+    series = session.scalars(select(MetricSeries).where(*named)).one_or_none()
+    if series is None:
+        return None
+    values: Sequence[float] = read_curves(session, [series], series.last_step - MOST_STEPS)[
+        series.id
+    ].values.tolist()
+    return median(values) if len(values) >= LEAST_STEPS and median(values) > 0 else None

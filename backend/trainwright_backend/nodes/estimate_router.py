@@ -1,0 +1,17 @@
+"""HTTP of estimates. It lies with nodes, since time is known from what was measured on one."""
+
+from fastapi import APIRouter
+
+from trainwright.contracts.api.usage import RunEstimate
+from trainwright.contracts.run_spec import RunSpec
+from trainwright_backend.auth.policies import Viewer
+from trainwright_backend.core.db import ReadSession
+from trainwright_backend.nodes import estimate
+
+router = APIRouter(prefix="/teams/{team}/runs/estimate", tags=["runs"])
+
+
+@router.post("")
+def estimate_run(access: Viewer, session: ReadSession, spec: RunSpec) -> RunEstimate:
+    """What a run for a spec would come to: arithmetic, memory, bytes, and time where the same was measured before."""
+    return estimate.estimate(session, access.team_id, spec)

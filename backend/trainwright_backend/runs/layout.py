@@ -1,0 +1,92 @@
+"""Another layout for a run that was submitted already: how its next attempt is cut over the same ranks.
+
+The layout is written into the run's spec, of which every claim makes its JobSpec: an attempt that lives goes on as it
+began. What the run learns does not change, for a state is stored unsharded and the order of the data is counted in
+global sequences. More or fewer ranks would be another reservation; that is for a new run.
+"""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from trainwright.contracts.api.verbs import RunLayout
+from trainwright.contracts.base import problems
+from trainwright.contracts.parallelism_spec import ParallelismSpec
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import FINAL, RunState
+from trainwright_backend.core.db import Write
+from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.runs.moves import add_event
+from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.tables import Run
+
+LAYOUT_EVENT = "layout"
+_AXES = ("pipeline", "data", "tensor")
+
+
+def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout, by: str) -> Run:
+    """Cut the run's next attempt as ``layout`` says. The layout that it has already changes nothing.
+
+    Raises:
+        Conflict: the run has ended, or has trained all its steps.
+        Invalid: the layout does not fit the rest of the run's spec.
+    """
+    run = locked_run(session, team_id, run_id)
+    if run.state in FINAL:
+        raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+    if run.state is RunState.COMPLETING:
+        detail = "This run has trained all its steps: no attempt is left that another layout could be for."
+        raise Conflict("run_is_completing", detail)
+    before = RunSpec.model_validate(run.spec)
+    after = with_layout(before, layout)
+    change = "; ".join(_changes(before, after))
+    if change:
+        run.spec = after.model_dump(mode="json")
+        session.flush()
+        add_event(session, run, LAYOUT_EVENT, f"layout changed by {by}: {change}; from the next attempt on")
+    return run
+
+
+def with_layout(spec: RunSpec, layout: RunLayout) -> RunSpec:
+    """``spec`` in ``layout``, checked as a whole.
+
+    Raises:
+        Invalid: it does not fit, naming the field of the RunSpec.
+    """
+    changed = spec.model_dump(mode="json")
+    changed["parallelism"] = layout.parallelism.model_dump(mode="json")
+    if layout.micro_sequences is not None:
+        changed["batch"]["micro_sequences"] = layout.micro_sequences
+    try:
+        return RunSpec.model_validate(changed)
+    except ValidationError as error:
+        raise Invalid(problems(error, RunSpec)) from error
+
+
+def _changes(before: RunSpec, after: RunSpec) -> Iterator[str]:
+    """What differs: the degrees together, then each other field by its name."""
+    degrees = _degrees(before), _degrees(after)
+    if degrees[0] != degrees[1]:
+        yield " → ".join(degrees)
+    for name in ParallelismSpec.model_fields:
+        values = getattr(before.parallelism, name), getattr(after.parallelism, name)
+        if name not in _AXES and values[0] != values[1]:
+            yield f"{name} {_shown(values[0])} → {_shown(values[1])}"
+    sizes = before.batch.micro_sequences, after.batch.micro_sequences
+    if sizes[0] != sizes[1]:
+        yield f"micro_sequences {sizes[0]} → {sizes[1]}"
+
+
+def _degrees(spec: RunSpec) -> str:
+    """The axes along which the ranks are cut: `pipeline 2 × data 2`."""
+    found = [f"{name} {size}" for name in _AXES if (size := getattr(spec.degrees, name)) > 1]
+    return " × ".join(found) or "one rank"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "automatic" if value is None else str(value)

@@ -1,0 +1,99 @@
+"""Fields of a RunSpec that a team keeps under a name, for the next run.
+
+A recipe has neither a run's name nor a dataset: these come with the run. All else is checked when it is saved, and again
+whenever it is shown, since a later version may refuse what an earlier one took.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from trainwright.contracts.api.verbs import NewRecipe
+from trainwright.contracts.api.verbs import SavedRecipe as ShownRecipe
+from trainwright.contracts.base import Problem, problems
+from trainwright.contracts.run_spec import RunSpec
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.runs.tables import SavedRecipe
+
+MOST_RECIPES = 500
+_COMES_WITH_THE_RUN = ("name", "data.dataset", "data.version")
+_ANY_NAME, _ANY_DATASET = "recipe", "ds_"
+"""Stand in for what is not known yet, so that all else can be checked."""
+
+
+def list_recipes(session: Read, team_id: UUID) -> list[ShownRecipe]:
+    """The team's recipes by name."""
+    found = select(SavedRecipe).where(SavedRecipe.team_id == team_id).order_by(SavedRecipe.name)
+    return [_shown(recipe) for recipe in session.scalars(found)]
+
+
+def save_recipe(session: Write, team_id: UUID, by: str, new: NewRecipe) -> ShownRecipe:
+    """Keep a recipe; one of the same name is replaced.
+
+    Raises:
+        Invalid: no run could be started with it, whatever its data.
+        Conflict: the team has as many recipes as a team can have.
+    """
+    found = recipe_problems(new.spec)
+    if found:
+        raise Invalid(found)
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    values = {"spec": new.spec, "saved": now(), "saved_by_name": by}
+    row = insert(SavedRecipe).values(id=new_id(), team_id=team_id, name=new.name, **values)
+    session.execute(row.on_conflict_do_update(index_elements=["team_id", "name"], set_=values))
+    count = session.scalar(
+        select(func.count()).select_from(SavedRecipe).where(SavedRecipe.team_id == team_id)
+    )
+    if count is not None and count > MOST_RECIPES:
+        detail = f"A team can keep {MOST_RECIPES} recipes. Delete one that nobody needs."
+        raise Conflict("too_many_recipes", detail)
+    mine = (SavedRecipe.team_id == team_id, SavedRecipe.name == new.name)
+    return _shown(session.scalars(select(SavedRecipe).where(*mine)).one())
+
+
+def delete_recipe(session: Write, team_id: UUID, recipe_id: str) -> None:
+    """Forget a recipe. Runs that were started with it stay as they are.
+
+    Raises:
+        NotFound: the team has no such recipe.
+    """
+    mine = (SavedRecipe.team_id == team_id, SavedRecipe.id == parse_id("recipe", recipe_id))
+    if not session.change(delete(SavedRecipe).where(*mine)):
+        raise unknown("recipe", recipe_id)
+
+
+def recipe_problems(spec: dict[str, Any]) -> list[Problem]:
+    """What a run with ``spec`` would be refused for, as far as that is known without its data."""
+    given = [field for field in _COMES_WITH_THE_RUN if _at(spec, field) is not None]
+    if given:
+        message = "A recipe is for any data and any run: leave this out, it is chosen with each run."
+        return [Problem(field=field, message=message, value=_at(spec, field)) for field in given]
+    data = spec.get("data", {})
+    whole = data | {"dataset": _ANY_DATASET} if isinstance(data, dict) else data
+    try:
+        RunSpec.model_validate(spec | {"name": _ANY_NAME, "data": whole})
+    except ValidationError as error:
+        return problems(error, RunSpec)
+    return []
+
+
+def _at(spec: dict[str, Any], field: str) -> Any:
+    section, _, key = field.rpartition(".")
+    inner = spec.get(section) if section else spec
+    return inner.get(key) if isinstance(inner, dict) else None
+
+
+def _shown(recipe: SavedRecipe) -> ShownRecipe:
+    return ShownRecipe(
+        id=public_id("recipe", recipe.id),
+        name=recipe.name,
+        spec=recipe.spec,
+        problems=recipe_problems(recipe.spec),
+        saved=recipe.saved,
+        saved_by=recipe.saved_by_name,
+    )

@@ -1,0 +1,38 @@
+"""What a team has used of its slots and its storage, with the names of the runs that used most."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import select
+
+from trainwright.contracts.api.usage import Usage, UsedByRun
+from trainwright_backend.core.db import Read, now
+from trainwright_backend.core.ids import public_id
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.teams.service import show_team
+from trainwright_backend.teams.usage import days_used, most_used
+
+LISTED_RUNS = 20
+
+
+def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
+    """What the team has used on the last ``days`` days (UTC), today being the last of them."""
+    first = now().date() - timedelta(days=days - 1)
+    team = show_team(session, team_id)
+    used = most_used(session, team_id, first, LISTED_RUNS)
+    theirs = select(Run.id, Run.name).where(Run.id.in_([one.run_id for one in used]))
+    names = {row.id: row.name for row in session.execute(theirs)}
+    return Usage(
+        quota=team.quota,
+        storage=team.storage,
+        days=days_used(session, team_id, first),
+        runs=[
+            UsedByRun(
+                run=public_id("run", one.run_id),
+                name=names.get(one.run_id, ""),
+                device=one.device,
+                slot_hours=one.slot_hours,
+            )
+            for one in used
+        ],
+    )

@@ -1,0 +1,45 @@
+"""Bytes of a run's checkpoints, before anything runs.
+
+A state holds each parameter and its two moments, once, whatever the layout; in bytes a parameter:
+
+    fp32, bf16, FP8 O1    4 + 4 + 4          float32 weights and moments
+    FP8 O2, O3            2 + 1 + 2          float16 masters, moments in E4M3 and float16
+    with moments: block   2 + 1 + 1 + 1/16   both moments in E4M3, with a float32 scale for each 128 numbers of each
+
+An export holds each parameter in its ``export_dtype``. Not counted is what does not grow with the model: a manifest, one
+scale a tensor, the tokenizer.
+"""
+
+from __future__ import annotations
+
+from trainwright.contracts.precision_spec import FP8Level, MomentsKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.flops import count_parameters
+
+_EXPORTED = {"fp32": 4, "bf16": 2}
+
+
+def state_bytes(spec: RunSpec) -> int:
+    """One state."""
+    return int(
+        count_parameters(spec.model, spec.data.tokenizer.size).total * _state_bytes_per_parameter(spec)
+    )
+
+
+def export_bytes(spec: RunSpec) -> int:
+    """The export."""
+    parameters = count_parameters(spec.model, spec.data.tokenizer.size).total
+    return parameters * _EXPORTED[spec.checkpoint.export_dtype]
+
+
+def stored_bytes(spec: RunSpec) -> int:
+    """All that is there when the run has ended: the states that are kept, and the export."""
+    saved = -(-spec.schedule.steps // spec.checkpoint.every_steps)
+    return min(saved, spec.checkpoint.keep) * state_bytes(spec) + export_bytes(spec)
+
+
+def _state_bytes_per_parameter(spec: RunSpec) -> float:
+    fp8 = spec.precision.fp8
+    if fp8 is None or fp8.level is FP8Level.O1:
+        return 4 + 4 + 4
+    return 2 + 1 + 1 + 2 * 4 / 128 if fp8.moments is MomentsKind.BLOCK else 2 + 1 + 2
