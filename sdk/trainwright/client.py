@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 import httpx
 
+from trainwright.client_runs import RunCalls
 from trainwright.connection import RETRY_SECONDS, Answer, ApiError, Connection, DigestMismatchError
 from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
 from trainwright.contracts.api.datasets import (
@@ -84,6 +85,10 @@ class Client(Connection):
     def nodes(self) -> list[Node]:
         return self.get_list("/nodes", Node)
 
+    def set_draining(self, node_id: str, draining: bool) -> Node:
+        """Place nothing new on a node, or let it take runs again. For site admins."""
+        return self.patch(f"/nodes/{node_id}", Node, json={"draining": draining})
+
     def use_link(self, link: OneTimeLink) -> Me:
         """Use a one-time link; this client is signed in afterwards."""
         return self.post("/auth/link", Me, json=link.model_dump(exclude_none=True))
@@ -97,8 +102,10 @@ class Client(Connection):
         return self.post("/join-tokens", JoinToken, json={"name": node_name})
 
 
-class TeamClient:
+class TeamClient(RunCalls):
     """Calls that belong to one team. Get it from `Client.team`."""
+
+    _client: Client
 
     def __init__(self, client: Client, slug: str) -> None:
         self._client = client
@@ -251,9 +258,6 @@ class TeamClient:
 
     def run(self, run_id: str) -> Run:
         return self._client.get(f"{self._path}/runs/{run_id}", Run)
-
-    def cancel(self, run_id: str) -> Run:
-        return self._client.post(f"{self._path}/runs/{run_id}/cancel", Run)
 
     def delete_run(self, run_id: str) -> None:
         self._client.delete(f"{self._path}/runs/{run_id}")

@@ -100,6 +100,10 @@ class Connection:
         response = self._repeated(lambda: self._http.put(API + path, json=json))
         return answer.model_validate_json(response.content)
 
+    def patch(self, path: str, answer: type[Answer], *, json: Any) -> Answer:
+        response = self._repeated(lambda: self._http.patch(API + path, json=json))
+        return answer.model_validate_json(response.content)
+
     def call(
         self, method: str, path: str, headers: Mapping[str, str], content: Iterator[bytes] | None = None
     ) -> httpx.Response:

@@ -115,6 +115,22 @@ def cancel(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) ->
         typer.echo(api.cancel(run).sentence)
 
 
+@app.command("pause")
+def pause(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Have runs save their state and free their slots, until they are resumed."""
+    with open_team(server, key, team) as api:
+        for run in runs:
+            typer.echo(f"{run}  {api.pause(run).sentence}")
+
+
+@app.command("resume")
+def resume(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Queue paused runs again; they go on from their newest checkpoints."""
+    with open_team(server, key, team) as api:
+        for run in runs:
+            typer.echo(f"{run}  {api.resume(run).sentence}")
+
+
 @app.command("delete")
 def delete_run(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Delete a run that has ended, with its metrics and checkpoints."""

@@ -44,9 +44,16 @@ Value = TypeVar("Value")
 
 @contextmanager
 def open_team(server: str, key: str, team: str) -> Iterator[TeamClient]:
+    with open_client(server, key) as client:
+        yield client.team(team)
+
+
+@contextmanager
+def open_client(server: str, key: str) -> Iterator[Client]:
+    """A connection; what goes wrong is told to the person, and ends the command."""
     try:
         with Client(server, key) as client:
-            yield client.team(team)
+            yield client
     except ApiError as error:
         complain(str(error))
         raise typer.Exit(1) from error

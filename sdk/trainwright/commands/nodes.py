@@ -1,0 +1,45 @@
+"""Commands about nodes, for site admins."""
+
+from __future__ import annotations
+
+import typer
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, out, table_of
+from trainwright.contracts.api.nodes import Node
+
+app = typer.Typer(no_args_is_help=True, help="Look at nodes and drain them. For site admins.")
+
+
+@app.command("list")
+def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """List the nodes, and what runs on them."""
+    with open_client(server, key) as client:
+        table = table_of("name", "", "slots free", "runs")
+        for node in client.nodes():
+            free = (f"{node.slots_free[device]} of {count} {device}" for device, count in node.slots.items())
+            table.add_row(node.id, node.name, _condition(node), ", ".join(free), _runs(node))
+        out.print(table)
+
+
+@app.command("drain")
+def drain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Place nothing new on a node. What runs there goes on to its end."""
+    with open_client(server, key) as client:
+        drained = client.set_draining(node, True)
+        typer.echo(f"{drained.name} gets no new runs; {len(drained.runs)} are on it.")
+
+
+@app.command("undrain")
+def undrain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Let a drained node take runs again."""
+    with open_client(server, key) as client:
+        typer.echo(f"{client.set_draining(node, False).name} takes runs again.")
+
+
+def _condition(node: Node) -> str:
+    words = "online" if node.online else "offline"
+    return f"{words}, drained" if node.draining else words
+
+
+def _runs(node: Node) -> str:
+    return ", ".join(f"{seat.team}/{seat.name} ({seat.state})" for seat in node.runs)
