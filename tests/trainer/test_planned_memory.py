@@ -1,6 +1,7 @@
 """The planner's bytes, against those of real tensors."""
 
 import gc
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,11 @@ def held_bytes(mesh: Mesh, job_file: Path) -> int:
     """What lives on this rank when a step has been made: weights, gradients and states."""
     training = build(read_job(job_file), job_file, mesh)
     training.engine.step(training.loader.micro_batches(1), 1e-3, StepClock(mesh.device))
+    return _live_bytes()
+
+
+def _live_bytes() -> int:
+    """Of all tensors of this process."""
     gc.collect()
     storages = Storages([])
     for one in gc.get_objects():
@@ -179,3 +185,51 @@ def _lasting(spec: RunSpec, planned: RankMemory) -> float:
         return held + planned.copies + planned.optimizer / bytes_of_moments[spec.precision.fp8.level]
     gradients = planned.gradients if spec.parallelism.zero_stage != 2 else planned.optimizer / 2
     return held + gradients
+
+
+DEEPSPEED = {
+    "zero 0": (2, {}),
+    "zero 1": (2, {"zero_stage": 1}),
+    "zero 2": (2, {"zero_stage": 2}),
+    "zero 3": (2, {"zero_stage": 3}),
+    "zero 3, one rank": (1, {"zero_stage": 3}),
+    "zero 2, states on the host": (2, {"zero_stage": 2, "offload": "optimizer"}),
+    "zero 3, weights on the host": (2, {"zero_stage": 3, "offload": "parameters"}),
+}
+_BUCKET = 4 * 500_000_000
+"""Of DeepSpeed's, untouched memory for a small model; without it the rest can be told apart."""
+
+
+def most_bytes(mesh: Mesh, job_file: Path) -> int:
+    """At any moment of a step, what lasts and, by the allocator's record, what comes beside."""
+    training = build(read_job(job_file), job_file, mesh)
+    training.engine.step(training.loader.micro_batches(1), 1e-3, StepClock(mesh.device))
+    lasting = _live_bytes()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as seen:
+        training.engine.step(training.loader.micro_batches(2), 1e-3, StepClock(mesh.device))
+    assert seen.profiler is not None and seen.profiler.kineto_results is not None
+    record = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
+    changes = [one.nbytes() for one in sorted(record, key=lambda one: one.start_ns())]
+    return lasting + max(accumulate(changes))
+
+
+@pytest.mark.parametrize("layout", DEEPSPEED)
+def test_deepspeed_takes_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
+    ranks, parallelism = DEEPSPEED[layout]
+    job_file = write_job(
+        tmp_path / "job",
+        data,
+        ranks,
+        model={"layers": 5, "width": 512, "heads": 4, "tied_embeddings": True},
+        batch={"sequence_tokens": 16, "micro_sequences": 1, "global_sequences": 8},
+        parallelism={"engine": "deepspeed"} | parallelism,
+        precision={"kind": "fp32"},
+    )
+    output_folder(job_file).mkdir()
+    spec = read_job(job_file).spec
+    planned = rank_memory(spec, [5], 0)
+    bucket = _BUCKET if spec.parallelism.zero_stage else 0
+    for measured in on_mesh(spec.degrees, most_bytes, job_file):
+        assert measured - bucket == pytest.approx(planned.total + planned.host - bucket, rel=_SMALL)
