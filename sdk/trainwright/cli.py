@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from trainwright import spec_page
-from trainwright.commands import datasets, nodes, plan, runs, tokenizers
+from trainwright.commands import datasets, nodes, plan, recipes, runs, tokenizers, usage
 from trainwright.commands.terminal import out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
@@ -24,7 +24,11 @@ app.add_typer(datasets.app, name="datasets")
 app.add_typer(tokenizers.app, name="tokenizers")
 app.add_typer(runs.app, name="runs")
 app.add_typer(nodes.app, name="nodes")
+app.add_typer(recipes.app, name="recipes")
 app.command("plan")(plan.plan)
+app.command("estimate")(plan.estimate)
+app.command("layout")(plan.layout)
+app.command("usage")(usage.usage)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 import httpx
 
+from trainwright.client_plans import PlanCalls, as_json
 from trainwright.client_runs import RunCalls
 from trainwright.connection import RETRY_SECONDS, Answer, ApiError, Connection, DigestMismatchError
 from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
@@ -47,8 +48,7 @@ from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogTex
 from trainwright.contracts.api.metrics import MetricPoints, Metrics
 from trainwright.contracts.api.nodes import JoinToken, Node
 from trainwright.contracts.api.people import CreatedKey, Me, OneTimeLink, StorageUse, Team
-from trainwright.contracts.api.plans import RunPlan
-from trainwright.contracts.api.runs import Run, RunEvent, Verdicts
+from trainwright.contracts.api.runs import Run, RunEvent
 from trainwright.contracts.api.uploads import Preview, RejectedDocument, Upload
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.data_spec import TokenizerSpec
@@ -102,7 +102,7 @@ class Client(Connection):
         return self.post("/join-tokens", JoinToken, json={"name": node_name})
 
 
-class TeamClient(RunCalls):
+class TeamClient(PlanCalls, RunCalls):
     """Calls that belong to one team. Get it from `Client.team`."""
 
     _client: Client
@@ -241,16 +241,8 @@ class TeamClient(RunCalls):
 
     # --- runs
 
-    def validate(self, spec: Mapping[str, Any] | RunSpec) -> Verdicts:
-        """What the server thinks of a spec, without submitting it."""
-        return self._client.post(f"{self._path}/runs/validate", Verdicts, json=_as_json(spec))
-
-    def plan_run(self, spec: Mapping[str, Any] | RunSpec) -> RunPlan:
-        """What the layout of a run comes to: place of each rank, stages, memory, and the order of the pipeline's work."""
-        return self._client.post(f"{self._path}/runs/plan", RunPlan, json=_as_json(spec))
-
     def submit(self, spec: Mapping[str, Any] | RunSpec) -> Run:
-        return self._client.post_repeatable(f"{self._path}/runs", Run, json=_as_json(spec))
+        return self._client.post_repeatable(f"{self._path}/runs", Run, json=as_json(spec))
 
     def runs(self, state: str | None = None, **query: Any) -> list[Run]:
         """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``sort``, ``order``."""
@@ -457,10 +449,6 @@ def _is_there(target: Path, file: CheckpointFile) -> bool:
         return False
     with target.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest() == file.digest
-
-
-def _as_json(spec: Mapping[str, Any] | RunSpec) -> Any:
-    return spec.model_dump(mode="json") if isinstance(spec, RunSpec) else dict(spec)
 
 
 def _is_prepared(version: DatasetVersion) -> bool:

@@ -1,14 +1,32 @@
-"""The command that shows a run's layout before it is submitted."""
+"""The commands that show what a run would come to before it is submitted, and lay one out anew."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import typer
+from pydantic import ValidationError
 from rich.table import Column, Table
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, Sets, TeamSlug, open_team, out, read_spec
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    Sets,
+    TeamSlug,
+    complain,
+    in_mib,
+    open_team,
+    out,
+    read_spec,
+    refuse,
+    set_value,
+)
 from trainwright.contracts.api.plans import PlannedMemory, RunPlan
+from trainwright.contracts.api.usage import RunEstimate
+from trainwright.contracts.api.verbs import RunLayout
+from trainwright.contracts.base import problems
+from trainwright.contracts.run_spec import RunSpec
 
 _PARTS = ("weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers")
 
@@ -17,6 +35,68 @@ def plan(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, se
     """Show how a spec's work would be cut over the ranks, and the memory that each would need."""
     with open_team(server, key, team) as api:
         show(api.plan_run(read_spec(spec, sets)))
+
+
+def estimate(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
+    """Show what a spec's run would come to: arithmetic, memory, bytes, and time where it was measured."""
+    with open_team(server, key, team) as api:
+        show_estimate(api.estimate(read_spec(spec, sets)))
+
+
+def layout(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
+    """Cut a run's next attempt over its ranks in another way, as in --set parallelism.pipeline=2. What --set does not
+    name stays, and so does an attempt that lives."""
+    with open_team(server, key, team) as api:
+        changed = changed_layout(api.run(run).spec, sets or [])
+        typer.echo(show_layout(api.change_layout(run, changed).spec))
+
+
+def changed_layout(spec: RunSpec, sets: list[str]) -> RunLayout:
+    """The layout of ``spec`` with the changes of ``--set``."""
+    whole = spec.model_dump(mode="json")
+    for change in sets:
+        path = change.partition("=")[0]
+        if not path.startswith("parallelism.") and path != "batch.micro_sequences":
+            complain(
+                f"--set {change}: a layout is parallelism.… and batch.micro_sequences; the rest of a run stays."
+            )
+            raise typer.Exit(2)
+        set_value(whole, change)
+    asked = {"parallelism": whole["parallelism"], "micro_sequences": whole["batch"]["micro_sequences"]}
+    try:
+        return RunLayout.model_validate(asked)
+    except ValidationError as error:
+        refuse(problems(error, RunLayout))
+        raise
+
+
+def show_layout(spec: RunSpec) -> str:
+    """A line that says how the next attempt is cut."""
+    degrees = spec.degrees
+    return (
+        f"{degrees.ranks} ranks = pipeline {degrees.pipeline} × data {degrees.data} × tensor {degrees.tensor}, "
+        f"{spec.batch.micro_sequences} sequences in a micro batch; from the next attempt on"
+    )
+
+
+def show_estimate(found: RunEstimate) -> None:
+    """Print the figures of an estimate, one a line."""
+    storage = found.storage
+    typer.echo(f"parameters   {found.parameters:,}")
+    typer.echo(f"arithmetic   {found.flops:.3g} FLOPs, {found.petaflop_days:.3g} petaFLOP/s-days")
+    typer.echo(f"memory       {in_mib(found.memory_bytes)} MiB on the fullest rank")
+    typer.echo(
+        f"checkpoints  {in_mib(found.checkpoint_bytes)} MiB each, {in_mib(found.stored_bytes)} MiB kept in all"
+    )
+    typer.echo(f"storage      {in_mib(storage.used_bytes)} of {in_mib(storage.limit_bytes)} MiB used")
+    if found.measured is None or found.seconds is None or found.slot_hours is None:
+        typer.echo("time         not measured yet")
+        return
+    measured = found.measured
+    typer.echo(
+        f"time         {found.seconds / 3600:,.3g} h, {found.slot_hours:,.3g} slot-hours: {measured.name} made "
+        f"{measured.tokens_per_second:,.0f} tokens/s on {measured.node}"
+    )
 
 
 def show(plan: RunPlan) -> None:

@@ -71,11 +71,7 @@ def open_client(server: str, key: str) -> Iterator[Client]:
 
 def read_spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
     """The spec file with the changes of ``--set``, checked as far as it can be without the server."""
-    try:
-        spec: dict[str, Any] = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        complain(f"{path} is not valid JSON: {error}.")
-        raise typer.Exit(2) from error
+    spec = read_json(path)
     for change in sets or []:
         set_value(spec, change)
     try:
@@ -83,6 +79,19 @@ def read_spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
     except ValidationError as error:
         refuse(problems(error, RunSpec))
     return spec
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What a file with a JSON object holds."""
+    try:
+        found = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        complain(f"{path} is not valid JSON: {error}.")
+        raise typer.Exit(2) from error
+    if not isinstance(found, dict):
+        complain(f"{path} holds no object: write {{...}} with keys and values.")
+        raise typer.Exit(2)
+    return found
 
 
 def set_value(spec: dict[str, Any], change: str, models: Mapping[str, type[BaseModel]] | None = None) -> None:

@@ -1,0 +1,76 @@
+"""Commands about saved recipes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    Sets,
+    TeamSlug,
+    complain,
+    open_team,
+    out,
+    read_json,
+    set_value,
+    table_of,
+)
+
+app = typer.Typer(no_args_is_help=True, help="Keep specs under a name, for the next run.")
+
+
+@app.command("list")
+def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """List the team's saved recipes, with what this version refuses in them."""
+    with open_team(server, key, team) as api:
+        table = table_of("name", "saved", "by", "")
+        for recipe in api.recipes():
+            problems = "; ".join(f"{problem.field}: {problem.message}" for problem in recipe.problems)
+            day = f"{recipe.saved.astimezone():%Y-%m-%d}"
+            table.add_row(recipe.id, recipe.name, day, recipe.saved_by, problems)
+        out.print(table)
+
+
+@app.command("save")
+def save(
+    name: str, spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None
+) -> None:
+    """Keep a spec under a name, without its own name and dataset. One of the same name is replaced."""
+    with open_team(server, key, team) as api:
+        kept = read_json(spec)
+        for change in sets or []:
+            set_value(kept, change)
+        typer.echo(api.save_recipe(name, without_data(kept)).id)
+
+
+@app.command("show")
+def show(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Print a recipe as JSON. As a spec it lacks `name` and `data.dataset`, which --set can give."""
+    with open_team(server, key, team) as api:
+        found = next((one for one in api.recipes() if recipe in (one.id, one.name)), None)
+        if found is None:
+            complain(f"There is no recipe {recipe!r}. `trainwright recipes list` lists them.")
+            raise typer.Exit(1)
+        typer.echo(json.dumps(found.spec, indent=2))
+
+
+@app.command("delete")
+def delete(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Forget a recipe. Runs that were started with it stay as they are."""
+    with open_team(server, key, team) as api:
+        api.delete_recipe(recipe)
+
+
+def without_data(spec: dict[str, Any]) -> dict[str, Any]:
+    """``spec`` without what each run chooses anew."""
+    kept = {section: value for section, value in spec.items() if section != "name"}
+    data = kept.get("data")
+    if isinstance(data, dict):
+        kept["data"] = {field: value for field, value in data.items() if field not in ("dataset", "version")}
+    return kept

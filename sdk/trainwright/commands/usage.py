@@ -1,0 +1,37 @@
+"""The command that shows what a team has used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Column, Table
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out
+from trainwright.contracts.api.usage import Usage
+
+Days = Annotated[int, typer.Option(min=1, max=366, help="How many days, today being the last (UTC).")]
+
+
+def usage(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, days: Days = 30) -> None:
+    """Show what the team occupies, and its slot-hours by day and by run."""
+    with open_team(server, key, team) as api:
+        show(api.usage(days))
+
+
+def show(found: Usage) -> None:
+    """Print quota and storage, then days and runs."""
+    for quota in found.quota:
+        typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
+    storage = found.storage
+    typer.echo(f"storage: {storage.used_bytes / 2**30:,.1f} of {storage.limit_bytes / 2**30:,.1f} GiB")
+    hours = Column("slot-hours", justify="right")
+    if found.days:
+        days = Table("day", "device", hours, box=None)
+        for day in found.days:
+            days.add_row(f"{day.day}", day.device, f"{day.slot_hours:,.2f}")
+        out.print(days)
+        runs = Table(Column("run", no_wrap=True, min_width=30), "name", "device", hours, box=None)
+        for one in found.runs:
+            runs.add_row(one.run, one.name or "(deleted)", one.device, f"{one.slot_hours:,.2f}")
+        out.print(runs)
