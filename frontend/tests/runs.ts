@@ -74,6 +74,9 @@ export function aRun(change: Partial<Run> = {}): Run {
     ended: null,
     retry_at: null,
     nodes: ["node-a"],
+    tags: [],
+    notes: "",
+    forked_from: null,
     ...change,
   };
 }

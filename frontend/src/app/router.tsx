@@ -3,6 +3,7 @@ import { queryClient, session } from "@/app/queryClient";
 import { ComparePage } from "@/app/routes/ComparePage";
 import { DatasetPage } from "@/app/routes/DatasetPage";
 import { DatasetsPage } from "@/app/routes/DatasetsPage";
+import { HomePage } from "@/app/routes/HomePage";
 import { LinkPage } from "@/app/routes/LinkPage";
 import { NewRunPage } from "@/app/routes/NewRunPage";
 import { NodesPage } from "@/app/routes/NodesPage";
@@ -11,6 +12,7 @@ import { RunPage } from "@/app/routes/RunPage";
 import { RunsPage } from "@/app/routes/RunsPage";
 import { SettingsPage } from "@/app/routes/SettingsPage";
 import { SignInPage } from "@/app/routes/SignInPage";
+import { UsagePage } from "@/app/routes/UsagePage";
 import { NothingHere } from "@/app/NothingHere";
 import { FrameError } from "@/app/FrameError";
 import { Root } from "@/app/Root";
@@ -22,6 +24,7 @@ import { parseCompare } from "@/features/metrics/compareView";
 import { parseView } from "@/features/metrics/view";
 import { parseLogSearch } from "@/features/runs/logSearch";
 import { parseRunsSearch } from "@/features/runs/runFilter";
+import { parseUsageSearch } from "@/features/teams/usageView";
 import { isRunTab } from "@/lib/runTabs";
 
 const root = createRootRoute({ component: Root, notFoundComponent: NotFoundPage });
@@ -32,7 +35,7 @@ const home = createRoute({
   beforeLoad: async () => {
     const me = await signedIn("/");
     const team = me.teams[0];
-    if (team !== undefined) throw redirect({ to: "/$team/runs", params: { team: team.slug }, replace: true });
+    if (team !== undefined) throw redirect({ to: "/$team", params: { team: team.slug }, replace: true });
   },
   component: NotFoundPage,
   errorComponent: FrameError,
@@ -56,13 +59,7 @@ const team = createRoute({
   errorComponent: FrameError,
 });
 
-const teamHome = createRoute({
-  getParentRoute: () => team,
-  path: "/",
-  beforeLoad: ({ params }) => {
-    throw redirect({ to: "/$team/runs", params, replace: true });
-  },
-});
+const teamHome = createRoute({ getParentRoute: () => team, path: "/", component: HomePage });
 
 const runs = createRoute({ getParentRoute: () => team, path: "/runs", validateSearch: parseRunsSearch, component: RunsPage });
 
@@ -106,13 +103,14 @@ const compare = createRoute({ getParentRoute: () => team, path: "/compare", vali
 const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: DatasetsPage });
 const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: DatasetPage });
 const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: NodesPage });
+const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: UsagePage });
 const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: SettingsPage });
 
 const tree = root.addChildren([
   home,
   signIn,
   link,
-  team.addChildren([teamHome, runs, newRun, run, runTab, compare, datasets, dataset, nodes, settings]),
+  team.addChildren([teamHome, runs, newRun, run, runTab, compare, datasets, dataset, nodes, usage, settings]),
 ]);
 
 export const router = createRouter({ routeTree: tree, defaultPreload: false, scrollRestoration: true });

@@ -18,5 +18,5 @@ export function useHotkeys(commands: Record<string, () => void>): void {
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest("input, textarea, select, dialog, [role=menu]") !== null;
+  return target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select, dialog, [role=menu]") !== null;
 }

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { describe, expect, it } from "vitest";
 import { Boundary } from "@/components/Boundary";
 import { RunFilterBar } from "@/features/runs/RunFilterBar";
+import { FIRST_COLUMNS } from "@/features/runs/runColumns";
 import type { RunFilter } from "@/features/runs/runFilter";
 import { RunTable } from "@/features/runs/RunTable";
 import { renderRoute } from "../renderRoute";
@@ -16,6 +17,7 @@ const RUNS = "*/api/v1/teams/lab/runs";
 /** The page's parts, with the filter in a state where the page has it in the address. */
 function Runs({ first }: { first: RunFilter }) {
   const [filter, setFilter] = useState(first);
+  const [pages, setPages] = useState(1);
   const parts = {
     filter,
     onFilter: setFilter,
@@ -27,7 +29,7 @@ function Runs({ first }: { first: RunFilter }) {
     <>
       <RunFilterBar {...parts} />
       <Boundary>
-        <RunTable team="lab" {...parts} empty={<p>Nothing here</p>} />
+        <RunTable team="lab" {...parts} columns={FIRST_COLUMNS} pages={pages} onPages={setPages} empty={<p>Nothing here</p>} />
       </Boundary>
     </>
   );

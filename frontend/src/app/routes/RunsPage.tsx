@@ -1,24 +1,41 @@
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
+import { useCallback, useMemo } from "react";
 import { Boundary } from "@/components/Boundary";
 import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
+import { ColumnMenu } from "@/features/runs/ColumnMenu";
+import { FIRST_COLUMNS, parseColumns, storeColumns, storedColumns } from "@/features/runs/runColumns";
 import { RunFilterBar } from "@/features/runs/RunFilterBar";
-import type { RunFilter } from "@/features/runs/runFilter";
+import type { RunFilter, RunsSearch } from "@/features/runs/runFilter";
 import { RunTable } from "@/features/runs/RunTable";
 import { useMayEdit } from "@/lib/mayEdit";
 import { useHotkeys } from "@/lib/useHotkeys";
 
 export function RunsPage() {
   const { team } = useParams({ from: "/$team" });
-  const filter = useSearch({ from: "/$team/runs" });
+  const { me } = useRouteContext({ from: "/$team" });
+  const { columns: named, page = 1, ...filter } = useSearch({ from: "/$team/runs" });
   const navigate = useNavigate();
-  const choose = (next: RunFilter) => void navigate({ to: ".", search: next, replace: true, resetScroll: false });
+  const columns = useMemo(() => parseColumns(named) ?? storedColumns(me.id) ?? FIRST_COLUMNS, [named, me.id]);
+  const show = useCallback(
+    (search: (old: RunsSearch) => RunsSearch) =>
+      void navigate({ to: "/$team/runs", params: { team }, search, replace: true, resetScroll: false }),
+    [navigate, team],
+  );
+  const choose = (next: RunFilter) => {
+    show(({ columns }) => ({ ...next, columns }));
+  };
   const clear = () => {
     choose({});
   };
+  const onPages = useCallback(
+    (page: number) => {
+      show((old) => ({ ...old, page }));
+    },
+    [show],
+  );
   const mayEdit = useMayEdit();
   const keys = useMemo((): Record<string, () => void> => {
     const start = () => void navigate({ to: "/$team/runs/new", params: { team } });
@@ -37,12 +54,30 @@ export function RunsPage() {
           </ForEditors>
         }
       />
-      <RunFilterBar filter={filter} onFilter={choose} onClear={clear} />
+      <RunFilterBar filter={filter} onFilter={choose} onClear={clear}>
+        <ColumnMenu
+          columns={columns}
+          onChange={(next) => {
+            storeColumns(me.id, next);
+            show((old) => ({ ...old, columns: next.join(",") }));
+          }}
+        />
+      </RunFilterBar>
       <Boundary>
-        <RunTable team={team} filter={filter} onFilter={choose} onClear={clear} empty={<NoRuns team={team} />} />
+        <RunTable
+          team={team}
+          filter={filter}
+          columns={columns}
+          pages={page}
+          onPages={onPages}
+          onFilter={choose}
+          onClear={clear}
+          onCompare={(runs) => void navigate({ to: "/$team/compare", params: { team }, search: { runs: runs.join(",") } })}
+          empty={<NoRuns team={team} />}
+        />
       </Boundary>
-      <p className="mt-4 text-small text-soft max-tablet:hidden">
-        <Key name="j" /> <Key name="k" /> walk down and up, <Key name="↵" /> opens, <Key name="/" /> filters
+      <p className="mt-3 text-small text-soft max-tablet:hidden">
+        <Key name="j" /> <Key name="k" /> walk down and up, <Key name="↵" /> opens, <Key name="x" /> selects, <Key name="/" /> filters
         <ForEditors>
           , <Key name="n" /> starts a new run
         </ForEditors>

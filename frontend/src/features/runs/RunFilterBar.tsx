@@ -1,12 +1,13 @@
 import { ChevronDown } from "lucide-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import type { RunState } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Menu } from "@/components/Menu";
 import { MenuCheck } from "@/components/MenuCheck";
 import { StateIcon } from "@/components/StateIcon";
+import { TagChip } from "@/components/TagChip";
 import { TextInput } from "@/components/TextInput";
-import { leavesOut, toggledStates, type RunFilter } from "@/features/runs/runFilter";
+import { leavesOut, spoken, toggledStates, toggledTag, type RunFilter } from "@/features/runs/runFilter";
 import { RUN_STATES, stateLook } from "@/lib/stateLook";
 import { useDebounced } from "@/lib/useDebounced";
 import { useHotkeys } from "@/lib/useHotkeys";
@@ -15,6 +16,8 @@ interface Props {
   filter: RunFilter;
   onFilter: (filter: RunFilter) => void;
   onClear: () => void;
+  /** At the end of the bar. */
+  children?: ReactNode;
 }
 
 const TYPING_MS = 250;
@@ -24,8 +27,8 @@ const WORDS = [...new Set(RUN_STATES.map((state) => stateLook[state].word))].map
   (word): [string, RunState[]] => [word, RUN_STATES.filter((state) => stateLook[state].word === word)],
 );
 
-/** Which runs are listed: by words of their names, by state, or one's own. `/` leads to the words. */
-export function RunFilterBar({ filter, onFilter, onClear }: Props) {
+/** Which runs are listed: by words of their names, by state, by tag, or one's own. `/` leads to the words, among which `tag:` and `state:` are heard. */
+export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
   const input = useRef<HTMLInputElement>(null);
   useHotkeys(useMemo(() => ({ "/": () => input.current?.focus() }), []));
   const q = filter.q ?? "";
@@ -42,9 +45,12 @@ export function RunFilterBar({ filter, onFilter, onClear }: Props) {
     latest.current = { filter, onFilter };
   });
   useEffect(() => {
-    const { filter, onFilter } = latest.current;
-    const q = rested.trim();
-    if (q !== (filter.q ?? "")) onFilter({ ...filter, q: q === "" ? undefined : q });
+    const { filter: before, onFilter } = latest.current;
+    const { filter, rest } = spoken(before, rested);
+    const q = rest.trim();
+    if (filter === before && q === (before.q ?? "")) return;
+    if (filter !== before) setText(q);
+    onFilter({ ...filter, q: q === "" ? undefined : q });
   }, [rested]);
   const states = filter.state ?? [];
   const chosen = WORDS.filter(([, of]) => of.every((one) => states.includes(one))).map(([word]) => word);
@@ -56,7 +62,7 @@ export function RunFilterBar({ filter, onFilter, onClear }: Props) {
           type="search"
           aria-label="Words in the name"
           aria-keyshortcuts="/"
-          placeholder="Filter by name"
+          placeholder="Name, tag:night or state:failed"
           maxLength={200}
           value={text}
           onChange={(event) => {
@@ -100,11 +106,23 @@ export function RunFilterBar({ filter, onFilter, onClear }: Props) {
         />
         Mine
       </label>
+      {filter.tag?.map((tag) => (
+        <TagChip
+          key={tag}
+          name={`tag ${tag}`}
+          verb="take away"
+          sign="×"
+          onPress={() => {
+            onFilter(toggledTag(filter, tag));
+          }}
+        />
+      ))}
       {leavesOut(filter) && (
         <Button look="quiet" onClick={onClear}>
           Clear filters
         </Button>
       )}
+      {children}
     </div>
   );
 }

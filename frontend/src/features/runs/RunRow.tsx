@@ -1,25 +1,44 @@
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { Sparkline } from "@/components/Sparkline";
 import { StatePill } from "@/components/StatePill";
 import { rowClass } from "@/components/Table";
+import { TagChip } from "@/components/TagChip";
 import { Td } from "@/components/Td";
-import { decimal, fullTime, percent, rate } from "@/lib/format";
+import { Time } from "@/components/Time";
+import { COLUMN_LOOKS, type RunColumn } from "@/features/runs/runColumns";
+import { decimal, fullTime } from "@/lib/format";
 import { showsNumbers, timeText } from "@/lib/runProgress";
 
 interface Props {
   team: string;
   run: Run;
+  columns: readonly RunColumn[];
   now: number;
+  /** Its place in the whole list, from 1, where only a part of it is in the page. */
+  index?: number;
+  /** The control that chooses it. */
+  select?: ReactNode;
+  chosen?: boolean;
+  onTag?: (tag: string) => void;
 }
 
-export function RunRow({ team, run, now }: Props) {
+/** A run in a line. Phones have room for its state, name, loss or sentence, and time. */
+export function RunRow({ team, run, columns, now, index, select, chosen = false, onTag }: Props) {
+  const numbers = columns.filter((one) => COLUMN_LOOKS[one].number);
+  const told = numbers.length > 0 && !showsNumbers(run);
   return (
-    <tr className={`relative ${rowClass}`}>
-      <Td className="w-32 max-tablet:w-24">
+    <tr
+      className={`relative ${rowClass} ${chosen ? "bg-raised" : ""}`}
+      data-row={run.id}
+      aria-rowindex={index === undefined ? undefined : index + 1}
+    >
+      {select !== undefined && <Td className="max-tablet:hidden">{select}</Td>}
+      <Td>
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
       </Td>
-      <Td className="max-w-72 min-w-32 max-tablet:max-w-28 max-tablet:min-w-20">
+      <Td>
         <Link
           to="/$team/runs/$runId/$tab"
           params={{ team, runId: run.id, tab: "overview" }}
@@ -29,42 +48,88 @@ export function RunRow({ team, run, now }: Props) {
           {run.name}
         </Link>
       </Td>
-      {showsNumbers(run) ? <Numbers run={run} /> : <Sentence text={run.sentence} />}
-      <Td className="text-right whitespace-nowrap" title={fullTime(run.created)}>
-        {timeText(run, now)}
+      {columns.map((column) => {
+        if (!told || COLUMN_LOOKS[column].number !== true) {
+          return <Cell key={column} run={run} column={column} now={now} onTag={onTag} />;
+        }
+        return column === numbers[0] && <Sentence key={column} text={run.sentence} columns={numbers.length} />;
+      })}
+      <Td className="text-right tablet:hidden">
+        {showsNumbers(run) ? decimal(run.summary.values["loss"] ?? NaN) : <Line text={run.sentence} />}
       </Td>
-      <Td className="max-w-32 truncate text-soft max-tablet:hidden">{run.created_by ?? "–"}</Td>
+      <Td className="text-right tablet:hidden">{timeText(run, now)}</Td>
     </tr>
   );
 }
 
-function Numbers({ run }: { run: Run }) {
-  const { mfu, loss, tokens_per_second: speed } = run.summary.values;
-  return (
-    <>
-      <Td className="text-right whitespace-nowrap max-tablet:hidden">{mfu === undefined ? "–" : `${percent(mfu)} %`}</Td>
-      <Td className="text-right">{loss === undefined ? "–" : decimal(loss)}</Td>
-      <Td className="max-tablet:hidden">
+interface CellProps {
+  run: Run;
+  column: RunColumn;
+  now: number;
+  onTag: ((tag: string) => void) | undefined;
+}
+
+function Cell({ run, column, now, onTag }: CellProps) {
+  const { right, text } = COLUMN_LOOKS[column];
+  const look = `truncate max-tablet:hidden ${right === true ? "text-right" : ""} ${column === "by" || column === "nodes" ? "text-soft" : ""}`;
+  if (text !== undefined) return <Td className={look} title={column === "nodes" ? text(run) : undefined}>{text(run)}</Td>;
+  if (column === "spark") {
+    return (
+      <Td className={look}>
         <Sparkline values={run.summary.spark} label={`Loss of ${run.name} so far`} />
       </Td>
-      <Td className="text-right max-tablet:hidden">{speed === undefined ? "–" : rate(speed)}</Td>
-    </>
+    );
+  }
+  if (column === "created") {
+    return (
+      <Td className={look}>
+        <Time at={run.created} />
+      </Td>
+    );
+  }
+  if (column === "tags") return <Td className={look}><Tags run={run} onTag={onTag} /></Td>;
+  return (
+    <Td className={look} title={fullTime(run.created)}>
+      {timeText(run, now)}
+    </Td>
   );
 }
 
-/** In the place of the numbers: of all four, or on a phone of the one that it has room for. */
-function Sentence({ text }: { text: string }) {
-  const words = (
-    <span className="block truncate [font-variant-numeric:normal]" title={text}>
-      {text}
+const TAGS_SHOWN = 2;
+
+function Tags({ run, onTag }: Pick<CellProps, "run" | "onTag">) {
+  const more = run.tags.slice(TAGS_SHOWN);
+  return (
+    <span className="flex items-center gap-1">
+      {run.tags.slice(0, TAGS_SHOWN).map((tag) => (
+        <TagChip
+          key={tag}
+          name={tag}
+          {...(onTag === undefined ? {} : { verb: "filter by it", onPress: () => { onTag(tag); } })}
+        />
+      ))}
+      {more.length > 0 && (
+        <span className="text-small text-soft" title={more.join(", ")}>
+          +{more.length}
+        </span>
+      )}
     </span>
   );
+}
+
+/** In the place of the numbers. */
+function Sentence({ text, columns }: { text: string; columns: number }) {
   return (
-    <>
-      <Td colSpan={4} className="max-w-0 text-soft max-tablet:hidden">
-        {words}
-      </Td>
-      <Td className="max-w-28 text-soft tablet:hidden">{words}</Td>
-    </>
+    <Td colSpan={columns} className="text-soft max-tablet:hidden">
+      <Line text={text} />
+    </Td>
+  );
+}
+
+function Line({ text }: { text: string }) {
+  return (
+    <span className="block truncate text-left text-soft [font-variant-numeric:normal]" title={text}>
+      {text}
+    </span>
   );
 }

@@ -1,46 +1,80 @@
 import { useSuspenseInfiniteQuery } from "@tanstack/react-query";
-import { useDeferredValue, useMemo, useRef, type ReactNode } from "react";
+import { useDeferredValue, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
-import { SortTh } from "@/components/SortTh";
+import { SelectBox } from "@/components/SelectBox";
 import { Table } from "@/components/Table";
-import { Th } from "@/components/Th";
+import { BulkBar } from "@/features/runs/BulkBar";
 import { runsQuery } from "@/features/runs/queries";
-import { leavesOut, orderBy, sortedBy, type RunFilter, type RunSort } from "@/features/runs/runFilter";
+import { shownColumns, widthOf, type RunColumn } from "@/features/runs/runColumns";
+import { leavesOut, orderBy, sortedBy, toggledTag, type RunFilter, type RunSort } from "@/features/runs/runFilter";
+import { RunHead } from "@/features/runs/RunHead";
 import { RunRow } from "@/features/runs/RunRow";
+import { useWalk } from "@/features/runs/useWalk";
+import { plural } from "@/lib/format";
+import { useMayEdit } from "@/lib/mayEdit";
+import { NOTHING_CHOSEN, pressed, pressedAll } from "@/lib/selection";
 import { useHotkeys } from "@/lib/useHotkeys";
 import { useNow } from "@/lib/useNow";
+import { useRowsInSight } from "@/lib/useRowsInSight";
 
 interface Props {
   team: string;
   filter: RunFilter;
+  columns: readonly RunColumn[];
+  /** How many pages of the list are wanted. */
+  pages: number;
+  onPages: (pages: number) => void;
   onFilter: (filter: RunFilter) => void;
   onClear: () => void;
+  onCompare?: (runs: readonly string[]) => void;
   /** In place of the table when there is nothing to list. */
   empty: ReactNode;
 }
 
-/** A team's runs, newest first unless sorted, with their live states. `j` and `k` walk down and up, `↵` opens. */
-export function RunTable({ team, filter, onFilter, onClear, empty }: Props) {
+/** So close to the end of what is loaded, the next page is asked for. */
+const NEAR_END_ROWS = 30;
+
+/** A team's runs, newest first unless sorted, with their live states. `j` and `k` walk down and up, `↵` opens, `x` chooses. */
+export function RunTable({ team, filter, columns, pages, onPages, onFilter, onClear, onCompare, empty }: Props) {
   // The list before stays, dimmed, while that of a new filter comes.
   const listed = useDeferredValue(filter);
-  const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(runsQuery(team, listed));
+  const { data, hasNextPage, fetchNextPage, isFetching } = useSuspenseInfiniteQuery(runsQuery(team, listed));
   const now = useNow();
   const box = useRef<HTMLDivElement>(null);
-  const keys = useMemo(
-    () => ({
-      j: () => {
-        walk(box.current, 1);
-      },
-      k: () => {
-        walk(box.current, -1);
-      },
-    }),
-    [],
-  );
-  useHotkeys(keys);
+  const [selection, setSelection] = useState(NOTHING_CHOSEN);
   // The pages are read one after another: a run that moves meanwhile is in two of them.
-  const runs = [...new Map(data.pages.flatMap((page) => page.items).map((run) => [run.id, run])).values()];
+  const runs = useMemo(() => [...new Map(data.pages.flatMap((page) => page.items).map((run) => [run.id, run])).values()], [data]);
+  const ids = useMemo(() => runs.map(({ id }) => id), [runs]);
+  const { begin, end, rowPx } = useRowsInSight(box, runs.length);
+  const walking = useWalk(box, ids, rowPx, begin);
+  const mayEdit = useMayEdit();
+
+  useEffect(() => {
+    if (data.pages.length < pages && hasNextPage && !isFetching) void fetchNextPage();
+  }, [data.pages.length, pages, hasNextPage, isFetching, fetchNextPage]);
+  const nearEnd = rowPx > 0 && end > runs.length - NEAR_END_ROWS && hasNextPage && data.pages.length === pages;
+  useEffect(() => {
+    if (nearEnd) onPages(pages + 1);
+  }, [nearEnd, onPages, pages]);
+
+  const { at } = walking;
+  const keys = useMemo(() => {
+    const press = (range: boolean) => () => {
+      const id = at();
+      if (id !== null) setSelection((old) => pressed(old, ids, id, range));
+    };
+    return {
+      x: press(false),
+      X: press(true),
+      Escape: () => {
+        setSelection(NOTHING_CHOSEN);
+      },
+    };
+  }, [at, ids]);
+  useHotkeys(keys);
+
   if (runs.length === 0 && leavesOut(listed)) {
     return (
       <EmptyState title="No run matches.">
@@ -50,58 +84,102 @@ export function RunTable({ team, filter, onFilter, onClear, empty }: Props) {
     );
   }
   if (runs.length === 0) return empty;
-  const sort = (by: RunSort) => ({
+  const chosen = runs.filter(({ id }) => selection.chosen.has(id));
+  const shown = shownColumns(columns, runs);
+  const sorting = (by: RunSort) => ({
     order: orderBy(filter, by),
     onSort: () => {
       onFilter(sortedBy(filter, by));
     },
   });
+  const selectAll = (
+    <SelectBox
+      label="all runs listed"
+      state={chosen.length === 0 ? "none" : chosen.length === runs.length ? "all" : "some"}
+      onPress={() => {
+        setSelection(pressedAll(selection, ids));
+      }}
+    />
+  );
+  const span = shown.length + 5;
   return (
-    <div ref={box} className={`flex flex-col items-start gap-4 transition-opacity duration-100 ${listed === filter ? "" : "opacity-60"}`}>
-      <div className="w-full">
+    <div className={`flex flex-col gap-3 transition-opacity duration-100 ${listed === filter ? "" : "opacity-60"}`}>
+      <div onFocus={walking.onFocus}>
         <Table
+          ref={box}
           label="Runs"
-          head={
-            <>
-              <Th className="w-32">state</Th>
-              <SortTh {...sort("name")} className="w-72 max-tablet:w-28">
-                name
-              </SortTh>
-              <SortTh {...sort("mfu")} className="w-24 text-right max-tablet:hidden">
-                MFU
-              </SortTh>
-              <SortTh {...sort("loss")} className="w-24 text-right max-tablet:w-16">
-                loss
-              </SortTh>
-              <Th className="w-28 max-tablet:hidden">
-                <span className="sr-only">loss so far</span>
-              </Th>
-              <SortTh {...sort("tokens_per_second")} className="text-right max-tablet:hidden">
-                tokens/s
-              </SortTh>
-              <Th className="w-36 text-right max-tablet:w-20">time</Th>
-              <Th className="w-28 max-tablet:hidden">by</Th>
-            </>
-          }
+          tall
+          minWidthPx={widthOf(shown)}
+          {...(rowPx > 0 && end - begin < runs.length ? { rowCount: hasNextPage ? -1 : runs.length } : {})}
+          head={<RunHead columns={shown} sorting={sorting} select={selectAll} />}
         >
-          {runs.map((run) => (
-            <RunRow key={run.id} team={team} run={run} now={now} />
+          <Gap rows={begin} rowPx={rowPx} span={span} />
+          {runs.slice(begin, end).map((run, index) => (
+            <RunRow
+              key={run.id}
+              team={team}
+              run={run}
+              columns={shown}
+              now={now}
+              index={begin + index + 1}
+              chosen={selection.chosen.has(run.id)}
+              select={selectOf(run)}
+              onTag={(tag) => {
+                onFilter(toggledTag(filter, tag));
+              }}
+            />
           ))}
+          <Gap rows={runs.length - end} rowPx={rowPx} span={span} />
         </Table>
       </div>
-      {hasNextPage && (
-        <Button disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-          Show more runs
-        </Button>
-      )}
+      <div className="flex min-h-8 flex-wrap items-center gap-3">
+        <BulkBar
+          team={team}
+          runs={chosen}
+          mayEdit={mayEdit}
+          onCompare={onCompare}
+          onClear={() => {
+            setSelection(NOTHING_CHOSEN);
+          }}
+        />
+        <span className="text-small text-soft">
+          {plural(runs.length, "run")}
+          {hasNextPage && ", and more"}
+        </span>
+        {hasNextPage && (
+          <Button
+            look="quiet"
+            disabled={isFetching && data.pages.length < pages}
+            onClick={() => {
+              onPages(pages + 1);
+            }}
+          >
+            Show more runs
+          </Button>
+        )}
+      </div>
     </div>
   );
+
+  function selectOf(run: Run): ReactNode {
+    return (
+      <SelectBox
+        label={run.name}
+        state={selection.chosen.has(run.id) ? "all" : "none"}
+        onPress={(range) => {
+          setSelection(pressed(selection, ids, run.id, range));
+        }}
+      />
+    );
+  }
 }
 
-/** Moves the focus to the next or the previous run's name. */
-function walk(box: HTMLElement | null, direction: 1 | -1): void {
-  const links = Array.from(box?.querySelectorAll<HTMLElement>("tbody a") ?? []);
-  const here = links.findIndex((link) => link === document.activeElement);
-  const next = here === -1 ? 0 : Math.min(links.length - 1, Math.max(0, here + direction));
-  links[next]?.focus();
+/** The room of rows that are not in sight. */
+function Gap({ rows, rowPx, span }: { rows: number; rowPx: number; span: number }) {
+  if (rows <= 0 || rowPx === 0) return null;
+  return (
+    <tr aria-hidden>
+      <td colSpan={span} className="p-0" style={{ height: rows * rowPx }} />
+    </tr>
+  );
 }

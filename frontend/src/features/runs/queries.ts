@@ -10,14 +10,14 @@ const PAGE = 100;
 /** A configuration on its way: any JSON object until the API has validated it. */
 export type SpecJson = Record<string, unknown>;
 
-export function runsQuery(team: string, { q, state, mine, sort, order }: RunFilter) {
+export function runsQuery(team: string, { q, state, tag, mine, sort, order }: RunFilter) {
   const by = mine === true ? "me" : undefined;
   return infiniteQueryOptions({
-    queryKey: ["runs", team, { q, state, by, sort, order }],
+    queryKey: ["runs", team, { q, state, tag, by, sort, order }],
     queryFn: async ({ pageParam, signal }) =>
       body(
         await api.GET("/api/v1/teams/{team}/runs", {
-          params: { path: { team }, query: { q, state, by, sort, order, limit: PAGE, cursor: pageParam ?? undefined } },
+          params: { path: { team }, query: { q, state, tag, by, sort, order, limit: PAGE, cursor: pageParam ?? undefined } },
           signal,
         }),
       ),

@@ -1,9 +1,8 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { Meter } from "@/components/Meter";
 import { teamQuery } from "@/features/teams/queries";
+import { DEVICE_WORDS } from "@/features/teams/usageView";
 import { bytes, count } from "@/lib/format";
-
-const DEVICES: Record<string, string> = { cuda: "GPUs", cpu: "CPU slots" };
 
 /** How much of its quota a team occupies now. */
 export function QuotaMeters({ team }: { team: string }) {
@@ -19,9 +18,9 @@ export function QuotaMeters({ team }: { team: string }) {
       )}
       {data.quota.map(({ device, used, limit }) => (
         <div key={device} className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-          <dt className="w-24">{DEVICES[device] ?? device}</dt>
+          <dt className="w-24">{DEVICE_WORDS[device]?.slots ?? device}</dt>
           <dd className="flex flex-1 items-center gap-4">
-            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICES[device] ?? device} in use`} className="w-48" />
+            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICE_WORDS[device]?.slots ?? device} in use`} className="w-48" />
             <span>
               {count(used)} <span className="text-soft">of {count(limit)} in use</span>
             </span>

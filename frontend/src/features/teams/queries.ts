@@ -15,3 +15,13 @@ export function membersQuery(team: string) {
       body(await api.GET("/api/v1/teams/{team}/members", { params: { path: { team } }, signal })),
   });
 }
+
+/** What was used on the last `days` days. */
+export function usageQuery(team: string, days: number) {
+  return queryOptions({
+    queryKey: ["usage", team, days],
+    queryFn: async ({ signal }) =>
+      body(await api.GET("/api/v1/teams/{team}/usage", { params: { path: { team }, query: { days } }, signal })),
+    refetchInterval: 30_000,
+  });
+}

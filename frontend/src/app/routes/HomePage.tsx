@@ -1,0 +1,137 @@
+import { useSuspenseInfiniteQuery, useSuspenseQueries } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
+import { useMemo, useState, type ReactNode } from "react";
+import type { Run } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { Button, buttonClass } from "@/components/Button";
+import { Copyable } from "@/components/Copyable";
+import { EmptyState } from "@/components/EmptyState";
+import { ForEditors } from "@/components/ForEditors";
+import { TitleRow } from "@/components/TitleRow";
+import { HOME_PARTS, homeRunsQuery } from "@/features/runs/home";
+import { runsQuery } from "@/features/runs/queries";
+import { RunList } from "@/features/runs/RunList";
+import { FIRST_COLUMNS, shownColumns, storedColumns } from "@/features/runs/runColumns";
+import { markSeen, newlyFailed, seenUntil } from "@/features/runs/seen";
+import { QuotaMeters } from "@/features/teams/QuotaMeters";
+import { plural } from "@/lib/format";
+import { useMayEdit } from "@/lib/mayEdit";
+import { useHotkeys } from "@/lib/useHotkeys";
+
+/** What runs, what waits and why, what failed since one looked, and how much of the quota is left. */
+export function HomePage() {
+  const { team } = useParams({ from: "/$team" });
+  const navigate = useNavigate();
+  const mayEdit = useMayEdit();
+  const keys = useMemo((): Record<string, () => void> => {
+    const start = () => void navigate({ to: "/$team/runs/new", params: { team } });
+    return mayEdit ? { n: start } : {};
+  }, [mayEdit, navigate, team]);
+  useHotkeys(keys);
+  return (
+    <>
+      <TitleRow
+        title="Home"
+        actions={
+          <ForEditors>
+            <Link to="/$team/runs/new" params={{ team }} className={buttonClass("primary")}>
+              New run
+            </Link>
+          </ForEditors>
+        }
+      />
+      <div className="grid grid-cols-[minmax(0,1fr)_320px] items-start gap-6 max-desk:grid-cols-1">
+        <Boundary>
+          <Runs />
+        </Boundary>
+        <Part title="Quota">
+          <Boundary>
+            <QuotaMeters team={team} />
+          </Boundary>
+        </Part>
+      </div>
+    </>
+  );
+}
+
+function Runs() {
+  const { team } = useParams({ from: "/$team" });
+  const { me } = useRouteContext({ from: "/$team" });
+  const [seen, setSeen] = useState(() => seenUntil(me.id, team));
+  const { data: any } = useSuspenseInfiniteQuery(runsQuery(team, {}));
+  const [running, waiting, failed] = useSuspenseQueries({ queries: HOME_PARTS.map((part) => homeRunsQuery(team, part)) });
+  if (any.pages[0]?.items.length === 0) return <NoRuns />;
+  const fresh = newlyFailed(failed?.data.items ?? [], seen);
+  const columns = (storedColumns(me.id) ?? FIRST_COLUMNS).filter((one) => one !== "by");
+  const list = (label: string, runs: readonly Run[]) => (
+    <RunList team={team} label={label} runs={runs} columns={shownColumns(columns, runs)} />
+  );
+  const at = running?.data.items ?? [];
+  const inLine = waiting?.data.items ?? [];
+  return (
+    <div className="flex min-w-0 flex-col gap-6">
+      {fresh.length > 0 && (
+        <Part
+          title={`${plural(fresh.length, "run")} failed since you looked`}
+          action={
+            <Button
+              look="quiet"
+              onClick={() => {
+                setSeen(markSeen(me.id, team));
+              }}
+            >
+              I have seen {fresh.length === 1 ? "it" : "them"}
+            </Button>
+          }
+        >
+          {list("Runs that failed", fresh)}
+        </Part>
+      )}
+      <Part title="Runs now">{at.length === 0 ? <Nothing>Nothing runs.</Nothing> : list("Runs now", at)}</Part>
+      <Part title="Waits">
+        {inLine.length === 0 ? <Nothing>Nothing waits: what is started now begins as soon as its slots are free.</Nothing> : list("Runs that wait", inLine)}
+      </Part>
+      {fresh.length === 0 && <p className="text-soft">Nothing failed since you looked.</p>}
+    </div>
+  );
+}
+
+function Part({ title, action, children }: { title: string; action?: ReactNode; children: ReactNode }) {
+  return (
+    <section className="min-w-0">
+      <div className="mb-2 flex min-h-8 items-center justify-between gap-3">
+        <h2 className="font-semibold">{title}</h2>
+        {action}
+      </div>
+      {children}
+    </section>
+  );
+}
+
+function Nothing({ children }: { children: ReactNode }) {
+  return <p className="panel px-4 py-3 text-soft">{children}</p>;
+}
+
+const COMMAND = "trainwright datasets upload letters letters.jsonl";
+
+/** The first look: what to do, in the order in which it is done. */
+function NoRuns() {
+  const { team } = useParams({ from: "/$team" });
+  return (
+    <EmptyState title="No runs yet.">
+      <ol className="flex list-decimal flex-col gap-2 pl-5">
+        <li>
+          <Link to="/$team/datasets" params={{ team }} className="text-accent underline underline-offset-2">
+            Upload a dataset
+          </Link>
+          ; a plain text file is enough.
+        </li>
+        <li>Start a run from it. The form begins with a small model, and says what it will cost.</li>
+        <li>Watch its loss fall here, and take the weights home.</li>
+      </ol>
+      <p className="max-w-full min-w-0">
+        Or from a terminal: <Copyable text={COMMAND} />
+      </p>
+    </EmptyState>
+  );
+}
