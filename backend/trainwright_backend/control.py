@@ -27,6 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.run_state import RunState
+from trainwright_backend.checkpoints.forks import fail_lost, lost_beginnings
 from trainwright_backend.checkpoints.service import drop_uncommitted
 from trainwright_backend.core.db import Database, Write, now
 from trainwright_backend.core.doomed import DoomedBytes
@@ -126,6 +127,7 @@ class ControlLoop:
                 lambda: self._each(unclaimed(self._timers), take_back),
                 lambda: self._each(due_for_retry(), requeue),
                 lambda: self._each(unprepared(), fail_unprepared),
+                lambda: self._each(lost_beginnings(), fail_lost),
                 *steps,
                 lambda: self._each(due_for_counting(), count_time),
                 self._in_transaction(due_hints, self._timers),

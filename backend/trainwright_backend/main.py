@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.api.metrics import MetricPoints
 from trainwright_backend.auth import router as auth
+from trainwright_backend.checkpoints import retention_router, runs_router
 from trainwright_backend.checkpoints import router as checkpoints
 from trainwright_backend.control import ControlLoop
 from trainwright_backend.core import site, storage
@@ -49,7 +50,9 @@ ROUTERS = (
     recipes_router.router,
     usage_router.router,
     metrics.router,
+    runs_router.router,
     checkpoints.router,
+    retention_router.router,
     nodes.router,
     estimate_router.router,
     storage.router,

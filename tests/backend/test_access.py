@@ -76,6 +76,10 @@ EXPECTED = {
     f"POST {T}/runs/estimate": "viewer",
     f"GET {T}/runs/{{run}}": "viewer",
     f"DELETE {T}/runs/{{run}}": "editor",
+    f"PATCH {T}/runs/{{run}}": "editor",
+    f"POST {T}/runs/{{run}}/clone": "editor",
+    f"POST {T}/runs/{{run}}/fork": "editor",
+    f"POST {T}/runs/bulk": "editor",
     f"POST {T}/runs/{{run}}/cancel": "editor",
     f"PUT {T}/runs/{{run}}/layout": "editor",
     f"POST {T}/runs/{{run}}/pause": "editor",
@@ -92,6 +96,10 @@ EXPECTED = {
     f"GET {T}/runs/{{run}}/checkpoints": "viewer",
     f"GET {T}/runs/{{run}}/checkpoints/{{checkpoint}}/files": "viewer",
     f"GET {T}/runs/{{run}}/checkpoints/{{checkpoint}}/archive": "viewer",
+    f"PATCH {T}/runs/{{run}}/checkpoints/{{checkpoint}}": "editor",
+    f"DELETE {T}/runs/{{run}}/checkpoints/{{checkpoint}}": "editor",
+    f"GET {T}/checkpoints": "viewer",
+    f"POST {T}/checkpoints/retention": "editor",
     f"GET {T}/recipes": "viewer",
     f"POST {T}/recipes": "editor",
     f"DELETE {T}/recipes/{{recipe}}": "editor",
@@ -132,6 +140,14 @@ UNKNOWN = {
     "signed": "unknown",
     "path": "runs",
 }
+
+BODIES = {
+    "POST clone": {"name": "a copy"},
+    "POST fork": {"name": "a fork"},
+    "PUT layout": {"parallelism": {}},
+    "PATCH {checkpoint}": {"pinned": True},
+}
+"""Of routes that an empty object does not do for: method and end of the address."""
 
 
 @pytest.fixture
@@ -190,7 +206,10 @@ def _body(method: str, path: str) -> dict[str, object]:
     """What a well-formed request to the route needs, so that only rights and ids decide."""
     if path.endswith("/search"):
         return {"params": {"q": "word"}}
-    return {"json": {}} if method in ("POST", "PUT") and "blobs" not in path else {}
+    if method not in ("POST", "PUT", "PATCH") or "blobs" in path or "uploads/{upload}" in path:
+        return {}
+    last = path.rpartition("/")[2]
+    return {"json": BODIES.get(f"{method} {last}", {})}
 
 
 def _fits(kind: str, rule: str, status: int, text: str) -> bool:

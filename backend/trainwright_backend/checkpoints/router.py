@@ -2,12 +2,12 @@
 
 import re
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
 from trainwright_backend.auth.policies import Viewer
-from trainwright_backend.checkpoints import service
+from trainwright_backend.checkpoints import links, service
 from trainwright_backend.checkpoints.archive import Member, archive, archive_bytes
 from trainwright_backend.core.db import ReadSession
 from trainwright_backend.core.storage import Store
@@ -24,24 +24,24 @@ def list_checkpoints(access: Viewer, session: ReadSession, run: str) -> list[Che
 
 @router.get("/{checkpoint}/files")
 def list_checkpoint_files(
-    access: Viewer, session: ReadSession, store: Store, run: str, checkpoint: str
+    access: Viewer, request: Request, store: Store, run: str, checkpoint: str
 ) -> list[CheckpointFile]:
     """The files of a checkpoint, with links."""
-    found = service.get_checkpoint(session, get_run(session, access.team_id, run), checkpoint)
-    return service.list_files(store, found)
+    _, found = links.hand_out(request.app.state.database, access.team_id, run, checkpoint)
+    return links.list_files(store, found)
 
 
 @router.get("/{checkpoint}/archive", response_class=StreamingResponse)
 def download_checkpoint(
-    access: Viewer, session: ReadSession, store: Store, run: str, checkpoint: str
+    access: Viewer, request: Request, store: Store, run: str, checkpoint: str
 ) -> StreamingResponse:
     """A checkpoint as one tar."""
-    found_run = get_run(session, access.team_id, run)
-    found = service.get_checkpoint(session, found_run, checkpoint)
+    database = request.app.state.database
+    found_run, found = links.hand_out(database, access.team_id, run, checkpoint)
     members = [Member(file["name"], file["bytes"], f"{found.prefix}/{file['name']}") for file in found.files]
     folder = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', found_run.name)}-step-{found.step}"
     return StreamingResponse(
-        archive(store, folder, members, found.created),
+        links.marked_while_sent(archive(store, folder, members, found.created), database, found.id),
         media_type="application/x-tar",
         headers={
             "Content-Length": str(archive_bytes(folder, members, found.created)),

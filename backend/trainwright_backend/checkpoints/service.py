@@ -10,28 +10,34 @@ of transactions, so an upload is two short ones around that.
 from collections.abc import Sequence
 from uuid import UUID
 
-from pydantic import ValidationError
 from sqlalchemy import Select, case, delete, func, or_, select
+from sqlalchemy.orm import defer
 
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.api.checkpoints import Checkpoint as ShownCheckpoint
-from trainwright.contracts.api.checkpoints import CheckpointFile
-from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
+from trainwright.contracts.api.checkpoints import Holds
+from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 from trainwright.contracts.training_spec import CheckpointSpec
+from trainwright_backend.checkpoints.manifests import what_it_holds
+from trainwright_backend.checkpoints.retention import (
+    LEAST_KEPT,
+    Circumstances,
+    Rule,
+    forks_that_need,
+    why_kept,
+)
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.doomed import LINK_SECONDS, doom
-from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.core.errors import Conflict, Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.runs.files import stored_bytes
-from trainwright_backend.runs.service import run_folder
+from trainwright_backend.runs.service import locked_run, run_folder
 from trainwright_backend.runs.tables import Run
-
-LEAST_KEPT = 2
-LARGEST_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
 def announce(session: Write, store: LocalStore, run: Run, asked: UploadRequest) -> Checkpoint:
@@ -50,7 +56,7 @@ def announce(session: Write, store: LocalStore, run: Run, asked: UploadRequest) 
         detail = f"Step {asked.step} was committed with other files; a committed checkpoint does not change."
         raise Conflict("already_committed", detail)
     if found is not None:
-        _remove(session, found)
+        remove(session, found)
     checkpoint_id = new_id()
     checkpoint = Checkpoint(
         id=checkpoint_id,
@@ -99,43 +105,26 @@ def announced(session: Read, run: Run, commit: CheckpointCommit) -> Checkpoint:
     return checkpoint
 
 
-def verify_upload(store: LocalStore, checkpoint: Checkpoint, manifest_digest: str) -> None:
-    """Compare what was announced with the manifest and with the store. Call it outside transactions.
-
-    Raises:
-        Conflict: ``checkpoint_incomplete``: the store lacks a file, or the manifest does not match.
-    """
-    files = {file["name"]: FileEntry.model_validate(file) for file in checkpoint.files}
-    for file in files.values():
-        if store.stat(f"{checkpoint.prefix}/{file.name}") != file.bytes:
-            raise _incomplete(f"{file.name} is not in the store with its {file.bytes} bytes")
-    manifest_file = next((file for file in files.values() if file.digest == manifest_digest), None)
-    if manifest_file is None or manifest_file.bytes > LARGEST_MANIFEST_BYTES:
-        raise _incomplete("no announced file is the manifest with this digest")
-    content = store.read(f"{checkpoint.prefix}/{manifest_file.name}")
-    if digest_of(content) != manifest_digest:
-        raise _incomplete("the stored manifest has another digest")
-    try:
-        manifest = CheckpointManifest.model_validate_json(content)
-    except ValidationError:
-        raise _incomplete("the manifest cannot be read") from None
-    if (manifest.kind, manifest.step) != (checkpoint.kind, checkpoint.step):
-        raise _incomplete(f"the manifest is of {manifest.kind} at step {manifest.step}")
-    listed = {file.name: file for file in manifest.files}
-    if listed != {name: file for name, file in files.items() if name != manifest_file.name}:
-        raise _incomplete("names, sizes or digests differ from the manifest's")
-
-
 def commit(
-    session: Write, run: Run, checkpoint_id: UUID, manifest_digest: str, keep: CheckpointSpec
+    session: Write,
+    run: Run,
+    checkpoint_id: UUID,
+    manifest_digest: str,
+    manifest: CheckpointManifest | None,
+    keep: CheckpointSpec,
 ) -> Checkpoint:
-    """Make a verified checkpoint visible, and delete those that are older than the ones to keep."""
+    """Make a verified checkpoint visible, and delete those that are older than the ones to keep.
+
+    Args:
+        manifest: as `verify_upload` found it; None for one that was committed before.
+    """
     checkpoint = session.get(Checkpoint, checkpoint_id, populate_existing=True)
     if checkpoint is None or checkpoint.fence != run.fence:
         raise Conflict("not_announced", "The announcement was dropped meanwhile: ask for upload links again.")
     if checkpoint.committed is None:
         checkpoint.committed = now()
         checkpoint.manifest_digest = manifest_digest
+        checkpoint.holds = None if manifest is None else what_it_holds(session, run, manifest)
         session.flush()
         _prune(session, run, keep.keep)
     return checkpoint
@@ -180,18 +169,24 @@ def mark_invalid(session: Write, run_id: UUID, step: int | None) -> None:
 def list_checkpoints(session: Read, run: Run) -> list[ShownCheckpoint]:
     """The run's committed checkpoints and exports, newest first."""
     rows = session.scalars(_visible(run.id).order_by(Checkpoint.step.desc(), Checkpoint.committed.desc()))
-    return [
-        ShownCheckpoint(
-            id=public_id("ckpt", row.id),
-            kind=row.kind,
-            step=row.step,
-            attempt=row.attempt,
-            bytes=row.bytes,
-            created=row.committed or row.created,
-            valid=row.valid,
-        )
-        for row in rows
-    ]
+    return [show_checkpoint(row, run) for row in rows]
+
+
+def show_checkpoint(row: Checkpoint, run: Run) -> ShownCheckpoint:
+    """A committed checkpoint of ``run`` as people see it."""
+    return ShownCheckpoint(
+        id=public_id("ckpt", row.id),
+        run=public_id("run", run.id),
+        run_name=run.name,
+        kind=row.kind,
+        step=row.step,
+        attempt=row.attempt,
+        bytes=row.bytes,
+        created=row.committed or row.created,
+        valid=row.valid,
+        pinned=row.pinned,
+        holds=None if row.holds is None else Holds.model_validate(row.holds),
+    )
 
 
 def get_checkpoint(session: Read, run: Run, checkpoint_id: str) -> Checkpoint:
@@ -206,12 +201,57 @@ def get_checkpoint(session: Read, run: Run, checkpoint_id: str) -> Checkpoint:
     return checkpoint
 
 
-def list_files(store: LocalStore, checkpoint: Checkpoint) -> list[CheckpointFile]:
-    """Its files with links that are good for an hour."""
-    return [
-        CheckpointFile(**file, url=store.sign("GET", f"{checkpoint.prefix}/{file['name']}", LINK_SECONDS))
-        for file in checkpoint.files
-    ]
+def pin(session: Write, team_id: UUID, run_id: str, checkpoint_id: str, *, pinned: bool) -> ShownCheckpoint:
+    """Keep a checkpoint until it is unpinned, or let it go like any other.
+
+    Raises:
+        NotFound: there is none with this id, any more perhaps.
+    """
+    run = locked_run(session, team_id, run_id)
+    checkpoint = get_checkpoint(session, run, checkpoint_id)
+    checkpoint.pinned = pinned
+    session.flush()
+    return show_checkpoint(checkpoint, run)
+
+
+def list_all(
+    session: Read,
+    team_id: UUID,
+    kind: CheckpointKind | None,
+    pinned: bool | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[ShownCheckpoint]:
+    """A page of the committed checkpoints of all the team's runs, newest first. The cursor is the last one's id.
+
+    Raises:
+        Invalid: the cursor is none.
+    """
+    rows = (
+        select(Checkpoint, Run)
+        .join(Run, Run.id == Checkpoint.run_id)
+        .where(Run.team_id == team_id, Checkpoint.committed.is_not(None))
+        .order_by(Checkpoint.id.desc())
+        .limit(limit + 1)
+        .options(defer(Checkpoint.files), defer(Run.spec))
+    )
+    if kind is not None:
+        rows = rows.where(Checkpoint.kind == kind)
+    if pinned is not None:
+        rows = rows.where(Checkpoint.pinned.is_(pinned))
+    if cursor is not None:
+        rows = rows.where(Checkpoint.id < _place(cursor))
+    found = session.execute(rows).all()
+    items = [show_checkpoint(row.Checkpoint, row.Run) for row in found[:limit]]
+    return Page[ShownCheckpoint](items=items, next_cursor=items[-1].id if len(found) > limit else None)
+
+
+def _place(cursor: str) -> UUID:
+    try:
+        return parse_id("ckpt", cursor)
+    except NotFound:
+        rule = "This is no cursor of this list: take `next_cursor` of the page before."
+        raise Invalid.at("cursor", rule, cursor[:200]) from None
 
 
 def drop_uncommitted(session: Write) -> None:
@@ -221,25 +261,37 @@ def drop_uncommitted(session: Write) -> None:
         select(Checkpoint).join(Run, Run.id == Checkpoint.run_id).where(Checkpoint.committed.is_(None), over)
     )
     for checkpoint in session.scalars(rows).all():
-        _remove(session, checkpoint)
+        remove(session, checkpoint)
 
 
 def _prune(session: Write, run: Run, keep: int) -> None:
-    """Delete the states below the ``keep`` highest valid ones."""
-    states = _visible(run.id).where(Checkpoint.kind == CheckpointKind.STATE)
+    """Delete the states below the ``keep`` highest valid ones that nothing else keeps."""
     kept = max(keep, LEAST_KEPT)
-    newest = session.scalars(
-        states.where(Checkpoint.valid).order_by(Checkpoint.step.desc(), Checkpoint.fence.desc()).limit(kept)
+    states = session.scalars(
+        _visible(run.id)
+        .where(Checkpoint.kind == CheckpointKind.STATE)
+        .order_by(Checkpoint.step.desc(), Checkpoint.fence.desc())
+        .options(defer(Checkpoint.files))
+        .with_for_update()
     ).all()
-    if len(newest) < kept:
+    valid = [state for state in states if state.valid]
+    if len(valid) < kept:
         return
-    for checkpoint in session.scalars(states.where(Checkpoint.step < newest[-1].step)).all():
-        _remove(session, checkpoint)
+    about = Circumstances(True, forks_that_need(session, _visible_ids(run.id)), now())
+    why = why_kept(states, Rule(keep_last=kept), about)
+    for state in states:
+        if why[state.id] is None and state.step < valid[kept - 1].step:
+            remove(session, state)
 
 
-def _remove(session: Write, checkpoint: Checkpoint) -> None:
-    doom(session, checkpoint.prefix)
+def remove(session: Write, checkpoint: Checkpoint) -> None:
+    """Delete a checkpoint; its bytes follow."""
+    doom(session, checkpoint.prefix, links_until=checkpoint.links_until)
     session.execute(delete(Checkpoint).where(Checkpoint.id == checkpoint.id))
+
+
+def _visible_ids(run_id: UUID) -> Select[UUID]:
+    return select(Checkpoint.id).where(Checkpoint.run_id == run_id, Checkpoint.committed.is_not(None))
 
 
 def _visible(run_id: UUID) -> Select[Checkpoint]:
@@ -272,9 +324,3 @@ def _check_names(store: LocalStore, files: Sequence[FileEntry]) -> None:
         if file.name in seen or "/" in file.name:
             raise Invalid.at("files", "Names are those of files in one folder, each once.", file.name[:120])
         seen.add(file.name)
-
-
-def _incomplete(what: str) -> Conflict:
-    return Conflict(
-        "checkpoint_incomplete", f"The checkpoint is not complete: {what}. Ask for upload links again."
-    )

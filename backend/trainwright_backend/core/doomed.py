@@ -30,10 +30,15 @@ class DoomedBytes(Base):
     """No link is good any more: after this sweep the row goes."""
 
 
-def doom(session: Write, prefix: str) -> None:
-    """Have the control loop delete a folder of the store, once more when no link to it is good any longer."""
-    last = now() + timedelta(seconds=LINK_SECONDS)
-    session.merge(DoomedBytes(prefix=prefix, next_sweep=now(), last_sweep=last))
+def doom(session: Write, prefix: str, links_until: datetime | None = None) -> None:
+    """Have the control loop delete a folder of the store, once more when no link to it is good any longer.
+
+    Args:
+        links_until: somebody may be reading by links that are good until then; it is not deleted before.
+    """
+    first = max(now(), links_until or now())
+    last = max(first, now() + timedelta(seconds=LINK_SECONDS))
+    session.merge(DoomedBytes(prefix=prefix, next_sweep=first, last_sweep=last))
 
 
 def doom_unless_spared(session: Write, prefix: str) -> None:

@@ -1,9 +1,12 @@
-"""Deleting datasets and versions, unless something uses them; their bytes follow.
+"""Deleting datasets and versions, unless something still needs them; their bytes follow.
+
+A run that has ended needs its data no more: its numbers, logs and checkpoints stay, and it no longer says what it was
+prepared from. One that has not ended may be tried again, and needs it.
 
 Readings and stored files that several versions share go with the last of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import delete, select
@@ -15,7 +18,7 @@ from trainwright_backend.core.doomed import doom
 from trainwright_backend.core.errors import Conflict, NotFound
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.datasets.pieces import version_folder
-from trainwright_backend.datasets.preparations import object_folder
+from trainwright_backend.datasets.preparations import PREPARATION_USERS, object_folder
 from trainwright_backend.datasets.readings import drop_unused_readings
 from trainwright_backend.datasets.recipes import which_versions
 from trainwright_backend.datasets.service import lock_dataset
@@ -29,16 +32,12 @@ from trainwright_backend.datasets.tables import (
 from trainwright_backend.teams.storage import lock_storage
 from trainwright_backend.uploads.service import drop_unused
 
-PREPARATION_USERS: list[Callable[[Read, UUID, Sequence[UUID]], list[str]]] = []
-"""Who may use preparations. A higher feature adds a function of (session, team id, preparation ids) that names what
-uses them, so that a refused delete can say what stands in its way."""
-
 
 def delete_dataset(session: Write, team_id: UUID, dataset: str) -> None:
     """Delete a dataset with its versions and preparations.
 
     Raises:
-        Conflict: runs, mixtures or preparations use it; the error names them.
+        Conflict: runs that have not ended, mixtures or preparations need it; the error names them.
     """
     row = lock_dataset(session, team_id, dataset)
     _refuse_if_used(session, team_id, "dataset", row.versions)
@@ -78,13 +77,12 @@ def _refuse_if_used(session: Read, team_id: UUID, what: str, versions: Sequence[
         return
     sentences = []
     if runs:
-        sentences.append(f"Runs use this {what}: {list_users(runs)}.")
+        sentences.append(f"Runs that have not ended use this {what}: {list_users(runs)}. Cancel them first.")
     if mixtures:
-        sentences.append(f"It is mixed into: {list_users(mixtures)}.")
+        sentences.append(f"It is mixed into: {list_users(mixtures)}. Delete them first.")
     raise Conflict(
         f"{what}_in_use",
-        f"{' '.join(sentences)} What was made of it, also by a run that has ended, keeps the data it came from. "
-        "Delete them first.",
+        " ".join(sentences),
         extensions={"runs": runs, "mixtures": mixtures},
     )
 

@@ -27,9 +27,9 @@ from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Prepara
 FORMAT = 3
 """Raised when the same input would give other bytes, so that old output is not taken for new."""
 
-WAITING_RUNS: list[Callable[[Read, UUID, Sequence[UUID]], list[str]]] = []
-"""Who may wait for preparations. A higher feature adds a function of (session, team id, preparation ids) that names what
-waits for them, so that a refused cancel can say what stands in its way."""
+PREPARATION_USERS: list[Callable[[Read, UUID, Sequence[UUID]], list[str]]] = []
+"""Who may need preparations. A higher feature adds a function of (session, team id, preparation ids) that names what
+needs them, so that a refused cancel or delete can say what stands in its way."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def cancel_preparation(session: Write, team_id: UUID, dataset: Dataset, preparat
         return found
     if found.state not in UNPREPARED:
         raise Conflict("preparation_ended", f"This preparation is {found.state}: there is nothing to cancel.")
-    waiting = [name for names_of in WAITING_RUNS for name in names_of(session, team_id, [found.id])]
+    waiting = [name for names_of in PREPARATION_USERS for name in names_of(session, team_id, [found.id])]
     if waiting:
         raise Conflict(
             "preparation_in_use",

@@ -17,8 +17,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME
 from trainwright.planner.peaks import vendor_peak
-from trainwright_backend.checkpoints.service import newest_state
-from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.checkpoints.forks import Resume, where_to_begin
 from trainwright_backend.core.db import Write, now
 from trainwright_backend.core.doomed import LINK_SECONDS
 from trainwright_backend.core.errors import Conflict
@@ -49,7 +48,9 @@ def claim(
     if seat is None or earlier is not None:
         raise _refused()
     node = session.get_one(Node, node_id)
-    resume = newest_state(session, run.id)
+    resume = where_to_begin(session, run)
+    if resume is None and run.forked_checkpoint_id is not None:
+        raise _refused()  # the control loop fails it: `forks.fail_lost`
     job = _job(run, node, seat, resume)
     move(session, run, RunState.LEASED, f"claimed by {node.name}")
     if not take_seat(session, seat, claim_id, run.fence):
@@ -100,16 +101,13 @@ def _refused() -> Conflict:
     return Conflict("claim_refused", "This run is not waiting for this node. Delete the folder of the claim.")
 
 
-def _job(run: Run, node: Node, seat: Placement, resume: Checkpoint | None) -> JobSpec:
+def _job(run: Run, node: Node, seat: Placement, resume: Resume | None) -> JobSpec:
     """What the attempt is to do, with the numbers that only the node's inventory knows."""
     spec = RunSpec.model_validate(run.spec)
     kind = spec.precision.kind
     inventory = Inventory.model_validate(node.inventory)
-    trained = resume is not None and resume.step >= spec.schedule.steps
-    point = None
-    if resume is not None:
-        assert resume.manifest_digest is not None, "a committed checkpoint has a manifest"
-        point = ResumePoint(step=resume.step, digest=resume.manifest_digest)
+    point = None if resume is None else _point(resume)
+    trained = point is not None and point.step >= spec.schedule.steps
     return JobSpec(
         kind=JobKind.EXPORT if trained else JobKind.TRAIN,
         run_id=public_id("run", run.id),
@@ -122,6 +120,17 @@ def _job(run: Run, node: Node, seat: Placement, resume: Checkpoint | None) -> Jo
         peak=_peak(inventory, seat, kind),
         bf16_peak=_peak(inventory, seat, PrecisionKind.BF16) if kind is PrecisionKind.FP8 else None,
         resume=point,
+    )
+
+
+def _point(resume: Resume) -> ResumePoint:
+    checkpoint = resume.checkpoint
+    assert checkpoint.manifest_digest is not None, "a committed checkpoint has a manifest"
+    return ResumePoint(
+        step=checkpoint.step,
+        digest=checkpoint.manifest_digest,
+        forked=resume.forked,
+        data_from_start=resume.data_from_start,
     )
 
 
@@ -152,7 +161,7 @@ def _cpu_rate(measured: CpuPeak | None, kind: PrecisionKind) -> float | None:
     }[kind]
 
 
-def _downloads(session: Write, run: Run, job: JobSpec, resume: Checkpoint | None) -> list[dict[str, Any]]:
+def _downloads(session: Write, run: Run, job: JobSpec, resume: Resume | None) -> list[dict[str, Any]]:
     """Files of the attempt's folder; an export needs no shards."""
     assert run.preparation_id is not None, "a run that has not ended keeps its data"
     preparation = get_preparation(session, run.team_id, run.preparation_id)
@@ -168,9 +177,9 @@ def _downloads(session: Write, run: Run, job: JobSpec, resume: Checkpoint | None
                 f"{RESUME_FOLDER}/{file['name']}",
                 file["bytes"],
                 file["digest"],
-                f"{resume.prefix}/{file['name']}",
+                f"{resume.checkpoint.prefix}/{file['name']}",
             )
-            for file in resume.files
+            for file in resume.checkpoint.files
         ]
     return files
 

@@ -16,6 +16,7 @@ from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_clas
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
+from trainwright_backend.checkpoints.forks import has_lost_its_beginning, mark_parent_invalid
 from trainwright_backend.checkpoints.service import has_export, last_saving_attempt, mark_invalid
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict
@@ -23,7 +24,7 @@ from trainwright_backend.nodes.renewals import walk
 from trainwright_backend.nodes.seats import check_seat, run_of_node, seat_of_claim
 from trainwright_backend.runs.files import stored_bytes
 from trainwright_backend.runs.moves import lock_run, move, settle, stop
-from trainwright_backend.runs.sentences import end_sentence, failed_sentence
+from trainwright_backend.runs.sentences import end_sentence, failed_sentence, lost_beginning_sentence
 from trainwright_backend.runs.tables import Attempt, Closed, Placement, Run
 
 FAILS_AS = {EndClass.LOST: EndCode.POISON, EndClass.LAPSE: EndCode.UNREACHABLE}
@@ -97,7 +98,13 @@ def lapse(session: Write, placement_id: UUID, seen_renewal: int, timers: Timers)
 def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
     """Stop the run as the early end of its attempt asks: try again after a while, or fail."""
     if exit.code is EndCode.CHECKPOINT_INVALID:
+        mark_parent_invalid(session, run, exit.step)
         mark_invalid(session, run.id, exit.step)
+        if has_lost_its_beginning(session, run):
+            reason = EndCode.CHECKPOINT_INVALID
+            return stop(
+                session, run, Verdict.FAIL, reason, lost_beginning_sentence(run), attempt_reason=reason
+            )
     fails_as = _fails_as(session, run, exit.code)
     if fails_as is not None:
         message = failed_sentence(fails_as, exit.message)

@@ -12,6 +12,7 @@ from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.checkpoints import service as checkpoints
+from trainwright_backend.checkpoints.manifests import verify_upload
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.storage import LocalStore
@@ -98,13 +99,14 @@ def commit_checkpoint(
         check_open(session, node_id, run, asked.fence)
         checkpoint = checkpoints.announced(session, run, asked)
         session.expunge(checkpoint)
+    manifest = None
     if checkpoint.committed is None:
-        checkpoints.verify_upload(store, checkpoint, asked.manifest_digest)
+        manifest = verify_upload(store, checkpoint, asked.manifest_digest)
     with database.write() as session:
         run = run_of_node(session, node_id, run_id)
         check_open(session, node_id, run, asked.fence)
         keep = RunSpec.model_validate(run.spec).checkpoint
-        return checkpoints.commit(session, run, checkpoint.id, asked.manifest_digest, keep).id
+        return checkpoints.commit(session, run, checkpoint.id, asked.manifest_digest, manifest, keep).id
 
 
 def _check_attempt(session: Write, node_id: UUID, run: Run, fence: int, attempt: int) -> None:

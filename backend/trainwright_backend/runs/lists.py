@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import Run as ShownRun
@@ -23,7 +23,7 @@ from trainwright_backend.core.db import Read, storable
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import LARGEST_NUMBER, parse_id, public_id
 from trainwright_backend.runs.service import show_runs
-from trainwright_backend.runs.tables import Run, RunSummary
+from trainwright_backend.runs.tables import Run, RunSummary, RunTag
 
 MOST_WORDS = 10
 
@@ -46,6 +46,9 @@ class Asked:
     words: str = ""
     created_by: UUID | str | None = None
     """An account, or a name."""
+
+    tags: tuple[str, ...] = ()
+    """All of them."""
 
     sort: RunSort = RunSort.CREATED
     order: SortOrder = SortOrder.DESCENDING
@@ -80,12 +83,15 @@ def _filters(asked: Asked) -> list[ColumnElement[bool]]:
     words = asked.words.casefold().split()
     if len(words) > MOST_WORDS:
         raise Invalid.at("q", f"A search has at most {MOST_WORDS} words. Leave some out.", asked.words[:200])
-    found = [Run.folded_name.contains(word, autoescape=True) for word in words]
+    found: list[ColumnElement[bool]] = [Run.folded_name.contains(word, autoescape=True) for word in words]
     if asked.states:
         found.append(Run.state.in_(asked.states))
     if asked.created_by is not None:
         column = Run.created_by if isinstance(asked.created_by, UUID) else Run.created_by_name
         found.append(column == asked.created_by)
+    for tag in asked.tags:
+        tagged = exists().where(RunTag.run_id == Run.id, RunTag.tag == tag)
+        found.append(tagged)
     return found
 
 

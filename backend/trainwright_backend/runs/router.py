@@ -1,4 +1,4 @@
-"""HTTP of runs for people: submit, look, cancel, delete, follow."""
+"""HTTP of runs for people: submit, look, cancel, follow."""
 
 import re
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogTex
 from trainwright.contracts.api.plans import RunPlan
 from trainwright.contracts.api.runs import Run as ShownRun
 from trainwright.contracts.api.runs import RunEvent, RunSort, SortOrder, Verdicts
+from trainwright.contracts.api.verbs import MOST_TAGS, Tag
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState
@@ -20,7 +21,7 @@ from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import LARGEST_INTEGER, LARGEST_NUMBER
 from trainwright_backend.core.stream import EventStream, News, ServerEvent, follow
-from trainwright_backend.runs import files, lists, loglines, pause_router, service, submission
+from trainwright_backend.runs import files, lists, loglines, pause_router, service, submission, verbs_router
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.wake import run_topic
 
@@ -75,6 +76,7 @@ def list_runs(
     request: Request,
     state: Annotated[list[RunState] | None, Query(max_length=len(RunState))] = None,
     q: Annotated[str, Query(max_length=200, description="Words that the name contains.")] = "",
+    tag: Annotated[list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags that it has, all.")] = None,
     by: Annotated[str | None, Query(max_length=80, description="Who started them: a name, or `me`.")] = None,
     sort: RunSort = RunSort.CREATED,
     order: SortOrder = SortOrder.DESCENDING,
@@ -82,7 +84,8 @@ def list_runs(
     cursor: Annotated[str | None, Query(max_length=2_000)] = None,
 ) -> Page[ShownRun]:
     """The team's runs, newest first unless sorted otherwise; those without the number sorted by come last."""
-    asked = lists.Asked(tuple(state or ()), q, access.user_id if by == "me" else by, sort, order)
+    person = access.user_id if by == "me" else by
+    asked = lists.Asked(tuple(state or ()), q, person, tuple(tag or ()), sort, order)
     return lists.list_runs(session, access.team_id, asked, limit, cursor, _scale(request))
 
 
@@ -90,12 +93,6 @@ def list_runs(
 def show_run(access: Viewer, session: ReadSession, request: Request, run: str) -> ShownRun:
     """One run."""
     return service.show_run(session, service.get_run(session, access.team_id, run), _scale(request))
-
-
-@router.delete("/{run}", status_code=204)
-def delete_run(access: Editor, session: WriteSession, run: str) -> None:
-    """Delete an ended run with everything it made."""
-    service.delete_run(session, access.team_id, run)
 
 
 @router.post("/{run}/cancel", status_code=202)
@@ -106,6 +103,7 @@ def cancel_run(access: Editor, session: WriteSession, request: Request, run: str
 
 
 router.include_router(pause_router.router)
+router.include_router(verbs_router.router)
 
 
 @router.get("/{run}/events")

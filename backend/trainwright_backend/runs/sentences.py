@@ -49,6 +49,14 @@ def failed_sentence(code: EndCode, message: str) -> str:
     )
 
 
+def lost_beginning_sentence(run: Run) -> str:
+    """Why a fork fails that has no checkpoint left."""
+    return (
+        f"The checkpoint of {run.forked_from_name} at step {run.forked_step:,}, from which it was forked, is damaged, and "
+        "it has no valid one of its own. Fork from another checkpoint."
+    )
+
+
 def duration(seconds: float) -> str:
     """A stretch of time as people say it: `42 s`, `18 min`, `1 h 15 min`, `2 d 3 h`."""
     whole = max(round(seconds), 0)

@@ -1,4 +1,4 @@
-"""Rules and queries of runs for people: list, show, cancel, delete, events.
+"""Rules and queries of runs for people: show, cancel, events.
 
 Where a run stands is decided elsewhere: by `moves`, by the agents' messages and the control loop in `nodes`.
 """
@@ -6,8 +6,9 @@ Where a run stands is decided elsewhere: by `moves`, by the agents' messages and
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
+from trainwright.contracts.api.runs import ForkedFrom
 from trainwright.contracts.api.runs import Run as ShownRun
 from trainwright.contracts.api.runs import RunEvent as ShownEvent
 from trainwright.contracts.api.runs import RunSummary as ShownSummary
@@ -15,14 +16,12 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.doomed import doom
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
-from trainwright_backend.datasets.deletion import PREPARATION_USERS
-from trainwright_backend.datasets.preparations import WAITING_RUNS
+from trainwright_backend.datasets.preparations import PREPARATION_USERS
 from trainwright_backend.runs.moves import lock_run, move, stop
 from trainwright_backend.runs.sentences import run_sentence
-from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary
+from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary, RunTag
 
 SUSPECT_SECONDS = 30.0
 """At the standard lease: silence of a run's node that is shown."""
@@ -68,20 +67,17 @@ def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     return stop(session, run, Verdict.CANCEL, EndCode.CANCELLED, message)
 
 
-def delete_run(session: Write, team_id: UUID, run_id: str) -> None:
-    """Delete an ended run with its metrics, logs and checkpoints; their bytes follow.
+def check_final(run: Run) -> None:
+    """Refuse to delete a run that has not ended.
 
     Raises:
         Conflict: the run has not ended.
     """
-    run = locked_run(session, team_id, run_id)
     if run.state is RunState.STOPPING:
         detail = "This run is still stopping: its node has yet to let go of it. Wait until it has ended, then delete it."
         raise Conflict("run_not_final", detail)
     if run.state not in FINAL:
         raise Conflict("run_not_final", f"This run is {run.state}: cancel it first, then delete it.")
-    doom(session, run_folder(run))
-    session.execute(delete(Run).where(Run.id == run.id))
 
 
 def run_folder(run: Run) -> str:
@@ -111,20 +107,13 @@ def list_events(session: Read, run: Run, after: int) -> list[ShownEvent]:
     ]
 
 
-def users_of_preparations(session: Read, team_id: UUID, preparation_ids: Sequence[UUID]) -> list[str]:
-    """Names of the team's runs that use one of the preparations, oldest first."""
-    users = select(Run.name).where(Run.team_id == team_id, Run.preparation_id.in_(preparation_ids))
-    return list(session.scalars(users.order_by(Run.id)))
-
-
 def live_users_of_preparations(session: Read, team_id: UUID, preparation_ids: Sequence[UUID]) -> list[str]:
-    """As `users_of_preparations`, of runs that have not ended."""
+    """Names of the team's runs that have not ended and use one of the preparations, oldest first."""
     users = select(Run.name).where(Run.team_id == team_id, Run.preparation_id.in_(preparation_ids))
     return list(session.scalars(users.where(Run.state.not_in(FINAL)).order_by(Run.id)))
 
 
-PREPARATION_USERS.append(users_of_preparations)
-WAITING_RUNS.append(live_users_of_preparations)
+PREPARATION_USERS.append(live_users_of_preparations)
 
 
 def show_run(session: Read, run: Run, scale: float) -> ShownRun:
@@ -133,13 +122,42 @@ def show_run(session: Read, run: Run, scale: float) -> ShownRun:
 
 
 def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scale: float) -> list[ShownRun]:
-    """Runs as people see them, with one query for all. ``scale``: see `Timers.scale`."""
+    """Runs as people see them, with one query of each kind for all. ``scale``: see `Timers.scale`."""
     seats: dict[UUID, list[Placement]] = {run.id: [] for run, _ in runs if run.state not in FINAL}
     if seats:
         open_ones = select(Placement).where(Placement.run_id.in_(seats), Placement.closed.is_(None))
         for placement in session.scalars(open_ones.order_by(Placement.node_name)):
             seats[placement.run_id].append(placement)
-    return [_shown(run, summary, seats.get(run.id, []), scale) for run, summary in runs]
+    tags = _tags_of(session, [run.id for run, _ in runs])
+    parents = _parents_of(session, [run for run, _ in runs])
+    shown = [_shown(run, summary, seats.get(run.id, []), scale) for run, summary in runs]
+    return [
+        one.model_copy(update={"tags": tags.get(run.id, []), "forked_from": _forked_from(run, parents)})
+        for one, (run, _) in zip(shown, runs, strict=True)
+    ]
+
+
+def _tags_of(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
+    found: dict[UUID, list[str]] = {}
+    rows = select(RunTag.run_id, RunTag.tag).where(RunTag.run_id.in_(run_ids)).order_by(RunTag.tag)
+    for run_id, tag in session.execute(rows):
+        found.setdefault(run_id, []).append(tag)
+    return found
+
+
+def _parents_of(session: Read, runs: Sequence[Run]) -> set[UUID]:
+    """Those of the runs' parents that are still there."""
+    ids = {run.forked_from_id for run in runs if run.forked_from_id is not None}
+    return set(session.scalars(select(Run.id).where(Run.id.in_(ids)))) if ids else set()
+
+
+def _forked_from(run: Run, parents: set[UUID]) -> ForkedFrom | None:
+    if run.forked_from_name is None or run.forked_step is None:
+        return None
+    there = run.forked_from_id if run.forked_from_id in parents else None
+    return ForkedFrom(
+        run=public_id("run", there) if there else None, name=run.forked_from_name, step=run.forked_step
+    )
 
 
 def show_summary(row: RunSummary | None) -> ShownSummary:
@@ -176,6 +194,9 @@ def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], sca
         ended=run.ended,
         retry_at=run.retry_at,
         nodes=[placement.node_name for placement in seats],
+        tags=[],
+        notes=run.notes,
+        forked_from=None,
     )
 
 

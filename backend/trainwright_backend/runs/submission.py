@@ -8,6 +8,7 @@ sizes, so then every size is accepted and waits.
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
@@ -20,7 +21,7 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
-from trainwright.planner.plan import plan
+from trainwright.planner.plan import Slot, plan
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
@@ -66,9 +67,19 @@ def submit_run(
         AppError: 403 ``quota_exceeded``.
         Invalid: the spec does not fit the installation.
     """
-    earlier = _use_key(session, team_id, key, spec) if key is not None else None
+    earlier = earlier_run(session, team_id, key, spec.model_dump(mode="json"))
     if earlier is not None:
         return Submitted(earlier, replayed=True)
+    return Submitted(begin_run(session, team_id, submitter, spec, key), replayed=False)
+
+
+def begin_run(session: Write, team_id: UUID, submitter: Submitter, spec: RunSpec, key: str | None) -> Run:
+    """Store a run for ``spec``, which ``key`` has just been taken for (`earlier_run`).
+
+    Raises:
+        AppError: 403 ``quota_exceeded``.
+        Invalid: the spec does not fit the installation.
+    """
     resolved = resolve_resources(session, spec)
     data, preparation = resolve_data(session, team_id, resolved.data)
     _check_length(preparation, resolved)
@@ -90,7 +101,7 @@ def submit_run(
     reserve(session, team_id, run.device, run.slots, run.id)
     if key is not None:
         session.get_one(Submission, (team_id, key)).run_id = run.id
-    return Submitted(run, replayed=False)
+    return run
 
 
 def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
@@ -143,7 +154,17 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
     """
     verdicts = check_spec(session, team_id, spec)
     assert verdicts.spec is not None
-    return plan(verdicts.spec, cuda=verdicts.spec.resources.device is Device.CUDA)
+    resources = verdicts.spec.resources
+    slot = _smallest_slot(session, resources.device, resources.slots_per_node)
+    return plan(verdicts.spec, cuda=resources.device is Device.CUDA, slot=slot)
+
+
+def _smallest_slot(session: Read, device: Device, slots: int) -> Slot | None:
+    """That with least memory, of joined nodes with so many; None where none has said its memory."""
+    sizes = select(NodeSize).where(NodeSize.device == device, NodeSize.joined, NodeSize.slots >= slots)
+    known = sizes.where(NodeSize.slot_bytes.is_not(None)).order_by(NodeSize.slot_bytes, NodeSize.node_name)
+    found = session.scalars(known.limit(1)).first()
+    return Slot(found.node_name, found.slot_bytes) if found and found.slot_bytes else None
 
 
 def with_data(spec: RunSpec, data: DataSpec) -> RunSpec:
@@ -182,11 +203,21 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
     )
 
 
-def _use_key(session: Write, team_id: UUID, key: str, spec: RunSpec) -> Run | None:
-    """Take ``key`` for this submission, or find the run it made. Two at once: the second waits for the first."""
+def earlier_run(session: Write, team_id: UUID, key: str | None, asked: Any) -> Run | None:
+    """Take ``key`` for this submission, or find the run it made. Two at once: the second waits for the first.
+
+    Args:
+        key: None takes nothing and finds nothing.
+        asked: JSON; everything that the new run follows from.
+
+    Raises:
+        AppError: 422 ``idempotency_key_reused``: the key came with another body; 410 ``run_deleted``.
+    """
+    if key is None:
+        return None
     if not 1 <= len(key) <= LONGEST_KEY:
         raise Invalid.at("Idempotency-Key", f"The key has 1 to {LONGEST_KEY} characters.", len(key))
-    digest = hashlib.sha256(json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     row = {"team_id": team_id, "key": key, "body_digest": digest, "run_id": None, "created": now()}
     taken = session.execute(

@@ -520,6 +520,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Team Checkpoints
+         * @description The checkpoints and exports of all the team's runs, newest first.
+         */
+        get: operations["list_team_checkpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/checkpoints/retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retain Checkpoints
+         * @description Delete the checkpoints that nothing keeps, or, as it does by itself, only say which.
+         */
+        post: operations["retain_checkpoints"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/datasets": {
         parameters: {
             query?: never;
@@ -836,6 +876,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Act On Runs
+         * @description One verb for many runs. Each succeeds or is refused by itself.
+         */
+        post: operations["act_on_runs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/estimate": {
         parameters: {
             query?: never;
@@ -912,12 +972,16 @@ export interface paths {
         post?: never;
         /**
          * Delete Run
-         * @description Delete an ended run with everything it made.
+         * @description Delete an ended run with everything it made, or only say what that would free.
          */
         delete: operations["delete_run"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Edit Run
+         * @description Change a run's name, tags or notes; what is left out stays.
+         */
+        patch: operations["edit_run"];
         trace?: never;
     };
     "/api/v1/teams/{team}/runs/{run}/cancel": {
@@ -960,6 +1024,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/{run}/checkpoints/{checkpoint}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Checkpoint
+         * @description Delete one checkpoint or export, or only say what that would free.
+         */
+        delete: operations["delete_checkpoint"];
+        options?: never;
+        head?: never;
+        /**
+         * Edit Checkpoint
+         * @description Pin a checkpoint, so that nothing deletes it, or unpin it.
+         */
+        patch: operations["edit_checkpoint"];
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/{run}/checkpoints/{checkpoint}/archive": {
         parameters: {
             query?: never;
@@ -1000,6 +1088,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/{run}/clone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Clone Run
+         * @description Start a run with the configuration of another, with the fields of `changes` changed.
+         */
+        post: operations["clone_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/{run}/events": {
         parameters: {
             query?: never;
@@ -1034,6 +1142,26 @@ export interface paths {
         get: operations["stream_run_events"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fork Run
+         * @description Start a run that goes on from a checkpoint of another, with the fields of `changes` changed.
+         */
+        post: operations["fork_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1508,6 +1636,46 @@ export interface components {
              */
             sequence_tokens: number;
         };
+        /**
+         * BulkAction
+         * @description One verb for many runs. Each succeeds or is refused by itself.
+         */
+        BulkAction: {
+            /** Runs */
+            runs: string[];
+            /**
+             * Tags
+             * @description For `tag` and `untag`.
+             * @default []
+             */
+            tags: string[];
+            verb: components["schemas"]["BulkVerb"];
+        };
+        /**
+         * BulkResult
+         * @description What became of one run.
+         */
+        BulkResult: {
+            /**
+             * Code
+             * @description Of the refusal, as in an error's body.
+             */
+            code?: string | null;
+            /**
+             * Detail
+             * @default
+             */
+            detail: string;
+            /** Done */
+            done: boolean;
+            /** Run */
+            run: string;
+        };
+        /**
+         * BulkVerb
+         * @enum {string}
+         */
+        BulkVerb: "cancel" | "pause" | "resume" | "delete" | "tag" | "untag";
         /** Checkpoint */
         Checkpoint: {
             /** Attempt */
@@ -1562,6 +1730,11 @@ export interface components {
             manifest_digest: string;
             /** Step */
             step: number;
+        };
+        /** CheckpointEdit */
+        CheckpointEdit: {
+            /** Pinned */
+            pinned: boolean;
         };
         /** CheckpointFile */
         CheckpointFile: {
@@ -2060,6 +2233,21 @@ export interface components {
             step: number;
         };
         /**
+         * Freed
+         * @description What a deletion freed, or would free.
+         */
+        Freed: {
+            /**
+             * Bytes
+             * @description Of the object store. They are free once the next sweep has passed, or the links that somebody was given expired.
+             */
+            bytes: number;
+            /** Checkpoints */
+            checkpoints: number;
+            /** Dry Run */
+            dry_run: boolean;
+        };
+        /**
          * Gpu
          * @description One GPU of a node.
          */
@@ -2277,6 +2465,12 @@ export interface components {
             node_token: string;
             timers: components["schemas"]["Timers"];
         };
+        /**
+         * KeptBecause
+         * @description Why a retention keeps a checkpoint.
+         * @enum {string}
+         */
+        KeptBecause: "newest" | "multiple" | "pinned" | "downloading" | "forked" | "live" | "export";
         /**
          * LinkInfo
          * @description What a one-time link will do.
@@ -2583,6 +2777,22 @@ export interface components {
          * @enum {string}
          */
         MomentsKind: "paper" | "block";
+        /**
+         * NewClone
+         * @description A new run with the configuration of another, from step 0.
+         */
+        NewClone: {
+            /**
+             * Changes
+             * @description Fields of the spec that differ, by their dotted names, such as `optimizer.learning_rate`.
+             * @default {}
+             */
+            changes: {
+                [key: string]: unknown;
+            };
+            /** Name */
+            name: string;
+        };
         /** NewDataset */
         NewDataset: {
             /** Name */
@@ -2605,6 +2815,27 @@ export interface components {
              * @default []
              */
             uploads: string[];
+        };
+        /**
+         * NewFork
+         * @description A new run that goes on from a checkpoint of another.
+         */
+        NewFork: {
+            /**
+             * Changes
+             * @description Fields of the spec that differ, by their dotted names, such as `optimizer.learning_rate`.
+             * @default {}
+             */
+            changes: {
+                [key: string]: unknown;
+            };
+            /**
+             * Checkpoint
+             * @description Id of a state; the newest valid one when left empty.
+             */
+            checkpoint?: string | null;
+            /** Name */
+            name: string;
         };
         /** NewInvitation */
         NewInvitation: {
@@ -2859,6 +3090,16 @@ export interface components {
              * @description Last step made.
              */
             step?: number | null;
+        };
+        /** Page[Checkpoint] */
+        Page_Checkpoint_: {
+            /** Items */
+            items: components["schemas"]["Checkpoint"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` for the next page. Empty: this was the last.
+             */
+            next_cursor?: string | null;
         };
         /** Page[Dataset] */
         Page_Dataset_: {
@@ -3478,6 +3719,12 @@ export interface components {
          */
         ResumePoint: {
             /**
+             * Data From Start
+             * @description It was trained on other data, or in another order: this run's data starts at its beginning.
+             * @default false
+             */
+            data_from_start: boolean;
+            /**
              * Digest
              * @description SHA-256 of its manifest.
              */
@@ -3490,6 +3737,56 @@ export interface components {
             forked: boolean;
             /** Step */
             step: number;
+        };
+        /** RetainedCheckpoint */
+        RetainedCheckpoint: {
+            checkpoint: components["schemas"]["Checkpoint"];
+            /** @description Empty: it is deleted. */
+            kept: components["schemas"]["KeptBecause"] | null;
+        };
+        /**
+         * Retention
+         * @description Which checkpoints to keep. Exports, pinned ones, those on their way to somebody, and those that a live run or a
+         *     fork needs are kept besides.
+         */
+        Retention: {
+            /**
+             * Delete Exports
+             * @description Exports go too, but a run's newest.
+             * @default false
+             */
+            delete_exports: boolean;
+            /**
+             * Dry Run
+             * @description Only say what would be deleted.
+             * @default true
+             */
+            dry_run: boolean;
+            /**
+             * Keep Every Steps
+             * @description Also those whose step is a multiple of it.
+             */
+            keep_every_steps?: number | null;
+            /**
+             * Keep Last
+             * @description Newest valid states of each run. A run that has not ended keeps two in any case.
+             * @default 2
+             */
+            keep_last: number;
+            /**
+             * Runs
+             * @description Of these runs only; of all the team's runs when left empty.
+             */
+            runs?: string[] | null;
+        };
+        /** RetentionResult */
+        RetentionResult: {
+            /**
+             * Checkpoints
+             * @description All that were looked at, newest first within a run; at most 2,000 are listed.
+             */
+            checkpoints: components["schemas"]["RetainedCheckpoint"][];
+            freed: components["schemas"]["Freed"];
         };
         /**
          * Role
@@ -3585,6 +3882,18 @@ export interface components {
             tags: string[];
             /** @description What a stopping run is to become. */
             verdict?: components["schemas"]["Verdict"] | null;
+        };
+        /**
+         * RunEdit
+         * @description Changes what people call a run; what is left out stays.
+         */
+        RunEdit: {
+            /** Name */
+            name?: string | null;
+            /** Notes */
+            notes?: string | null;
+            /** Tags */
+            tags?: string[] | null;
         };
         /**
          * RunEstimate
@@ -3686,6 +3995,16 @@ export interface components {
             schedule: components["schemas"]["PipelineSchedule"];
             /** Shard */
             shard: number;
+            /**
+             * Slot Bytes
+             * @description Memory of the smallest slot that the run may get: of a GPU, or a CPU slot's share of its node's; null when unknown.
+             */
+            slot_bytes?: number | null;
+            /**
+             * Slot Node
+             * @description The node that has this slot.
+             */
+            slot_node?: string | null;
             /** Stages */
             stages: components["schemas"]["PlannedStage"][];
             /**
@@ -3702,6 +4021,12 @@ export interface components {
              * @description Of each pipeline rank; the first micro batches where there are very many.
              */
             timeline: components["schemas"]["PlannedAction"][][];
+            /**
+             * Warnings
+             * @description Why the run may fail although it is accepted: a rank that needs more memory than the slot has.
+             * @default []
+             */
+            warnings: string[];
         };
         /**
          * RunSort
@@ -5314,6 +5639,77 @@ export interface operations {
             };
         };
     };
+    list_team_checkpoints: {
+        parameters: {
+            query?: {
+                kind?: components["schemas"]["CheckpointKind"] | null;
+                pinned?: boolean | null;
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_Checkpoint_"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    retain_checkpoints: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Retention"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RetentionResult"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_datasets: {
         parameters: {
             query?: {
@@ -5889,6 +6285,8 @@ export interface operations {
                 state?: components["schemas"]["RunState"][] | null;
                 /** @description Words that the name contains. */
                 q?: string;
+                /** @description Tags that it has, all. */
+                tag?: string[] | null;
                 /** @description Who started them: a name, or `me`. */
                 by?: string | null;
                 sort?: components["schemas"]["RunSort"];
@@ -5948,6 +6346,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    act_on_runs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkAction"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResult"][];
                 };
             };
             /** @description Refused. */
@@ -6100,7 +6533,10 @@ export interface operations {
     };
     delete_run: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only say what would be freed. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 run: string;
@@ -6111,11 +6547,49 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Successful Response */
-            204: {
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["Freed"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    edit_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunEdit"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
             };
             /** @description Refused. */
             default: {
@@ -6179,6 +6653,79 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Checkpoint"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_checkpoint: {
+        parameters: {
+            query?: {
+                /** @description Only say what would be freed. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                run: string;
+                checkpoint: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Freed"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    edit_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                checkpoint: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CheckpointEdit"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"];
                 };
             };
             /** @description Refused. */
@@ -6256,6 +6803,44 @@ export interface operations {
             };
         };
     };
+    clone_run: {
+        parameters: {
+            query?: never;
+            header?: {
+                "idempotency-key"?: string | null;
+            };
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewClone"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_run_events: {
         parameters: {
             query?: {
@@ -6311,6 +6896,44 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    fork_run: {
+        parameters: {
+            query?: never;
+            header?: {
+                "idempotency-key"?: string | null;
+            };
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewFork"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
                 };
             };
             /** @description Refused. */

@@ -70,6 +70,9 @@ class ResumePoint(Strict):
     forked: bool = False
     """It is another run's, which may have been configured otherwise: shapes must agree, the rest may differ."""
 
+    data_from_start: bool = False
+    """It was trained on other data, or in another order: this run's data starts at its beginning."""
+
 
 class JobSpec(Strict):
     """RunSpec, and where, with what and from which point to run it."""

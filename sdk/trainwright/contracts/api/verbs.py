@@ -97,7 +97,7 @@ class Freed(Envelope):
 
     dry_run: bool
     bytes: int
-    """Of the object store. They are free once the next sweep has passed."""
+    """Of the object store. They are free once the next sweep has passed, or the links that somebody was given expired."""
 
     checkpoints: int
 
@@ -110,7 +110,7 @@ class Retention(Strict):
     """Of these runs only; of all the team's runs when left empty."""
 
     keep_last: int = Field(default=2, ge=0, le=10_000)
-    """Newest valid states of each run. A run that has not succeeded keeps two in any case."""
+    """Newest valid states of each run. A run that has not ended keeps two in any case."""
 
     keep_every_steps: int | None = Field(default=None, ge=1)
     """Also those whose step is a multiple of it."""

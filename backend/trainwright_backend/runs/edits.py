@@ -1,0 +1,69 @@
+"""What people call a run: its name, its tags and its notes, which say nothing to the training.
+
+The name also stands in the stored spec, so that both say the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from sqlalchemy import delete, select
+
+from trainwright.contracts.api.verbs import MOST_TAGS, RunEdit
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.runs.moves import add_event
+from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.tables import Run, RunTag
+
+
+def edit_run(session: Write, team_id: UUID, run_id: str, edit: RunEdit, by: str) -> Run:
+    """Change what ``edit`` names. A new name is told as an event.
+
+    Raises:
+        NotFound: see `get_run`.
+    """
+    run = locked_run(session, team_id, run_id)
+    if edit.name is not None and edit.name != run.name:
+        message = f"renamed from {run.name} to {edit.name} by {by}"
+        run.name, run.folded_name = edit.name, edit.name.casefold()
+        run.spec = {**run.spec, "name": edit.name}
+        session.flush()
+        add_event(session, run, "renamed", message)
+    if edit.notes is not None:
+        run.notes = edit.notes
+    if edit.tags is not None:
+        _set_tags(session, run, edit.tags)
+    session.flush()
+    return run
+
+
+def tag_run(session: Write, team_id: UUID, run_id: str, tags: Sequence[str]) -> Run:
+    """Give a run more tags.
+
+    Raises:
+        Invalid: it would have too many.
+    """
+    run = locked_run(session, team_id, run_id)
+    all_tags = {*_tags_of(session, run), *tags}
+    if len(all_tags) > MOST_TAGS:
+        rule = f"A run has at most {MOST_TAGS} tags, and {run.name} would have {len(all_tags)}. Remove some first."
+        raise Invalid.at("tags", rule, sorted(tags))
+    _set_tags(session, run, all_tags)
+    return run
+
+
+def untag_run(session: Write, team_id: UUID, run_id: str, tags: Sequence[str]) -> Run:
+    """Take tags from a run; those that it has not are no error."""
+    run = locked_run(session, team_id, run_id)
+    _set_tags(session, run, {*_tags_of(session, run)} - {*tags})
+    return run
+
+
+def _tags_of(session: Read, run: Run) -> Sequence[str]:
+    return session.scalars(select(RunTag.tag).where(RunTag.run_id == run.id)).all()
+
+
+def _set_tags(session: Write, run: Run, tags: Iterable[str]) -> None:
+    session.change(delete(RunTag).where(RunTag.run_id == run.id))
+    session.add_all(RunTag(run_id=run.id, tag=tag, team_id=run.team_id) for tag in sorted({*tags}))
+    session.flush()
