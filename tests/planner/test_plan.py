@@ -7,7 +7,7 @@ import pytest
 from trainwright.contracts.layout_rules import stages_even
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import RankMemory, largest_share, rank_memory
-from trainwright.planner.plan import auto_stages, plan, stage_times
+from trainwright.planner.plan import Slot, auto_stages, plan, stage_times
 from trainwright.planner.split import DoesNotFitError, Holder
 
 SPEC: dict[str, Any] = {
@@ -171,3 +171,40 @@ def test_the_bubble_of_many_micro_batches_is_that_of_all_though_few_are_shown() 
     assert last > 0 and found.bubble_fraction < 0.05
     one = plan(spec_of(4, batch=batch | {"global_sequences": 256}, parallelism={"pipeline": 4}))
     assert found.bubble_fraction < one.bubble_fraction
+
+
+def test_a_tied_embedding_is_there_once_on_a_rank_that_has_both_ends() -> None:
+    """Room for the weight once, and not twice: under zbv the first and the last stage are rank 0's."""
+    parallelism = {"pipeline": 2, "schedule": "zbv", "stages": "auto"}
+    sections: dict[str, Any] = {
+        "model": {"tied_embeddings": True},
+        "data": {"tokenizer": {"kind": "bpe", "vocabulary": 50_000}},
+        "parallelism": parallelism,
+    }
+    spec = spec_of(2, **sections)
+    least = rank_memory(spec, (1, 5, 1, 1), 0).total
+    assert 0.1 * least < 16 * 50_000 * 256
+    found = auto_stages(spec, [Holder(1.0, int(1.1 * least)), Holder(1.0)])
+    assert rank_memory(spec, found, 0).total <= 1.1 * least
+    with pytest.raises(DoesNotFitError):
+        auto_stages(spec, [Holder(1.0, int(0.9 * least)), Holder(1.0)])
+
+
+def test_who_needs_more_than_a_slot_has_is_warned_of() -> None:
+    spec = spec_of(4, parallelism={"pipeline": 4})
+    sizes = [one.total for one in plan(spec).memory]
+    assert sizes[0] == max(sizes)
+    assert plan(spec, slot=Slot("node-1", sizes[0])).warnings == []
+    [one] = plan(spec, slot=Slot("node-1", sizes[0] - 1)).warnings
+    assert one.startswith("Pipeline rank 0 needs") and "on node-1" in one
+    [every] = plan(spec, slot=Slot("node-1", 1)).warnings
+    assert every.startswith("Each rank")
+    assert plan(spec).slot_bytes is None and plan(spec).warnings == []
+
+
+def test_what_a_cpu_offloads_lies_in_the_same_memory() -> None:
+    parallelism = {"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}
+    spec = spec_of(2, parallelism=parallelism, precision={"kind": "bf16"})
+    [memory] = plan(spec).memory
+    slot = Slot("node-1", memory.total + memory.host // 2)
+    assert plan(spec, slot=slot).warnings and not plan(spec, cuda=True, slot=slot).warnings

@@ -157,8 +157,25 @@ def is_online(node: Node, at: datetime, timers: Timers) -> bool:
 
 def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
     node.inventory = inventory.model_dump(mode="json")
+    memory = _slot_bytes(inventory)
     for device, indices in slots_of(node).items():
-        session.merge(NodeSize(node_name=node.name, device=device, slots=len(indices), joined=True))
+        session.merge(
+            NodeSize(
+                node_name=node.name,
+                device=device,
+                slots=len(indices),
+                joined=True,
+                slot_bytes=memory.get(device) if indices else None,
+            )
+        )
+
+
+def _slot_bytes(inventory: Inventory) -> dict[str, int]:
+    """Memory of the smallest slot, by device."""
+    found = {"cpu": inventory.memory_bytes // max(1, inventory.cpu_slots)}
+    if inventory.gpus:
+        found["cuda"] = min(gpu.memory_bytes for gpu in inventory.gpus)
+    return found
 
 
 def _locked_node(session: Write, node_id: str) -> Node:

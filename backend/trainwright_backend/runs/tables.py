@@ -288,3 +288,5 @@ class NodeSize(Base):
     slots: Mapped[int]
     joined: Mapped[bool]
     """False once the node was removed."""
+    slot_bytes: Mapped[int | None] = mapped_column(BigInteger, default=None)
+    """Memory of a slot: of the smallest GPU, or a CPU slot's share of the node's."""

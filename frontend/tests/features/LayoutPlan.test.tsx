@@ -26,6 +26,9 @@ const PLAN: RunPlan = {
     { rank: 0, total: 4 * 2 ** 20, weights: 2 ** 20, activations: 2 ** 10, ...MEMORY },
     { rank: 1, total: 2 * 2 ** 20, weights: 2 ** 19, activations: 0, ...MEMORY },
   ],
+  slot_bytes: null,
+  slot_node: null,
+  warnings: [],
   timeline: [
     [
       { kind: "F", stage: 0, micro_batch: 0, start: 0, end: 1 },
@@ -82,4 +85,13 @@ it("says why there is no layout yet", async () => {
   server.use(http.post("*/runs/plan", () => HttpResponse.json({ title: "x", detail: "y", code: "invalid", errors: [problem] }, { status: 422 })));
   show();
   expect(await screen.findByText(/The layout is drawn once it fits. 3 does not divide model.heads 4./)).toBeDefined();
+});
+
+it("shows memory against what a slot has, and warns of a rank that needs more", async () => {
+  const over = { slot_bytes: 3 * 2 ** 20, slot_node: "node-1", warnings: ["Pipeline rank 0 needs more than node-1 has."] };
+  server.use(http.post("*/runs/plan", () => HttpResponse.json({ ...PLAN, ...over })));
+  show();
+  const layout = await screen.findByRole("region", { name: "Layout" });
+  expect(layout.textContent).toContain("4 MiB of 3 MiB");
+  expect(screen.getByText("Pipeline rank 0 needs more than node-1 has.")).toBeDefined();
 });

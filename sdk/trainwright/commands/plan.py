@@ -107,6 +107,10 @@ def show(plan: RunPlan) -> None:
     )
     out.print(_stages(plan))
     out.print(_memory(plan.memory))
+    if plan.slot_bytes is not None:
+        typer.echo(f"The smallest slot, on {plan.slot_node}, has {plan.slot_bytes / 2**20:,.0f} MiB.")
+    for warning in plan.warnings:
+        typer.secho(warning, fg=typer.colors.YELLOW)
     if plan.stages_are_measured:
         typer.echo(
             "Stages are chosen when the run starts, by the measured speed of its ranks; these are for equal ones."

@@ -8,6 +8,7 @@ take none of it, and attention counts as in ``flops``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
 from trainwright.contracts.layout_rules import given_stages
@@ -35,12 +36,23 @@ _MOST_ACTIONS = 4_000
 """Of a timeline that is shown. A picture of more could not be looked at."""
 
 
-def plan(spec: RunSpec, cuda: bool = False, holders: Sequence[Holder] | None = None) -> RunPlan:
+@dataclass(frozen=True)
+class Slot:
+    """The smallest place that a rank may get."""
+
+    node: str
+    bytes: int
+
+
+def plan(
+    spec: RunSpec, cuda: bool = False, holders: Sequence[Holder] | None = None, slot: Slot | None = None
+) -> RunPlan:
     """The layout of ``spec``.
 
     Args:
         cuda: whether it will run on GPUs, where blocks are compiled.
         holders: the pipeline's ranks, for ``stages: auto``; equal ones where left out.
+        slot: what memory is compared with; with nothing where left out.
 
     Raises:
         DoesNotFitError: stages are to be found, and none fit into the holders' memory.
@@ -52,6 +64,7 @@ def plan(spec: RunSpec, cuda: bool = False, holders: Sequence[Holder] | None = N
     pipeline = pipeline_of(spec)
     places = [degrees.place(rank) for rank in range(degrees.ranks)]
     shown, bubble = _timeline(spec, layers)
+    memory = [rank_memory(spec, layers, rank, compiled) for rank in range(degrees.pipeline)]
     return RunPlan(
         pipeline=degrees.pipeline,
         data=degrees.data,
@@ -81,7 +94,10 @@ def plan(spec: RunSpec, cuda: bool = False, holders: Sequence[Holder] | None = N
             for one in stages_of(layers)
         ],
         stages_are_measured=given is None,
-        memory=[_told(rank, rank_memory(spec, layers, rank, compiled)) for rank in range(degrees.pipeline)],
+        memory=[_told(rank, one) for rank, one in enumerate(memory)],
+        slot_bytes=slot.bytes if slot else None,
+        slot_node=slot.node if slot else None,
+        warnings=_too_large(memory, slot, cuda) if slot else [],
         timeline=shown,
         bubble_fraction=bubble,
     )
@@ -164,11 +180,20 @@ def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
             for layer in range(spec.model.layers)
         ]
         between = sum(stage_bytes(spec, StageLayers(number, range(0), first, last), whole, 0, compiled))
-        beside = _even_bytes(spec, end_weights(spec, first, last)) + between + transfer_bytes(spec)
+        beside = _even_bytes(spec, _ends_beside(spec, pipeline, number)) + between + transfer_bytes(spec)
         beside += loss_bytes(spec, compiled) if last else 0
         flops = _loss_flops(spec).total if last else 0.0
         found.append(StageCost(rank, flops, beside, tuple(size - between for size in layer_bytes)))
     return found
+
+
+def _ends_beside(spec: RunSpec, pipeline: Pipeline, number: int) -> list[int]:
+    """Tensors of the model's ends that a stage adds to its rank: a tied embedding is there once, though two stages use it."""
+    rank, last = pipeline.rank_of(number), pipeline.stages - 1
+    ends = end_weights(spec, number == 0, number == last)
+    if number == 0 or number != last or pipeline.rank_of(0) != rank:
+        return ends
+    return ends[1:] if spec.model.tied_embeddings else ends
 
 
 def _alone(layer: int, first: bool, last: bool) -> StageLayers:
@@ -216,3 +241,23 @@ def _timeline(spec: RunSpec, layers: Sequence[int]) -> tuple[list[list[PlannedAc
 
 def _told(rank: int, memory: RankMemory) -> PlannedMemory:
     return PlannedMemory(rank=rank, total=memory.total, **vars(memory))
+
+
+def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str]:
+    """A sentence where ranks need more than ``slot`` has. What a CPU's rank puts on the host lies in the same memory."""
+    needs = [one.total if cuda else one.total + one.host for one in memory]
+    over = [rank for rank, need in enumerate(needs) if need > slot.bytes]
+    if not over:
+        return []
+    who = f"Pipeline rank {over[0]}" if len(over) < len(memory) else "Each rank"
+    if 1 < len(over) < len(memory):
+        who = f"Each of pipeline ranks {', '.join(map(str, over))}"
+    has = "a GPU has" if cuda else "a slot's share of the memory is"
+    return [
+        f"{who} needs up to {_gib(max(needs))}, and on {slot.node} {has} {_gib(slot.bytes)}: the run may end for want of memory. "
+        "Use more ranks with parallelism.pipeline, tensor or zero_stage, memory.recompute, or a smaller batch.micro_sequences."
+    ]
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB"

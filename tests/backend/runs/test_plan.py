@@ -58,6 +58,36 @@ def test_a_gpu_run_is_planned_as_compiled(scene: Scene) -> None:
     assert there["memory"][0]["activations"] < here["memory"][0]["activations"]
 
 
+def test_memory_is_told_beside_that_of_the_smallest_slot(scene: Scene) -> None:
+    """node-a has 16 GiB for 2 slots."""
+
+    def slot_of(device: str, slots: int) -> tuple[int | None, str | None]:
+        spec = piped(scene) | {"resources": {"device": device, "slots_per_node": slots}, "parallelism": {}}
+        plan = scene.site.admin.post(f"{scene.runs}/plan", json=spec).json()
+        assert plan["warnings"] == []
+        return plan["slot_bytes"], plan["slot_node"]
+
+    assert slot_of("cpu", 2) == (8 << 30, "node-a")
+    Agent.join(scene.site, "node-g", gpus=2)
+    assert slot_of("cuda", 2) == (128 << 30, "node-g")
+    Agent.join(scene.site, "node-s", cpu_slots=4)
+    assert slot_of("cpu", 2) == (4 << 30, "node-s")
+    assert slot_of("cpu", 4) == (4 << 30, "node-s")
+
+
+def test_a_rank_over_its_slot_is_a_warning_and_no_refusal(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = piped(scene) | {"model": {"layers": 8, "width": 4_096, "heads": 32}}
+    plan, run = (scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/plan", scene.runs))
+    assert (plan.status_code, run.status_code) == (200, 201)
+    [warning] = plan.json()["warnings"]
+    assert "on node-a a slot's share of the memory is 8.0 GiB" in warning
+    show(RunPlan.model_validate(plan.json()))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "The smallest slot, on node-a, has 8,192 MiB." in printed and warning in printed
+
+
 def test_viewers_may_plan_and_strangers_may_not(scene: Scene) -> None:
     assert scene.site.member("viewer").post(f"{scene.runs}/plan", json=piped(scene)).status_code == 200
     assert scene.site.other_team("globex").post(f"{scene.runs}/plan", json=piped(scene)).status_code == 404

@@ -31,7 +31,7 @@ export function LayoutPlan({ team, spec }: Props) {
       </p>
       <div className="grid grid-cols-2 gap-6 max-tablet:grid-cols-1">
         <MeshPicture plan={plan} />
-        <MemoryPicture memory={plan.memory} />
+        <MemoryPicture plan={plan} />
       </div>
       {pipeline > 1 && (
         <div className="flex flex-col gap-2">

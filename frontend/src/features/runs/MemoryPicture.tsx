@@ -1,12 +1,13 @@
-import type { PlannedMemory } from "@/api/types";
+import type { PlannedMemory, RunPlan } from "@/api/types";
 import { Bytes } from "@/components/Bytes";
 import { bytes } from "@/lib/format";
 
 const PARTS = ["weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers"] as const;
 
-/** Memory of each pipeline rank by part, as bars on one scale and in numbers. */
-export function MemoryPicture({ memory }: { memory: readonly PlannedMemory[] }) {
-  const most = Math.max(1, ...memory.map(({ total }) => total));
+/** Memory of each pipeline rank by part, as bars on one scale and in numbers, against what the smallest slot has. */
+export function MemoryPicture({ plan }: { plan: RunPlan }) {
+  const { memory, slot_bytes: slot, warnings } = plan;
+  const most = Math.max(1, slot ?? 0, ...memory.map(({ total }) => total));
   const parts = PARTS.filter((part) => memory.some((one) => one[part] > 0));
   return (
     <figure className="flex min-w-0 flex-col gap-2">
@@ -18,17 +19,26 @@ export function MemoryPicture({ memory }: { memory: readonly PlannedMemory[] }) 
               <span className="text-small">{memory.length > 1 ? `pipeline rank ${one.rank}` : "each rank"}</span>
               <span>
                 <Bytes value={one.total} />
+                {slot !== null && <span className="text-small text-soft"> of {bytes(slot)}</span>}
                 {one.host > 0 && <span className="text-small text-soft"> and {bytes(one.host)} of the node&apos;s memory</span>}
               </span>
             </span>
-            <span aria-hidden className="flex h-2.5 bg-raised">
+            <span aria-hidden className="relative flex h-2.5 bg-raised">
               {parts.map((part) => (
                 <span key={part} style={{ width: `${(100 * one[part]) / most}%`, background: colour(part) }} />
               ))}
+              {slot !== null && slot < most && (
+                <span className="absolute -inset-y-1 border-l-2 border-text" style={{ left: `${(100 * slot) / most}%` }} />
+              )}
             </span>
           </li>
         ))}
       </ul>
+      {warnings.map((warning) => (
+        <p key={warning} className="text-small text-warn">
+          {warning}
+        </p>
+      ))}
       <Legend memory={memory} parts={parts} />
     </figure>
   );

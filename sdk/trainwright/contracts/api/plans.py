@@ -92,6 +92,15 @@ class RunPlan(Envelope):
     """Whether stages will be chosen when the run starts; those here are for ranks of equal speed."""
 
     memory: list[PlannedMemory]
+    slot_bytes: int | None = None
+    """Memory of the smallest slot that the run may get: of a GPU, or a CPU slot's share of its node's; null when unknown."""
+
+    slot_node: str | None = None
+    """The node that has this slot."""
+
+    warnings: list[str] = []
+    """Why the run may fail although it is accepted: a rank that needs more memory than the slot has."""
+
     timeline: list[list[PlannedAction]]
     """Of each pipeline rank; the first micro batches where there are very many."""
 
