@@ -1,11 +1,10 @@
-import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { queryClient, session } from "@/app/queryClient";
 import { ComparePage } from "@/app/routes/ComparePage";
 import { DatasetPage } from "@/app/routes/DatasetPage";
 import { DatasetsPage } from "@/app/routes/DatasetsPage";
 import { HomePage } from "@/app/routes/HomePage";
 import { LinkPage } from "@/app/routes/LinkPage";
-import { NewRunPage } from "@/app/routes/NewRunPage";
 import { NodesPage } from "@/app/routes/NodesPage";
 import { NotFoundPage } from "@/app/routes/NotFoundPage";
 import { RunPage } from "@/app/routes/RunPage";
@@ -21,8 +20,9 @@ import { ApiError } from "@/api/errors";
 import { meQuery } from "@/features/auth/queries";
 import { parseTensorSearch } from "@/features/fp8/view";
 import { parseCompare } from "@/features/metrics/compareView";
-import { parseView } from "@/features/metrics/view";
+import { parsePhase, parseView } from "@/features/metrics/view";
 import { parseLogSearch } from "@/features/runs/logSearch";
+import { parseNewRunSearch } from "@/features/runs/newRunSearch";
 import { parseRunsSearch } from "@/features/runs/runFilter";
 import { parseUsageSearch } from "@/features/teams/usageView";
 import { isRunTab } from "@/lib/runTabs";
@@ -66,11 +66,9 @@ const runs = createRoute({ getParentRoute: () => team, path: "/runs", validateSe
 const newRun = createRoute({
   getParentRoute: () => team,
   path: "/runs/new",
-  validateSearch: ({ dataset, like }: Record<string, unknown>): { dataset?: string; like?: string } => ({
-    ...(typeof dataset === "string" ? { dataset } : {}),
-    ...(typeof like === "string" ? { like } : {}),
-  }),
-  component: NewRunPage,
+  validateSearch: parseNewRunSearch,
+  // The form and its reader of YAML come when somebody writes a run.
+  component: lazyRouteComponent(() => import("@/app/routes/NewRunPage"), "NewRunPage"),
 });
 
 const run = createRoute({
@@ -88,6 +86,7 @@ const runTab = createRoute({
   path: "/runs/$runId/$tab",
   validateSearch: (search: Record<string, unknown>) => ({
     ...parseView(search),
+    ...parsePhase(search),
     ...parseTensorSearch(search),
     ...parseLogSearch(search),
   }),

@@ -42,6 +42,13 @@ export function powerOfTwo(exponent: number): string {
   return `2^${exponent < 0 ? "−" : ""}${Math.abs(exponent)}`;
 }
 
+/** 1.6 × 10^18: for numbers whose size is all that matters. */
+export function powerOfTen(value: number): string {
+  if (value < 1e6) return count(value);
+  const exponent = Math.floor(Math.log10(value));
+  return `${(value / 10 ** exponent).toFixed(1)} × 10^${exponent}`;
+}
+
 /** 124 M, 1.3 B: the size of a model. */
 export function short(value: number): string {
   for (const [size, unit] of [

@@ -235,7 +235,8 @@ function isSectionPath(path: string, fields: readonly SpecField[]): boolean {
 /** Fields with one possible value: the form does not ask for them. */
 const FIXED = /^(schema_version|optimizer\.kind)$/;
 
-function leaves(value: Json, path: string): [string, Json][] {
+/** Every value that is no section, by its dotted path. */
+export function leaves(value: Json, path: string): [string, Json][] {
   if (!isObject(value)) return [[path, value]];
   return Object.entries(value).flatMap(([key, inner]) => leaves(inner, path === "" ? key : `${path}.${key}`));
 }

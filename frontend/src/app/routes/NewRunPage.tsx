@@ -1,20 +1,25 @@
 import { useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useEffect, type ReactNode } from "react";
+import type { Run } from "@/api/types";
+import { ForkOrigin } from "@/app/ForkOrigin";
 import { Boundary } from "@/components/Boundary";
 import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
 import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
+import { forkRun } from "@/features/runs/fork";
 import { RunForm } from "@/features/runs/RunForm";
-import { runQuery, specQuery } from "@/features/runs/queries";
+import { runQuery, specQuery, type SpecJson } from "@/features/runs/queries";
 import { useMayEdit } from "@/lib/mayEdit";
 import { sectionsOf, valuesOf, type JsonSchema, type SpecValues } from "@/lib/specForm";
 
 export function NewRunPage() {
   const { team } = useParams({ from: "/$team" });
+  const { fork } = useSearch({ from: "/$team/runs/new" });
   return (
     <>
       <TitleRow
-        title="New run"
+        title={fork === undefined ? "New run" : "Fork"}
         parent={
           <Link to="/$team/runs" params={{ team }} className="hover:text-accent">
             Runs
@@ -32,28 +37,66 @@ export function NewRunPage() {
   );
 }
 
-/** The form, empty or filled from the run that this one is to be like. */
+/** The form, empty or filled from the run that this one is to be like or goes on from. */
 function Choice() {
-  const { like } = useSearch({ from: "/$team/runs/new" });
-  return like === undefined ? <Filled start={{}} /> : <Like runId={like} />;
+  const { like, fork } = useSearch({ from: "/$team/runs/new" });
+  if (fork !== undefined) return <Fork key={fork} runId={fork} />;
+  return like === undefined ? <Filled start={{}} /> : <Like key={like} runId={like} />;
 }
 
 function Like({ runId }: { runId: string }) {
   const { team } = useParams({ from: "/$team" });
-  const { data: run } = useSuspenseQuery(runQuery(team, runId));
-  const { data: info } = useSuspenseQuery(specQuery);
-  const fields = sectionsOf(info.run_spec as JsonSchema).flatMap((section) => section.fields);
-  const { values } = valuesOf(run.spec, fields);
-  return <Filled start={{ ...values, name: "" }} />;
+  const start = useStart(runId);
+  return (
+    <Filled start={start.values}>
+      <p className="text-soft">
+        Filled in as{" "}
+        <Link to="/$team/runs/$runId/$tab" params={{ team, runId, tab: "configuration" }} className="text-accent underline underline-offset-2">
+          {start.run.name}
+        </Link>{" "}
+        is. It begins at step 0; change what is to differ.
+      </p>
+    </Filled>
+  );
 }
 
-function Filled({ start }: { start: SpecValues }) {
+function Fork({ runId }: { runId: string }) {
   const { team } = useParams({ from: "/$team" });
-  const { dataset } = useSearch({ from: "/$team/runs/new" });
-  const { data } = useSuspenseInfiniteQuery(datasetsQuery(team));
+  const { checkpoint } = useSearch({ from: "/$team/runs/new" });
+  const start = useStart(runId);
+  return (
+    <Filled
+      start={start.values}
+      verb="Start fork"
+      submit={(spec, key) => forkRun(team, start.run, checkpoint, spec, key)}
+    >
+      <ForkOrigin team={team} run={start.run} checkpoint={checkpoint} />
+    </Filled>
+  );
+}
+
+/** Another run's configuration as fields, without its name. */
+function useStart(runId: string): { run: Run; values: SpecValues } {
+  const { team } = useParams({ from: "/$team" });
+  const { data: run } = useSuspenseQuery({ ...runQuery(team, runId), refetchInterval: false });
+  const { data: info } = useSuspenseQuery(specQuery);
+  const fields = sectionsOf(info.run_spec as JsonSchema).flatMap((section) => section.fields);
+  return { run, values: { ...valuesOf(run.spec, fields).values, name: "" } };
+}
+
+interface FilledProps {
+  start: SpecValues;
+  verb?: string;
+  submit?: (spec: SpecJson, key: string) => Promise<Run>;
+  children?: ReactNode;
+}
+
+function Filled({ start, verb, submit, children }: FilledProps) {
+  const { team } = useParams({ from: "/$team" });
+  const { dataset, view } = useSearch({ from: "/$team/runs/new" });
+  const datasets = useAllDatasets(team);
   const { data: tokenizers } = useSuspenseQuery(tokenizersQuery(team));
   const navigate = useNavigate();
-  const datasets = data.pages.flatMap((page) => page.items);
   if (datasets.length === 0) {
     return (
       <EmptyState title="There is no data to train on yet.">
@@ -72,9 +115,31 @@ function Filled({ start }: { start: SpecValues }) {
       datasets={datasets}
       tokenizers={tokenizers}
       start={dataset === undefined ? start : { ...start, "data.dataset": dataset }}
+      view={view ?? "form"}
+      onView={(next) =>
+        void navigate({
+          to: ".",
+          search: (old) => ({ ...old, view: next === "YAML" ? next : undefined }),
+          replace: true,
+          resetScroll: false,
+        })
+      }
+      {...(verb === undefined ? {} : { verb })}
+      {...(submit === undefined ? {} : { submit })}
       onCreated={(run) =>
         void navigate({ to: "/$team/runs/$runId/$tab", params: { team, runId: run.id, tab: "overview" } })
       }
-    />
+    >
+      {children}
+    </RunForm>
   );
+}
+
+/** All of the team's datasets, however many pages they fill. */
+function useAllDatasets(team: string) {
+  const { data, hasNextPage, isFetching, fetchNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
+  useEffect(() => {
+    if (hasNextPage && !isFetching) void fetchNextPage();
+  }, [hasNextPage, isFetching, fetchNextPage]);
+  return data.pages.flatMap((page) => page.items);
 }

@@ -1,18 +1,20 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
-import { useDeferredValue, useMemo, useState, type SubmitEvent } from "react";
+import { useDeferredValue, useMemo, useState, type ReactNode, type SubmitEvent } from "react";
 import { ApiError } from "@/api/errors";
 import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Segmented } from "@/components/Segmented";
 import { Time } from "@/components/Time";
-import { JsonEditor } from "@/features/runs/JsonEditor";
+import { dropDraft } from "@/features/runs/draft";
 import { LayoutPlan } from "@/features/runs/LayoutPlan";
 import { createRun, specQuery, verdictsQuery, type SpecJson } from "@/features/runs/queries";
+import { RecipeBar } from "@/features/runs/RecipeBar";
+import { RunEstimatePanel } from "@/features/runs/RunEstimatePanel";
 import { RunFormSection } from "@/features/runs/RunFormSection";
 import { RunFormSummary } from "@/features/runs/RunFormSummary";
-import { dropDraft, restored, storeDraft, storedDraft } from "@/features/runs/draft";
-import { randomId } from "@/lib/randomId";
-import { sectionsOf, specOf, valuesOf, type Json, type JsonSchema, type SpecValues } from "@/lib/specForm";
+import { useRunDraft, type View } from "@/features/runs/useRunDraft";
+import { YamlEditor } from "@/features/runs/YamlEditor";
+import { sectionsOf, type JsonSchema, type SpecValues } from "@/lib/specForm";
 import { useDebounced } from "@/lib/useDebounced";
 
 interface Props {
@@ -21,34 +23,38 @@ interface Props {
   tokenizers: readonly Tokenizer[];
   /** Fields that the way here has filled in. */
   start: SpecValues;
+  view?: View;
+  onView?: (view: View) => void;
+  /** How the run is made, where not from its configuration alone. */
+  submit?: (spec: SpecJson, key: string) => Promise<Run>;
+  verb?: string;
+  /** Above the fields: what else belongs to the run. */
+  children?: ReactNode;
   onCreated: (run: Run) => void;
 }
 
 const VALIDATE_AFTER_MS = 300;
 const STAND_IN = "unnamed";
+const VIEWS: readonly View[] = ["form", "YAML"];
 
-/** The configuration of a new run, as a form or as JSON, checked by the API while it is written. */
-export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props) {
+/** The configuration of a new run, as a form or as YAML, checked by the API while it is written. */
+export function RunForm(props: Props) {
+  const { team, datasets, tokenizers, start, view = "form", onView, verb = "Start run", children, onCreated } = props;
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
-  const [draft, setDraft] = useState(() => storedDraft(team));
   const fresh = { "data.dataset": datasets[0]?.id ?? "", ...start };
-  const kept = restored(draft, start);
-  const [values, setValues] = useState<SpecValues>({ ...fresh, ...kept, ...start });
-  const [json, setJson] = useState<string | null>(null);
-  const [stay, setStay] = useState<string | null>(null);
+  const draft = useRunDraft(team, fields, fresh, start, view);
+  const { values, touched } = draft;
+  const asForm = draft.text === null;
   const [asked, setAsked] = useState(false);
-  const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
-  const [key, setKey] = useState(randomId);
 
-  const parsed = useMemo(() => (json === null ? specOf(values, fields) : parseSpec(json)), [json, values, fields]);
-  const spec = useDeferredValue(useDebounced(parsed, VALIDATE_AFTER_MS));
-  // A form without a name is checked under a stand-in, so that its size is known before it is named.
-  const probe = json === null ? { name: STAND_IN, ...spec } : (spec ?? {});
+  const spec = useDeferredValue(useDebounced(draft.spec, VALIDATE_AFTER_MS));
+  // A configuration without a name is checked under a stand-in, so that its size is known before it is named.
+  const probe = useMemo(() => (spec === null ? {} : { ...spec, name: named(spec) ? spec["name"] : STAND_IN }), [spec]);
   const { data: verdicts } = useQuery({ ...verdictsQuery(team, probe), enabled: spec !== null });
   const submission = useMutation({
-    mutationFn: (asSent: SpecJson) => createRun(team, asSent, key),
+    mutationFn: (asSent: SpecJson) => (props.submit ?? ((sent, key) => createRun(team, sent, key)))(asSent, draft.key),
     onSuccess: (run) => {
       dropDraft(team);
       onCreated(run);
@@ -56,9 +62,12 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
   });
 
   const refused = submission.error instanceof ApiError ? submission.error.problems : [];
-  const unnamed = json === null && missing(values, "name") ? [{ field: "name", message: "This field is required." }] : [];
+  const unnamed = draft.spec === null || named(draft.spec) ? [] : [{ field: "name", message: "This field is required." }];
   const problems = refused.length > 0 ? refused : [...unnamed, ...(verdicts?.problems ?? [])];
-  const shown = asked || json !== null ? problems : problems.filter((problem) => !isEarly(problem));
+  const shown = asked || !asForm ? problems : problems.filter((problem) => !isEarly(problem));
+  const faults = draft.read?.faults ?? [];
+  const lineOf = draft.read?.lineOf ?? null;
+  const wrongLines = new Set([...faults.map(({ line }) => line), ...(lineOf === null ? [] : shown.map(({ field }) => lineOf(field)))]);
 
   /** Whether it only says what is yet to be filled in, or speaks of a form that nobody has touched. */
   function isEarly({ field }: Problem): boolean {
@@ -66,75 +75,57 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
     return touched.size === 0 || fields.some(({ path, required }) => required && path === field);
   }
 
-  function change(changed: SpecValues): void {
-    // A source belongs to the kind that it was chosen for.
-    const next = { ...values, ...("data.tokenizer.kind" in changed ? { "data.tokenizer.source": "" } : {}), ...changed };
-    setValues(next);
-    setTouched(new Set([...touched, ...Object.keys(changed)]));
-    storeDraft(team, next);
-    renew();
-  }
-
-  function beginAnew(): void {
-    dropDraft(team);
-    setDraft(null);
-    setValues(fresh);
-    setTouched(new Set());
-    setJson(null);
-    renew();
-  }
-
-  /** What is written now is another request than the one that was sent. */
-  function renew(): void {
-    setKey(randomId());
-    submission.reset();
-  }
-
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     setAsked(true);
-    if (parsed !== null && unnamed.length === 0) submission.mutate(parsed);
+    if (draft.spec !== null && unnamed.length === 0) submission.mutate(draft.spec);
   }
 
-  function show(mode: "form" | "JSON"): void {
-    setStay(null);
-    if (mode === "JSON") {
-      setJson(JSON.stringify(specOf(values, fields), null, 2));
-      return;
-    }
-    const back = json === null ? null : parseSpec(json);
-    if (back === null) {
-      setStay("This is not JSON yet, so the form cannot show it. Mend it first.");
-      return;
-    }
-    const { values: read, strangers } = valuesOf(back, fields);
-    if (strangers.length > 0) {
-      setStay(`The form has no field for ${strangers.join(", ")}. Remove or rename it first.`);
-      return;
-    }
-    setValues(read);
-    storeDraft(team, read);
-    setJson(null);
+  /** What is written now is another request than the one that was refused. */
+  function then(act: () => void): void {
+    act();
+    submission.reset();
   }
 
   return (
     <form onSubmit={submit} noValidate className="grid grid-cols-[minmax(0,1fr)_320px] items-start gap-6 max-desk:grid-cols-1">
       <div className="flex min-w-0 flex-col gap-3">
-        <div className="flex items-center gap-3">
-          <Segmented label="How to write it" value={json === null ? "form" : "JSON"} options={["form", "JSON"]} onChange={show} />
-          {stay !== null && <p role="alert" className="text-small text-bad">{stay}</p>}
+        {children}
+        <div className="flex flex-wrap items-start justify-between gap-3">
+          <span className="flex min-h-8 items-center">
+            <Segmented
+              label="How to write it"
+              value={asForm ? "form" : "YAML"}
+              options={VIEWS}
+              onChange={(next) => {
+                if (draft.show(next)) onView?.(next);
+              }}
+            />
+          </span>
+          <RecipeBar
+            team={team}
+            fields={fields}
+            values={values}
+            spec={draft.spec}
+            onChoose={(next) => {
+              then(() => {
+                draft.replace(next);
+              });
+            }}
+          />
         </div>
-        {draft !== null && Object.keys(kept).some((path) => path !== "data.dataset") && (
+        {draft.stay !== null && <p role="alert" className="text-small text-bad">{draft.stay}</p>}
+        {draft.restoredFrom !== null && (
           <p role="status" className="flex flex-wrap items-baseline gap-x-3">
             <span>
-              Your draft of <Time at={draft.at} /> is restored.
+              Your draft of <Time at={draft.restoredFrom} /> is restored.
             </span>
-            <Button look="quiet" onClick={beginAnew}>
+            <Button look="quiet" onClick={() => { then(draft.beginAnew); }}>
               Begin anew
             </Button>
           </p>
         )}
-        {json === null ? (
+        {draft.text === null ? (
           sections.map((section) => (
             <RunFormSection
               key={section.key}
@@ -144,41 +135,37 @@ export function RunForm({ team, datasets, tokenizers, start, onCreated }: Props)
               datasets={datasets}
               tokenizers={tokenizers}
               presets={info.presets}
-              onChange={change}
+              onChange={(changed) => {
+                then(() => {
+                  draft.change(changed);
+                });
+              }}
               below={section.key === "parallelism" && spec !== null ? <LayoutPlan team={team} spec={probe} /> : undefined}
             />
           ))
         ) : (
-          <JsonEditor
-            text={json}
+          <YamlEditor
+            text={draft.text}
+            wrong={wrongLines}
             onChange={(text) => {
-              setJson(text);
-              renew();
+              then(() => {
+                draft.write(text);
+              });
             }}
           />
         )}
       </div>
-      <RunFormSummary
-        verdicts={verdicts}
-        problems={shown}
-        linked={json === null}
-        notJson={parsed === null}
-        busy={submission.isPending}
-        error={submission.error}
-      />
+      <RunFormSummary problems={shown} faults={faults} lineOf={lineOf} verb={verb} busy={submission.isPending} error={submission.error}>
+        <RunEstimatePanel team={team} spec={spec === null ? null : probe} verdicts={spec === null ? undefined : verdicts} />
+      </RunFormSummary>
     </form>
   );
 }
 
-function missing(values: SpecValues, field: string): boolean {
-  return (values[field] ?? "") === "" || field === "";
+function named(spec: SpecJson): boolean {
+  return (spec["name"] ?? "") !== "";
 }
 
-function parseSpec(text: string): Record<string, Json> | null {
-  try {
-    const value = JSON.parse(text) as Json;
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? value : null;
-  } catch {
-    return null;
-  }
+function missing(values: SpecValues, field: string): boolean {
+  return (values[field] ?? "") === "" || field === "";
 }

@@ -1,0 +1,39 @@
+/** A run that goes on from a state of another: sent as what differs from that one's configuration. */
+import { api, body } from "@/api/client";
+import { ApiError } from "@/api/errors";
+import type { Run } from "@/api/types";
+import type { SpecJson } from "@/features/runs/queries";
+import { leaves, type Json } from "@/lib/specForm";
+
+/** Fields of the parent that a whole configuration has otherwise, by their dotted names. A run's name is no change. */
+export function changesOf(parent: SpecJson, whole: SpecJson): Record<string, Json> {
+  const before = new Map(leaves(parent as Record<string, Json>, ""));
+  const after = new Map(leaves(whole as Record<string, Json>, ""));
+  const changed = [...after].filter(([path, value]) => JSON.stringify(before.get(path)) !== JSON.stringify(value));
+  const gone = [...before.keys()].filter((path) => !after.has(path) && !isAround(path, after) && !isWithin(path, after));
+  return Object.fromEntries([...changed, ...gone.map((path): [string, Json] => [path, null])].filter(([path]) => path !== "name"));
+}
+
+/** A section that was null and is filled now is said by its fields. */
+function isAround(path: string, fields: ReadonlyMap<string, Json>): boolean {
+  return [...fields.keys()].some((field) => field.startsWith(`${path}.`));
+}
+
+/** A field of a section that is null now is said by the section. */
+function isWithin(path: string, fields: ReadonlyMap<string, Json>): boolean {
+  return [...fields].some(([field, value]) => value === null && path.startsWith(`${field}.`));
+}
+
+/** Makes the fork of what is written: its defaults are filled in first, so that only what differs is sent. */
+export async function forkRun(team: string, parent: Run, checkpoint: string | undefined, spec: SpecJson, key: string): Promise<Run> {
+  const verdicts = body(await api.POST("/api/v1/teams/{team}/runs/validate", { params: { path: { team } }, body: spec }));
+  if (verdicts.spec === null || verdicts.spec === undefined) {
+    throw new ApiError(422, { detail: "The configuration is refused.", code: "invalid_request", errors: verdicts.problems ?? [] });
+  }
+  return body(
+    await api.POST("/api/v1/teams/{team}/runs/{run}/fork", {
+      params: { path: { team, run: parent.id }, header: { "idempotency-key": key } },
+      body: { name: verdicts.spec.name, changes: changesOf(parent.spec, verdicts.spec), checkpoint: checkpoint ?? null },
+    }),
+  );
+}

@@ -1,0 +1,39 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { api, body } from "@/api/client";
+import type { Run, RunEstimate, SavedRecipe } from "@/api/types";
+import type { SpecJson } from "@/features/runs/queries";
+
+/** The team's saved recipes, by name. */
+export function recipesQuery(team: string) {
+  return queryOptions({
+    queryKey: ["recipes", team],
+    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/recipes", { params: { path: { team } }, signal })),
+    staleTime: 30_000,
+  });
+}
+
+export async function saveRecipe(team: string, name: string, spec: SpecJson): Promise<SavedRecipe> {
+  return body(await api.POST("/api/v1/teams/{team}/recipes", { params: { path: { team } }, body: { name, spec } }));
+}
+
+export async function deleteRecipe(team: string, recipe: string): Promise<void> {
+  await api.DELETE("/api/v1/teams/{team}/recipes/{recipe}", { params: { path: { team, recipe } } });
+}
+
+/** What a run for a valid configuration would come to. */
+export function estimateQuery(team: string, spec: SpecJson) {
+  return queryOptions({
+    queryKey: ["estimate", team, spec],
+    queryFn: async ({ signal }): Promise<RunEstimate> =>
+      body(
+        await api.POST("/api/v1/teams/{team}/runs/estimate", {
+          params: { path: { team } },
+          body: spec as unknown as Run["spec"],
+          signal,
+        }),
+      ),
+    placeholderData: keepPreviousData,
+    staleTime: 60_000,
+    gcTime: 60_000,
+  });
+}
