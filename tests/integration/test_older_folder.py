@@ -1,7 +1,8 @@
-"""A data folder of release 0.1.0 opens with today's code, and what it holds is there, to the last digit.
+"""Data folders of earlier code open with today's, and what they hold is there, to the last digit.
 
-`older_folder.md` says what the folder holds. What it must say of itself, `expected.json` beside it, was told over HTTP
-by the code that made it. Fields that came later may stand in today's answers; none of the old ones may be missing.
+`older_folder.md` and `older_folder_0003.md` say what the folders hold. What they must say of themselves, `expected.json`
+beside each, was told over HTTP by the code that made it. Fields that came later may stand in today's answers; none of
+the old ones may be missing.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ from trainwright_backend.local import DataFolder, Platform, listen
 
 pytestmark = pytest.mark.timeout(180)
 
-ARCHIVE = Path(__file__).with_name("older_folder.tar.gz")
+ARCHIVES = ("older_folder", "older_folder_0003")
 RUNS = ("succeeded", "cancelled")
 
 OF_RUN = ("id", "name", "state", "sentence", "reason", "attempt", "created", "created_by", "started", "ended")
@@ -54,9 +55,9 @@ class Older:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Older]:
-    """Unpack the old folder into ``folder`` and serve it."""
-    with tarfile.open(ARCHIVE) as archive:
+def opened(name: str, folder: Path) -> Iterator[Older]:
+    """Unpack the old folder ``name`` into ``folder`` and serve it."""
+    with tarfile.open(Path(__file__).with_name(f"{name}.tar.gz")) as archive:
         for member in archive:
             archive.extract(member, folder, filter="data")
     expected = json.loads((folder / "older_folder/expected.json").read_text())
@@ -73,11 +74,31 @@ def opened(folder: Path) -> Iterator[Older]:
         data.release()
 
 
-@pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Older]:
-    """One platform for all: the last test changes what it holds, the others only read."""
-    with opened(tmp_path_factory.mktemp("older")) as found:
+@pytest.fixture(scope="module", params=ARCHIVES)
+def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Older]:
+    """One platform for all tests of a folder: the first and the last change what it holds, the others only read."""
+    with opened(request.param, tmp_path_factory.mktemp("older")) as found:
         yield found
+
+
+@pytest.mark.parametrize("older", ["older_folder_0003"], indirect=True)
+def test_a_run_that_was_under_way_goes_on(older: Older) -> None:
+    """An FP8 pipeline, left running when its platform was stopped, goes on from the checkpoint that older code wrote."""
+    team, run_id = older.team, older.run_id("under_way")
+    saved = max(one["step"] for one in older.run("under_way")["checkpoints"])
+    eventually(lambda: team.run(run_id).summary.attempt == 2, "its second attempt makes steps", 120)
+    last = saved + 5
+    eventually(lambda: team.run(run_id).summary.step >= last, f"step {last}", 120)
+    told = team.metrics(run_id, points=100_000)
+    assert [mark.resume_step for mark in told.attempts] == [0, saved]
+    (losses,) = (one for one in told.series if one.name == "loss")
+    assert losses.steps[:last] == list(range(1, last + 1)), (
+        "every step up to the newest has its numbers, once"
+    )
+    assert losses.values[saved] < 1.2, "it learns on from where it was, at a loss of 0.8; it began at 5.5"
+    team.cancel(run_id)
+    assert finished(team, run_id).state is RunState.CANCELLED
+    team.delete_run(run_id)
 
 
 def test_the_account_signs_in_with_its_password(older: Older) -> None:
@@ -199,13 +220,12 @@ def test_what_is_new_works_on_what_is_old(older: Older) -> None:
     assert {shared, only_drafts} <= digests_below(objects)
     team.delete_dataset(older.dataset_id("draft"))
     eventually(lambda: only_drafts not in digests_below(objects), "the draft's bytes are gone")
-    assert [dataset.id for dataset in team.datasets()] == [older.dataset_id("letters")]
+    assert older.dataset_id("draft") not in {dataset.id for dataset in team.datasets()}
 
+    trained = [team.submit(short_run(older, tokenizer)).id for tokenizer in ("as then", "anew")]
     with pytest.raises(ApiError) as refused:
         team.delete_dataset(older.dataset_id("letters"))
     assert refused.value.status == 409
-
-    trained = [team.submit(short_run(older, tokenizer)).id for tokenizer in ("as then", "anew")]
     for run_id in trained:
         run = finished(team, run_id)
         assert run.state is RunState.SUCCEEDED, run.sentence
@@ -235,6 +255,7 @@ def short_run(older: Older, tokenizer: str) -> dict[str, Any]:
         "name": f"Tokens {tokenizer}",
         "schedule": {"steps": 10, "warmup_steps": 2},
         "resources": {"device": "cpu", "slots_per_node": 1},
+        "parallelism": {},
     }
     if tokenizer == "anew":
         changed["data"] = spec["data"] | {"tokenizer": {"kind": "bpe", "vocabulary": 320}}
