@@ -33,7 +33,7 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.ends import BadJobError
-from trainwright_trainer.engine import StepNumbers
+from trainwright_trainer.engine import Asked, StepNumbers, as_numbers, nobody_asks, with_question
 from trainwright_trainer.mesh import Mesh, naming_lost_ranks
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
@@ -209,14 +209,20 @@ class DeepSpeedEngine:
         self._rounds = rounds
         updater.learner.head_loss = head_loss
 
-    def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
+    def step(
+        self,
+        micro_batches: Iterable[Batch],
+        learning_rate: float,
+        clock: StepClock,
+        asked: Asked = nobody_asks,
+    ) -> StepNumbers:
         self.updater.begin(learning_rate)
         with naming_lost_ranks():
             loss = self._learn(micro_batches, clock)
-            self._mesh.data.sum(loss)
+            sums = self._mesh.data.sum(with_question(loss, asked))
             clock.mark(Phase.COLLECTIVES)
             self.updater.finish()
-        numbers = StepNumbers(*torch.stack((loss, self.updater.grad_norm())).tolist())
+        numbers = as_numbers(sums, self.updater.grad_norm())
         if numbers.finite:
             self.updater.update(self.updater.grad_norm())
         else:

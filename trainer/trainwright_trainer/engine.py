@@ -8,7 +8,7 @@ neither files nor schedules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -34,6 +34,9 @@ class StepNumbers(NamedTuple):
     not_finite: str | None = None
     """Of a step without an update: the first tensor that held a number that is not finite, where that is known."""
 
+    leaving: bool = False
+    """Somebody asked for it, and all ranks have heard: this step is the last one for now."""
+
     @property
     def finite(self) -> bool:
         """Whether an update was made."""
@@ -46,16 +49,41 @@ class StepNumbers(NamedTuple):
         return f"the loss was {self.loss} and the gradient norm {self.grad_norm}{first}"
 
 
+Asked = Callable[[], bool]
+"""Whether somebody wants the training to leave, asked once a step when its passes are made."""
+
+
+def nobody_asks() -> bool:
+    return False
+
+
+def with_question(loss: Tensor, asked: Asked) -> Tensor:
+    """(2,): this rank's loss, and 1 where ``asked`` says so; the sums over the ranks are for ``as_numbers``."""
+    return torch.stack((loss, torch.ones_like(loss) if asked() else torch.zeros_like(loss)))
+
+
+def as_numbers(sums: Tensor, norm: Tensor) -> StepNumbers:
+    """What all ranks found, read from the device at once."""
+    loss, asking, norm_of_all = torch.cat((sums, norm.reshape(1))).tolist()
+    return StepNumbers(loss, norm_of_all, leaving=asking > 0)
+
+
 class Engine(Protocol):
     """What the training loop needs."""
 
     model: Transformer
     updater: Updater
 
-    def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
+    def step(
+        self,
+        micro_batches: Iterable[Batch],
+        learning_rate: float,
+        clock: StepClock,
+        asked: Asked = nobody_asks,
+    ) -> StepNumbers:
         """Update the weights once, or leave them and the optimizer untouched where loss or norm is not finite.
 
-        An updater that releases gradients has moved some or all of them before that is known: such a step is the last
+        ``asked`` says, on any one rank, whether the ranks are to leave; it travels with the step's own sums. An updater that releases gradients has moved some or all of them before that is known: such a step is the last
         one, and its weights must not be used.
         """
 
@@ -72,16 +100,22 @@ class TorchEngine:
         self._mesh = mesh
         self._passes = passes
 
-    def step(self, micro_batches: Iterable[Batch], learning_rate: float, clock: StepClock) -> StepNumbers:
+    def step(
+        self,
+        micro_batches: Iterable[Batch],
+        learning_rate: float,
+        clock: StepClock,
+        asked: Asked = nobody_asks,
+    ) -> StepNumbers:
         self.updater.begin(learning_rate)
         with naming_lost_ranks():
             loss = self._passes.learn(micro_batches, clock)
         self.updater.finish()
-        self._over_all(loss)
+        sums = self._of_all_ranks(with_question(loss, asked))
         clock.mark(Phase.COLLECTIVES)
         norm = self.updater.grad_norm()
         # Loss and norm are sums over all ranks by now: every rank sees the same numbers and decides alike.
-        numbers = StepNumbers(*torch.stack((loss, norm)).tolist())
+        numbers = as_numbers(sums, norm)
         if numbers.finite:
             self.updater.update(norm)
         else:
@@ -97,6 +131,14 @@ class TorchEngine:
         self.model.train()
         summed, tokens = self._over_all(total).tolist()
         return float(summed / tokens)
+
+    def _of_all_ranks(self, sums: Tensor) -> Tensor:
+        """As ``_over_all``, and on every rank the same. Ranks of one tensor axis have found the same loss: one tells it."""
+        if self._mesh.tensor.ranks == 1:
+            return self._over_all(sums)
+        if self._mesh.tensor.rank:
+            sums.zero_()
+        return self._mesh.world.sum(sums)
 
     def _over_all(self, number: Tensor) -> Tensor:
         """Add up, in place, what data ranks found. In a pipeline only the ranks with the loss have more than zeros."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Finished, Note, Step, Validation
@@ -17,7 +18,7 @@ from trainwright_trainer.build import Training
 from trainwright_trainer.checkpoint.snapshot import position, take_snapshot
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.ends import DivergedError
-from trainwright_trainer.engine import StepNumbers
+from trainwright_trainer.engine import Asked, StepNumbers, nobody_asks
 from trainwright_trainer.garbage import collect_at, collected_together
 from trainwright_trainer.observe.events import now
 from trainwright_trainer.observe.memory import memory_bytes
@@ -30,8 +31,10 @@ _LOGGED_EVERY_STEPS = 10
 _SPOILT = "; released gradients had moved weights by then, so go on from the last checkpoint"
 
 
-def train(training: Training) -> Outcome:
-    """Train to the last step, which ends with a checkpoint.
+def train(training: Training, asked: Asked = nobody_asks) -> Outcome:
+    """Train to the last step, which ends with a checkpoint, or to the step after which ``asked`` was heard, likewise.
+
+    Where it is heard before the first step there is nothing to save.
 
     Raises:
         DivergedError: a step's loss or gradient norm is not finite, and no more steps may be skipped. The state is that
@@ -49,13 +52,16 @@ def train(training: Training) -> Outcome:
                 f"{spec.batch.sequence_tokens:,} tokens. Raise data.validation_fraction.",
             )
         )
+    leaving = _heard_at_once(training, asked)
     try:
         with collected_together():
             for step in range(training.step + 1, last + 1):
-                _learn(training, clock, step)
+                if leaving:
+                    break
+                leaving = _learn(training, clock, step, asked)
                 if step == last or step % spec.validation.every_steps == 0:
                     _validate(training, step)
-                if step == last or step % spec.checkpoint.every_steps == 0:
+                if leaving or step == last or step % spec.checkpoint.every_steps == 0:
                     _save(training, step)
                 training.saver.check()
                 collect_at(step)
@@ -66,16 +72,26 @@ def train(training: Training) -> Outcome:
             raise DivergedError(f"{error}{_SPOILT}") from error
         raise
     training.saver.wait()
+    if training.step < last:
+        message = f"Saved its state after step {training.step:,} and left, as asked."
+        return Outcome(code=EndCode.SAVED, message=message, step=training.step)
     training.report(Finished(time=now(), step=last))
     return Outcome(code=EndCode.FINISHED, message="Training reached its last step.", step=last)
 
 
-def _learn(training: Training, clock: StepClock, step: int) -> None:
+def _heard_at_once(training: Training, asked: Asked) -> bool:
+    """Whether the ranks are to leave before they begin."""
+    asking = torch.tensor(float(asked()), device=training.mesh.device)
+    return bool(training.mesh.world.sum(asking) > 0)
+
+
+def _learn(training: Training, clock: StepClock, step: int, asked: Asked) -> bool:
+    """Make one step and tell of it; returns whether the ranks are to leave after it."""
     spec = training.spec
     clock.start()
     seed_step(spec.seed, step, training.mesh.rank, training.mesh.device)
     learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
-    numbers = training.engine.step(training.loader.micro_batches(step), learning_rate, clock)
+    numbers = training.engine.step(training.loader.micro_batches(step), learning_rate, clock, asked)
     training.skips.count(numbers)
     training.step = step
     if not numbers.finite:
@@ -89,6 +105,7 @@ def _learn(training: Training, clock: StepClock, step: int) -> None:
     values |= rank_seconds(training.mesh.world, step, phases)
     training.report(Step(time=now(), step=step, values=values))
     _log(step, numbers, values["tokens_per_second"])
+    return numbers.leaving
 
 
 def _measured(training: Training, step: int, numbers: StepNumbers) -> dict[str, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.job_spec import LOGS_FOLDER, Outcome, log_name, output_folder
+from trainwright.contracts.job_spec import LOGS_FOLDER, STOP_NAME, Outcome, log_name, output_folder
 from trainwright_trainer.build import Training, build
 from trainwright_trainer.ends import (
     DivergedError,
@@ -19,6 +19,7 @@ from trainwright_trainer.ends import (
     write_failure,
     write_outcome,
 )
+from trainwright_trainer.engine import Asked, nobody_asks
 from trainwright_trainer.loop import train
 from trainwright_trainer.mesh import RankLostError, join_mesh
 from trainwright_trainer.stop import die_with_parent, leave_on_sigterm
@@ -47,7 +48,7 @@ def _train(job_file: Path, out: Path) -> None:
     mesh = join_mesh(job)
     training = build(job, job_file, mesh)
     try:
-        outcome = _planned_end(training)
+        outcome = _planned_end(training, _asked(job_file, mesh.rank))
         if mesh.rank == 0:
             write_outcome(out, outcome)
         mesh.world.barrier()
@@ -56,9 +57,14 @@ def _train(job_file: Path, out: Path) -> None:
         _leave(out, mesh.rank, error, training.step)
 
 
-def _planned_end(training: Training) -> Outcome:
+def _asked(job_file: Path, rank: int) -> Asked:
+    """Whether the stop file is there. Rank 0 alone looks, so that the ranks need not see it at the same moment."""
+    return (job_file.parent / STOP_NAME).exists if rank == 0 else nobody_asks
+
+
+def _planned_end(training: Training, asked: Asked) -> Outcome:
     try:
-        return train(training)
+        return train(training, asked)
     except DivergedError as error:
         message = f"Step {training.step + 1}: {error}."
         return Outcome(code=EndCode.DIVERGED, message=message, step=training.step)
