@@ -26,7 +26,15 @@ from pathlib import Path
 
 from trainwright.contracts.agent_protocol import Claim, Order, Phase
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.job_spec import JOB_NAME, LOGS_FOLDER, OUTPUT_FOLDER, JobKind, Outcome
+from trainwright.contracts.job_spec import (
+    JOB_NAME,
+    LOGS_FOLDER,
+    OUTPUT_FOLDER,
+    STOP_NAME,
+    JobKind,
+    JobSpec,
+    Outcome,
+)
 from trainwright_agent import endings, processes
 from trainwright_agent.client import Client
 from trainwright_agent.fetch import Fetcher, FetchError, check_downloads
@@ -93,6 +101,11 @@ class Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._starting_since: float | None = None
         """CLOCK_BOOTTIME of the last progress while starting; None once there is a first step."""
+        self._trains = False
+        """A launcher lives that has made a step: it can save and leave by itself."""
+        self._stop_is_written = False
+        self._nothing_to_save = _before_its_first_step(claim.job)
+        """How the attempt ends when it is asked to save and no trainer is there that could."""
         deadline_file = DeadlineFile(attempt.deadline_file)
         self._lease = Lease(self._connect, claim.job.run_id, claim, deadline_file, self._poke)
 
@@ -121,13 +134,13 @@ class Supervisor:
         write_durably(self._attempt.path / JOB_NAME, job.model_dump_json(indent=1).encode(), mode=0o644)
         (self._attempt.path / OUTPUT_FOLDER / LOGS_FOLDER).mkdir(parents=True, exist_ok=True)
         sync_folder(self._attempt.path)
-        step = None
-        if job.kind is JobKind.TRAIN:
-            trained = self._train()
-            if trained.code is not EndCode.FINISHED:
-                return trained
-            step = trained.step
-        return self._export(step)
+        if job.kind is JobKind.EXPORT:
+            return self._export(None)
+        trained = self._train()
+        if trained.code is not EndCode.FINISHED:
+            return trained
+        self._nothing_to_save = _before_its_export(trained)
+        return self._export(trained.step)
 
     def _await_go(self) -> None:
         self._wait_until(lambda: self._lease.order is Order.GO)
@@ -182,10 +195,11 @@ class Supervisor:
                 return
             self._note_progress()
             if watch.has_step:
-                self._starting_since = None
+                self._starting_since, self._trains = None, True
                 self._lease.tell_phase(Phase.RUNNING)
 
         self._wait_until(lambda: launcher.poll() is not None, look)
+        self._trains = False
         return endings.training_end(self._attempt.path, launcher.returncode)
 
     def _export(self, step: int | None) -> Outcome:
@@ -258,9 +272,20 @@ class Supervisor:
         if self._lease.order is Order.KILL:
             raise _early(EndCode.STOPPED, "Stopped, as the platform asked.")
         if self._lease.order is Order.SAVE:
-            log.warning("asked to save, which no trainer of this version can: stopping without")
-            raise _early(EndCode.STOPPED, "Stopped, as the platform asked, at the newest checkpoint.")
+            self._save()
         self._check_start()
+
+    def _save(self) -> None:
+        """Ask the trainer to save and leave, and wait for it; a save has no time limit but the lease.
+
+        Raises:
+            EarlyEndError: there is nothing to save: no step has been made, or all have.
+        """
+        if not self._trains:
+            raise EarlyEndError(self._nothing_to_save)
+        if not self._stop_is_written:
+            write_durably(self._attempt.path / STOP_NAME, b"{}", mode=0o644)
+            self._stop_is_written = True
 
     def _check_start(self) -> None:
         limit = self._lease.timers.start_seconds
@@ -307,6 +332,16 @@ class Supervisor:
     def _on_sigterm(self, *_: object) -> None:
         self._terminated = True
         self._poke()
+
+
+def _before_its_first_step(job: JobSpec) -> Outcome:
+    step = job.resume.step if job.resume is not None else 0
+    return Outcome(code=EndCode.STOPPED, message="Stopped, as asked, with nothing new to save.", step=step)
+
+
+def _before_its_export(trained: Outcome) -> Outcome:
+    message = "Trained to its last step and stopped, as asked, before the export was complete."
+    return Outcome(code=EndCode.SAVED, message=message, step=trained.step)
 
 
 def _early(code: EndCode, message: str) -> EarlyEndError:

@@ -15,7 +15,8 @@ class Job:
     """The parts of ``job.json`` that the stand-in goes by. Words of the run's name:
 
     ``crash`` rank 1 leaves at step 5 with code 3; ``silent`` never makes a step; ``stubborn`` ignores SIGTERM;
-    ``orphan`` does not die with its parent; ``badexport`` the export fails; ``plain`` nothing special.
+    ``orphan`` does not die with its parent; ``badexport`` the export fails; ``slow`` it never ends; ``deaf`` does not
+    look for the stop file; ``plain`` nothing special.
     """
 
     def __init__(self, path: str) -> None:
@@ -29,6 +30,10 @@ class Job:
         self.every = spec["spec"]["checkpoint"]["every_steps"]
         self.words = spec["spec"]["name"].split()
         self.resume = (spec.get("resume") or {}).get("step", 0)
+
+    def is_to_leave(self) -> bool:
+        """Somebody asks this rank to save and leave. The real ones agree on a step; these leave when they see it."""
+        return "deaf" not in self.words and (self.folder / "stop.json").exists()
 
 
 def obey(job: Job) -> None:

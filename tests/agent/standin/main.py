@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 from tests.agent.standin.behaviour import Job, obey
 from tests.agent.standin.rank import save
@@ -20,6 +21,8 @@ def main() -> int:
     job = Job(sys.argv[2])
     obey(job)
     print("exporting")
+    if "slow" in job.words:
+        time.sleep(600)
     if "badexport" in job.words:
         return 4
     save(job.out / "export", "export", job.steps)

@@ -38,9 +38,20 @@ def main() -> None:
             log.write(f"step {step}\n")
             if step == job.steps or step % job.every == 0:
                 _save(job, step)
+        if step < job.steps and job.is_to_leave():
+            _leave(job, rank, step)
+            return
     if rank == 0:
         _tell(job, type="finished", step=job.steps)
         write(job.out / "outcome.json", {"code": "finished", "message": "Finished.", "step": job.steps})
+
+
+def _leave(job: Job, rank: int, step: int) -> None:
+    """Save after ``step``, if that was not done, and say so."""
+    if rank == 0:
+        if step % job.every:
+            _save(job, step)
+        write(job.out / "outcome.json", {"code": "saved", "message": "Saved.", "step": step})
 
 
 def _tell(job: Job, **line: object) -> None:
