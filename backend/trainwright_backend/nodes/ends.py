@@ -23,12 +23,19 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.nodes.renewals import walk
 from trainwright_backend.nodes.seats import check_seat, run_of_node, seat_of_claim
 from trainwright_backend.runs.files import stored_bytes
+<<<<<<< Updated upstream
 from trainwright_backend.runs.moves import lock_run, move, settle, stop
 from trainwright_backend.runs.sentences import end_sentence, failed_sentence, lost_beginning_sentence
+=======
+from trainwright_backend.runs.moves import add_event, blame, lock_run, move, settle, stop
+from trainwright_backend.runs.sentences import end_sentence, failed_sentence
+>>>>>>> Stashed changes
 from trainwright_backend.runs.tables import Attempt, Closed, Placement, Run
 
 FAILS_AS = {EndClass.LOST: EndCode.POISON, EndClass.LAPSE: EndCode.UNREACHABLE}
 """Reason of a run that fails by too many ends of the class; others fail with the last end's own."""
+
+_PLANNED = frozenset(code for code in EndCode if end_class(code) is EndClass.PLANNED)
 
 
 def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, timers: Timers) -> Ended:
@@ -50,6 +57,8 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
         )
     close_seat(session, seat, Closed.ENDED, report.exit.code)
     if run.state is RunState.STOPPING:
+        if run.verdict is Verdict.PAUSE:
+            _note_paused_end(session, run, report.exit)
         settle(session, run)
     elif finished:
         walk(session, run, RunState.COMPLETING)
@@ -119,9 +128,20 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
     )
 
 
+def _note_paused_end(session: Write, run: Run, exit: Outcome) -> None:
+    """What became of an attempt that was asked to save. However it ended, it does not count: the run was to stop."""
+    if exit.code is EndCode.CHECKPOINT_INVALID:
+        mark_invalid(session, run.id, exit.step)
+    if exit.code not in _PLANNED:
+        words = end_sentence(exit.code, exit.message)
+        add_event(session, run, "note", f"It was to save and ended otherwise: {words}", step=exit.step)
+    elif (attempt := session.get(Attempt, (run.id, run.attempt))) and attempt.reason is EndCode.STOPPED:
+        blame(session, run, exit.code)
+
+
 def _unasked(exit: Outcome) -> Outcome:
     """A planned end that nobody planned is a crash: whoever sent the signal, it is tried again and counted."""
-    if end_class(exit.code) is not EndClass.PLANNED:
+    if exit.code not in _PLANNED:
         return exit
     words = f"The attempt ended as {exit.code}, and nobody had asked it to. {exit.message}".strip()
     return exit.model_copy(update={"code": EndCode.CRASHED, "message": words})
@@ -144,14 +164,22 @@ def _fails_as(session: Read, run: Run, code: EndCode) -> EndCode | None:
     if kind in RETRIES and _earlier_ends(session, run, kind) + 1 >= RETRIES[kind]:
         return FAILS_AS.get(kind, code)
     most = RunSpec.model_validate(run.spec).resources.max_attempts
-    if most is not None and run.attempt >= most:
+    if most is not None and run.attempt - _paused_attempts(session, run) >= most:
         return EndCode.TOO_MANY_ATTEMPTS
     return None
 
 
+def _paused_attempts(session: Read, run: Run) -> int:
+    """Earlier attempts that did what they were asked and ended: a person paused the run."""
+    paused = select(func.count()).where(
+        Attempt.run_id == run.id, Attempt.number < run.attempt, Attempt.reason.in_(_PLANNED)
+    )
+    return session.scalar(paused) or 0
+
+
 def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
-    """Earlier attempts without progress since, that ended so (None: early at all)."""
-    codes = {code for code in EndCode if kind is None or end_class(code) is kind}
+    """Earlier attempts without progress since, that ended so (None: early at all, unasked)."""
+    codes = set(EndCode) - _PLANNED if kind is None else {code for code in EndCode if end_class(code) is kind}
     damage = {EndCode.CHECKPOINT_INVALID}
     saved, still_good = last_saving_attempt(session, run.id)
     ends = select(func.count()).where(

@@ -6,7 +6,7 @@ one event each. Leases go by the renewal's number, which only grows here.
 
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 
 from trainwright.contracts.agent_protocol import Order, Phase, Renewal, RenewalReply, Timers
 from trainwright.contracts.end_codes import EndCode
@@ -47,8 +47,7 @@ def renew(session: Write, node_id: UUID, run_id: str, said: Renewal, timers: Tim
         return RenewalReply(order=_ended(session, run, seat, said, timers), timers=timers)
     _keep(session, run, seat, said.progress, timers)
     if run.state is RunState.STOPPING:
-        order = Order.SAVE if run.verdict is Verdict.PAUSE else Order.KILL
-        return RenewalReply(order=order, timers=timers)
+        return RenewalReply(order=_order_to_stop(session, run), timers=timers)
     walk(session, run, REACHED[said.phase])
     order = Order.WAIT if run.state is RunState.LEASED else Order.GO
     return RenewalReply(order=order, timers=timers)
@@ -62,6 +61,16 @@ def walk(session: Write, run: Run, target: RunState) -> None:
         if state is RunState.RUNNING and target is RunState.COMPLETING and _only_exports(session, run):
             continue
         move(session, run, state, _SAID[state])
+
+
+def _order_to_stop(session: Write, run: Run) -> Order:
+    """Ranks save together or not at all: once one node has ended or fallen silent, the others are only stopped."""
+    if run.verdict is not Verdict.PAUSE:
+        return Order.KILL
+    gone = exists().where(
+        Placement.run_id == run.id, Placement.fence == run.fence, Placement.closed.is_not(None)
+    )
+    return Order.KILL if session.scalar(select(gone)) else Order.SAVE
 
 
 def _keep(session: Write, run: Run, seat: Placement, progress: str, timers: Timers) -> None:

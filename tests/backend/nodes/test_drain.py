@@ -1,0 +1,82 @@
+"""A drained node gets nothing new, keeps what it has, and every node says what runs on it."""
+
+from typing import Any
+
+from tests.backend.scripted_agent import Agent, Scene
+
+
+def nodes(scene: Scene) -> dict[str, Any]:
+    """As the site's admin sees them, by name."""
+    return {node["name"]: node for node in scene.site.admin.get("/api/v1/nodes").json()}
+
+
+def set_draining(scene: Scene, name: str, draining: bool) -> dict[str, Any]:
+    answer = scene.site.admin.patch(f"/api/v1/nodes/{nodes(scene)[name]['id']}", json={"draining": draining})
+    assert answer.status_code == 200, answer.text
+    shown: dict[str, Any] = answer.json()
+    return shown
+
+
+def test_a_drained_node_gets_nothing_until_it_takes_runs_again(scene: Scene) -> None:
+    assert set_draining(scene, "node-a", True)["draining"]
+    run_id = scene.submit()
+    scene.control.sweep()
+    assert scene.agent.heartbeat() == []
+    assert scene.show(run_id)["sentence"] == "needs 1 slot; node-a is drained"
+    assert not set_draining(scene, "node-a", False)["draining"]
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [run_id]
+
+
+def test_other_nodes_take_what_a_drained_one_would_have_had(scene: Scene) -> None:
+    other = Agent.join(scene.site, "node-b")
+    set_draining(scene, "node-a", True)
+    runs = [scene.submit() for _ in range(3)]
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in other.heartbeat()] == runs[:2]
+    assert scene.show(runs[2])["sentence"] == "needs 1 slot, 0 free on 1 node"
+
+
+def test_what_a_drained_node_has_claimed_goes_on_and_the_rest_is_placed_elsewhere(scene: Scene) -> None:
+    work = scene.running()
+    unclaimed = scene.submit()
+    scene.control.sweep()
+    assert len(scene.agent.heartbeat()) == 2
+    other = Agent.join(scene.site, "node-b")
+    set_draining(scene, "node-a", True)
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [work.run_id]
+    assert [placed["run_id"] for placed in other.heartbeat()] == [unclaimed]
+    work.step(4, 10)
+    work.save(10)
+    assert work.order("completing") == "go"
+    work.save(10, "export")
+    assert work.ended("finished", step=10) == "succeeded"
+
+
+def test_draining_outlives_a_new_start_of_the_agent(scene: Scene) -> None:
+    set_draining(scene, "node-a", True)
+    Agent.join(scene.site, "node-a")
+    assert nodes(scene)["node-a"]["draining"]
+
+
+def test_a_node_says_what_runs_on_it_of_whatever_team(scene: Scene) -> None:
+    work = scene.running(slots=2, name="pilot")
+    (seat,) = nodes(scene)["node-a"]["runs"]
+    shown = {name: seat[name] for name in ("team", "run", "name", "device", "state")}
+    assert shown == {"team": "acme", "run": work.run_id, "name": "pilot", "device": "cpu", "state": "running"}
+    assert sorted(seat["slots"]) == [0, 1]
+    scene.cancel(work.run_id)
+    assert nodes(scene)["node-a"]["runs"][0]["state"] == "stopping"
+    work.ended("stopped")
+    assert nodes(scene)["node-a"]["runs"] == []
+
+
+def test_only_a_site_admin_drains_and_only_a_node_that_exists(scene: Scene) -> None:
+    address = f"/api/v1/nodes/{nodes(scene)['node-a']['id']}"
+    assert scene.site.member("owner").patch(address, json={"draining": True}).status_code == 403
+    unknown = scene.site.admin.patch("/api/v1/nodes/node_" + "a" * 26, json={"draining": True})
+    assert unknown.status_code == 404
+    refused = scene.site.admin.patch(address, json={"drained": True})
+    assert refused.status_code == 422
+    assert not nodes(scene)["node-a"]["draining"]
