@@ -6,7 +6,7 @@ const PARTS = ["weights", "copies", "gradients", "optimizer", "activations", "ga
 
 /** Memory of each pipeline rank by part, as bars on one scale and in numbers, against what the smallest slot has. */
 export function MemoryPicture({ plan }: { plan: RunPlan }) {
-  const { memory, slot_bytes: slot, warnings } = plan;
+  const { memory, slot_bytes: slot = null, warnings } = plan;
   const most = Math.max(1, slot ?? 0, ...memory.map(({ total }) => total));
   const parts = PARTS.filter((part) => memory.some((one) => one[part] > 0));
   return (
