@@ -17,10 +17,12 @@ interface Props {
   view: ChartView;
   onView: (view: ChartView) => void;
   events: ReactNode;
+  /** The map of ranks, where there are several. */
+  ranks: ReactNode;
 }
 
 /** A run's life on one page: its curves, where a step's time goes, what happened. */
-export function Overview({ metrics, shown, live, error, onRetry, checkpointSteps, view, onView, events }: Props) {
+export function Overview({ metrics, shown, live, error, onRetry, checkpointSteps, view, onView, events, ranks }: Props) {
   if (metrics === undefined || shown === undefined) {
     return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;
   }
@@ -34,6 +36,7 @@ export function Overview({ metrics, shown, live, error, onRetry, checkpointSteps
           {events}
         </section>
       </div>
+      {ranks}
     </>
   );
 }

@@ -111,7 +111,7 @@ export function HeatMap({ title, rowName, map, text, chosen, onChoose, controls,
       )}
       <figcaption className="mt-1 flex min-h-5 flex-wrap items-center justify-between gap-x-4 gap-y-1 text-small text-soft">
         <span>{at === null ? lastWords() : reading(at)}</span>
-        <HeatLegend low={map.low} high={map.high} />
+        <HeatLegend map={map} text={text} />
       </figcaption>
       {children}
     </figure>

@@ -1,4 +1,4 @@
-/** Series side by side as a grid: one row a series, one column a stretch of steps, coloured by log2 of the value. */
+/** Series side by side as a grid: one row a series, one column a stretch of steps, coloured by the value or by its log2. */
 import type { Column } from "@/lib/series";
 
 export interface HeatRow {
@@ -16,10 +16,14 @@ export interface HeatMap {
   columns: HeatColumn[];
   /** By row and column the largest value of the stretch; null where none was measured. */
   cells: (number | null)[][];
-  /** log2 of the least and the greatest positive value, outwards to whole exponents. */
+  /** By what the colours run: through powers of two, or evenly where values lie close together. */
+  scale: HeatScale;
+  /** The ends of the legend: the least and the greatest value, or the log2 of them, outwards to whole exponents. */
   low: number;
   high: number;
 }
+
+export type HeatScale = "log2" | "even";
 
 /** Height of a map in pixels: rows as tall as a line of text, until there are many. */
 export function heatHeight(rows: number): number {
@@ -27,14 +31,25 @@ export function heatHeight(rows: number): number {
 }
 
 /** Each measured step is a column of its own, until there are more than `most`; then equal stretches of steps are. */
-export function heatMapOf(rows: readonly HeatRow[], most: number): HeatMap {
+export function heatMapOf(rows: readonly HeatRow[], most: number, scale: HeatScale = "log2"): HeatMap {
   const columns = columnsOf([...new Set(rows.flatMap(({ column }) => column.steps))].sort((a, b) => a - b), most);
   const cells = rows.map(({ column }) => cellsOf(column, columns));
-  const exponents = cells.flatMap((row) => row.filter((value) => value !== null && value > 0)).map((value) => Math.log2(value ?? 1));
+  const [low, high] = scale === "log2" ? exponentsOf(cells.flat()) : rangeOf(cells.flat());
+  return { labels: rows.map(({ label }) => label), columns, cells, scale, low, high };
+}
+
+function exponentsOf(values: readonly (number | null)[]): [number, number] {
+  const exponents = values.filter((value) => value !== null && value > 0).map((value) => Math.log2(value ?? 1));
   const low = exponents.reduce((least, one) => Math.min(least, Math.floor(one)), Infinity);
   const high = exponents.reduce((greatest, one) => Math.max(greatest, Math.ceil(one)), -Infinity);
-  const known = exponents.length > 0;
-  return { labels: rows.map(({ label }) => label), columns, cells, low: known ? low : 0, high: known ? Math.max(high, low + 1) : 1 };
+  return exponents.length > 0 ? [low, Math.max(high, low + 1)] : [0, 1];
+}
+
+function rangeOf(values: readonly (number | null)[]): [number, number] {
+  const low = values.reduce<number>((least, one) => Math.min(least, one ?? Infinity), Infinity);
+  const high = values.reduce<number>((greatest, one) => Math.max(greatest, one ?? -Infinity), -Infinity);
+  if (low === Infinity) return [0, 1];
+  return [low, high > low ? high : low + (Math.abs(low) || 1)];
 }
 
 function columnsOf(steps: readonly number[], most: number): HeatColumn[] {
@@ -60,9 +75,10 @@ function cellsOf({ steps, values }: Column, columns: readonly HeatColumn[]): (nu
 }
 
 /** Where a value stands between the ends of the legend, 0 to 1. Zero has no logarithm and stands at the low end. */
-export function shade(value: number, { low, high }: Pick<HeatMap, "low" | "high">): number {
-  if (value <= 0) return 0;
-  return Math.min(1, Math.max(0, (Math.log2(value) - low) / (high - low)));
+export function shade(value: number, { low, high, scale }: Pick<HeatMap, "low" | "high" | "scale">): number {
+  if (scale === "log2" && value <= 0) return 0;
+  const place = scale === "log2" ? Math.log2(value) : value;
+  return Math.min(1, Math.max(0, (place - low) / (high - low)));
 }
 
 /** Viridis at nine places: even steps of lightness, the same for every kind of sight. */

@@ -38,7 +38,7 @@ describe("heatMapOf", () => {
 });
 
 it("shade follows the exponent, and zero stands at the low end", () => {
-  const legend = { low: -4, high: 4 };
+  const legend = { low: -4, high: 4, scale: "log2" as const };
   expect([1 / 16, 1, 16, 0, 1e9].map((value) => shade(value, legend))).toEqual([0, 0.5, 1, 0, 1]);
 });
 
@@ -50,4 +50,11 @@ it("viridis runs from violet to yellow and only becomes lighter", () => {
   light.slice(1).forEach((value, index) => {
     expect(value).toBeGreaterThan(light[index] ?? 0);
   });
+});
+
+it("tells values that lie close together apart, where colours run evenly", () => {
+  const map = heatMapOf([row("0", [10], [0.1]), row("1", [10], [0.11]), row("2", [10], [0.12])], 9, "even");
+  expect([map.low, map.high]).toEqual([0.1, 0.12]);
+  expect([0.1, 0.11, 0.12].map((value) => Number(shade(value, map).toFixed(6)))).toEqual([0, 0.5, 1]);
+  expect(heatMapOf([row("0", [1], [0])], 9, "even")).toMatchObject({ low: 0, high: 1 });
 });

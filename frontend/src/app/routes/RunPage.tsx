@@ -1,18 +1,19 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import { DatasetLink } from "@/app/DatasetLink";
 import { Fp8Tab } from "@/app/Fp8Tab";
 import { Overview } from "@/app/Overview";
 import { RunTabs } from "@/app/RunTabs";
 import type { Run } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
-import { buttonClass } from "@/components/Button";
+import { ErrorNote } from "@/components/ErrorNote";
 import { ForEditors } from "@/components/ForEditors";
 import { CheckpointTable } from "@/features/checkpoints/CheckpointTable";
 import { checkpointsQuery } from "@/features/checkpoints/queries";
 import { searchOfTensor } from "@/features/fp8/view";
 import { LivePill } from "@/features/metrics/LivePill";
+import { RankMap } from "@/features/metrics/RankMap";
 import { Tiles } from "@/features/metrics/Tiles";
 import { useLiveMetrics } from "@/features/metrics/useLiveMetrics";
 import { clearedView, searchOf, viewOf, type ChartView, type ViewSearch } from "@/features/metrics/view";
@@ -21,6 +22,7 @@ import { EventList } from "@/features/runs/EventList";
 import { LogTab } from "@/features/runs/LogTab";
 import { RunActions } from "@/features/runs/RunActions";
 import { searchOfLog } from "@/features/runs/logSearch";
+import { RunBanner } from "@/features/runs/RunBanner";
 import { RunHeader } from "@/features/runs/RunHeader";
 import { runQuery } from "@/features/runs/queries";
 import { isFinal } from "@/lib/runProgress";
@@ -43,6 +45,8 @@ function LiveRun() {
   const { data: stored } = useSuspenseQuery(runQuery(team, runId));
   const live = !isFinal(stored.state);
   const view = useView(search);
+  const { me } = useRouteContext({ from: "/$team" });
+  const [refusal, setRefusal] = useState<Error | null>(null);
   const { metrics, shown, error, refetch, freshness } = useLiveMetrics(team, runId, live, view.window);
   const { data: checkpoints } = useQuery(checkpointsQuery(team, runId, live));
   const checkpointSteps = useMemo(
@@ -60,16 +64,26 @@ function LiveRun() {
         }
         actions={
           <ForEditors>
-            {!live && (
-              <Link to="/$team/runs/new" params={{ team }} search={{ like: runId }} className={buttonClass()}>
-                New run like it
-              </Link>
-            )}
-            <RunActions team={team} run={run} onDeleted={() => void navigate({ to: "/$team/runs", params: { team } })} />
+            <RunActions
+              team={team}
+              run={run}
+              onRefused={setRefusal}
+              onDeleted={() => void navigate({ to: "/$team/runs", params: { team } })}
+            />
           </ForEditors>
         }
+        banner={
+          <>
+            {refusal !== null && (
+              <div className="mb-4">
+                <ErrorNote error={refusal} />
+              </div>
+            )}
+            <RunBanner team={team} run={run} seesNodes={me.site_admin} />
+          </>
+        }
       />
-      <Tiles run={run} columns={metrics?.columns ?? {}} />
+      <Tiles team={team} run={run} columns={metrics?.columns ?? {}} />
       <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} fp8={run.spec.precision.kind === "fp8"} />
       <Boundary>{content()}</Boundary>
     </>
@@ -125,7 +139,7 @@ function LiveRun() {
       case "checkpoints":
         return <CheckpointTable team={team} run={runId} live={live} />;
       case "configuration":
-        return <ConfigurationTab run={run} dataset={<DatasetLink team={team} datasetId={run.spec.data.dataset} />} />;
+        return <ConfigurationTab team={team} run={run} dataset={<DatasetLink team={team} datasetId={run.spec.data.dataset} />} />;
       default:
         return (
           <Overview
@@ -138,6 +152,31 @@ function LiveRun() {
             view={view}
             onView={show}
             events={<EventList team={team} run={runId} live={live} limit={6} />}
+            ranks={
+              ranksOf(run) > 1 && (
+                <RankMap
+                  team={team}
+                  run={runId}
+                  live={live}
+                  window={view.window}
+                  newest={lastStep(metrics?.columns ?? {})}
+                  phase={search.phase ?? "forward"}
+                  onPhase={(phase) => {
+                    change({ phase });
+                  }}
+                  logOf={(rank) => (
+                    <Link
+                      to="/$team/runs/$runId/$tab"
+                      params={{ team, runId, tab: "logs" }}
+                      search={{ attempt: run.attempt, file: `rank-${rank}.log` }}
+                      className="text-accent underline"
+                    >
+                      Log of rank {rank}
+                    </Link>
+                  )}
+                />
+              )
+            }
           />
         );
     }
@@ -148,6 +187,10 @@ function LiveRun() {
 function useView(search: ViewSearch): ChartView {
   const key = JSON.stringify(searchOf(viewOf(search)));
   return useMemo(() => viewOf(JSON.parse(key) as ViewSearch), [key]);
+}
+
+function ranksOf({ spec: { resources } }: Run): number {
+  return resources.nodes * resources.slots_per_node;
 }
 
 /** The stream runs ahead of the polled summary. */

@@ -1,7 +1,7 @@
+import { PHASES } from "@/features/metrics/rankQueries";
 import { shortTime } from "@/lib/format";
 import { newest, type Columns } from "@/lib/series";
 
-const PHASES = ["data", "forward", "backward", "collectives", "optimizer"] as const;
 const STEPS = 20;
 
 /** Where the time of one step goes, as the mean of the last steps. */

@@ -1,11 +1,12 @@
 import type { Run } from "@/api/types";
+import { ComputeTile } from "@/features/metrics/ComputeTile";
 import { Tile } from "@/features/metrics/Tile";
 import { bytesParts, decimal, percent, plural, rate, shortTime } from "@/lib/format";
 import { isFinal } from "@/lib/runProgress";
 import { isComplete, last, type Columns } from "@/lib/series";
 
-/** The five numbers by which one sees whether a run is well. */
-export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
+/** The numbers by which one sees whether a run is well, and what it has cost. */
+export function Tiles({ team, run, columns }: { team: string; run: Run; columns: Columns }) {
   const now = (name: string) => last(columns[name]) ?? run.summary.values[name];
   const speed = now("tokens_per_second");
   const mfu = now("mfu");
@@ -16,7 +17,7 @@ export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
   const [peak, bf16Peak] = peaksOf(run);
   const bf16 = now("bf16_mfu");
   return (
-    <dl className="panel mb-6 grid grid-cols-5 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
+    <dl className="panel mb-6 grid grid-cols-6 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
       <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(run, columns)} />
       <Tile
         name="MFU"
@@ -34,6 +35,7 @@ export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
       />
       <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
       <Tile name="memory" value={memory} unit={memoryUnit} note={placeNote(run)} />
+      <ComputeTile team={team} run={run} />
     </dl>
   );
 }

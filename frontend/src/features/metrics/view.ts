@@ -1,3 +1,4 @@
+import { PHASES, type Phase } from "@/features/metrics/rankQueries";
 import type { Axis } from "@/lib/series";
 import { parseWindow, type StepWindow } from "@/lib/stepWindow";
 
@@ -19,6 +20,16 @@ export interface ViewSearch {
   from?: number;
   to?: number;
   last?: number;
+}
+
+/** The phase whose time is shown by rank. */
+export interface PhaseSearch {
+  phase?: Phase;
+}
+
+export function parsePhase({ phase }: Record<string, unknown>): PhaseSearch {
+  const found = PHASES.find((one) => one === phase);
+  return found === undefined ? {} : { phase: found };
 }
 
 export function viewOf(search: ViewSearch): ChartView {

@@ -1,30 +1,55 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useNavigate } from "@tanstack/react-router";
+import { Ellipsis, Pause, Play } from "lucide-react";
+import { DropdownMenu } from "radix-ui";
+import { useMemo, useState } from "react";
 import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
+import { Menu } from "@/components/Menu";
+import { MenuVerb } from "@/components/MenuVerb";
+import { DeleteRuns } from "@/features/runs/DeleteRuns";
+import { EditRun } from "@/features/runs/EditRun";
 import { cancelRun, deleteRun, runQuery } from "@/features/runs/queries";
+import { pauseRun, resumeRun } from "@/features/runs/verbs";
+import { copyText } from "@/lib/copyText";
 import { count } from "@/lib/format";
 import { isFinal } from "@/lib/runProgress";
+import { useHotkeys } from "@/lib/useHotkeys";
 
 interface Props {
   team: string;
   run: Run;
+  /** Why the last verb was refused; null: it was not. */
+  onRefused: (error: Error | null) => void;
   onDeleted: () => void;
 }
 
-/** Cancel while a run lives and is not stopping already, delete once it has ended; each asks first and says what it does. */
-export function RunActions({ team, run, onDeleted }: Props) {
-  const [asking, setAsking] = useState<"cancel" | "delete" | null>(null);
+/** Pause or resume at hand; what is done more seldom is in the menu, and what cannot be undone asks first. */
+export function RunActions({ team, run, onRefused, onDeleted }: Props) {
+  const [asking, setAsking] = useState<"cancel" | "delete" | "edit" | null>(null);
+  const navigate = useNavigate();
   const client = useQueryClient();
   const final = isFinal(run.state);
   const close = () => {
     setAsking(null);
   };
+  const take = (answer: Run) => {
+    client.setQueryData(runQuery(team, run.id).queryKey, answer);
+    void client.invalidateQueries({ queryKey: ["runs", team] });
+  };
+  const hold = useMutation({
+    mutationFn: () => (run.state === "paused" ? resumeRun : pauseRun)(team, run.id),
+    onMutate: () => {
+      onRefused(null);
+    },
+    onSuccess: take,
+    onError: onRefused,
+  });
   const cancel = useMutation({
     mutationFn: () => cancelRun(team, run.id),
     onSuccess: (answer) => {
-      client.setQueryData(runQuery(team, run.id).queryKey, answer);
+      take(answer);
       close();
     },
   });
@@ -35,42 +60,99 @@ export function RunActions({ team, run, onDeleted }: Props) {
       await client.invalidateQueries({ queryKey: ["runs", team] });
     },
   });
-  const verb = final ? "delete" : "cancel";
-  const act = final ? remove : cancel;
-  if (run.state === "stopping") return null;
+  const copy = (how: "like" | "fork") => () =>
+    void navigate({ to: "/$team/runs/new", params: { team }, search: { [how]: run.id } });
+  useHotkeys(
+    useMemo(
+      () => ({
+        e: () => {
+          setAsking("edit");
+        },
+      }),
+      [],
+    ),
+  );
   return (
     <>
-      <Button
-        onClick={() => {
-          act.reset();
-          setAsking(verb);
-        }}
+      {!final && run.state !== "stopping" && (
+        <Button
+          look="primary"
+          disabled={hold.isPending}
+          onClick={() => {
+            hold.mutate();
+          }}
+        >
+          {run.state === "paused" ? <Play aria-hidden size={14} /> : <Pause aria-hidden size={14} />}
+          {run.state === "paused" ? "Resume" : "Pause"}
+        </Button>
+      )}
+      <Menu
+        trigger={
+          <Button aria-label="More for this run">
+            <Ellipsis aria-hidden size={16} />
+          </Button>
+        }
       >
-        {final ? "Delete" : "Cancel"}
-      </Button>
-      {asking === verb && (
+        <MenuVerb onSelect={copy("like")}>New run like it</MenuVerb>
+        {run.summary.step > 0 && <MenuVerb onSelect={copy("fork")}>Fork from a checkpoint</MenuVerb>}
+        <MenuVerb
+          shortcut="e"
+          onSelect={() => {
+            setAsking("edit");
+          }}
+        >
+          Name, tags and notes
+        </MenuVerb>
+        <MenuVerb onSelect={() => void copyText(run.id)}>Copy its id</MenuVerb>
+        <DropdownMenu.Separator className="my-1 border-t" />
+        {!(run.state === "stopping" && run.verdict === "cancel") && (
+          <MenuVerb
+            danger
+            onSelect={() => {
+              cancel.reset();
+              remove.reset();
+              setAsking(final ? "delete" : "cancel");
+            }}
+          >
+            {final ? "Delete run" : "Cancel run"}
+          </MenuVerb>
+        )}
+      </Menu>
+      {asking === "cancel" && (
         <ConfirmDialog
-          title={final ? `Delete ${run.name}?` : `Cancel ${run.name}?`}
-          consequence={final ? DELETE : cancelConsequence(run)}
-          verb={final ? "Delete run" : "Cancel run"}
-          keep={final ? "Keep it" : "Let it run"}
-          busy={act.isPending}
-          error={act.error}
+          title={`Cancel ${run.name}?`}
+          consequence={cancelConsequence(run)}
+          verb="Cancel run"
+          keep="Let it run"
+          busy={cancel.isPending}
+          error={cancel.error}
           onConfirm={() => {
-            act.mutate();
+            cancel.mutate();
           }}
           onClose={close}
         />
       )}
+      {asking === "delete" && (
+        <DeleteRuns
+          team={team}
+          runs={[run]}
+          busy={remove.isPending}
+          error={remove.error}
+          onConfirm={() => {
+            remove.mutate();
+          }}
+          onClose={close}
+        />
+      )}
+      {asking === "edit" && <EditRun team={team} run={run} onSaved={take} onClose={close} />}
     </>
   );
 }
 
-const DELETE =
-  "This deletes the run with its charts, events, logs and checkpoints, and frees their space. It cannot be undone.";
-
 function cancelConsequence(run: Run): string {
   const step = run.summary.step;
   if (step === 0) return "It has made no step yet, so nothing is lost.";
-  return `It stops near step ${count(step)} and frees its slots. Its numbers and the checkpoints saved so far stay.`;
+  const saved = "Its numbers and the checkpoints saved so far stay.";
+  if (run.state === "paused") return `It ends at step ${count(step)}. ${saved}`;
+  return `It stops near step ${count(step)} without saving, and frees its slots. ${saved} To go on later, pause it instead.`;
 }

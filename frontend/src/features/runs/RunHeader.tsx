@@ -4,6 +4,7 @@ import type { Run } from "@/api/types";
 import { Meter } from "@/components/Meter";
 import { StatePill } from "@/components/StatePill";
 import { TitleRow } from "@/components/TitleRow";
+import { RunFacts } from "@/features/runs/RunFacts";
 import { count } from "@/lib/format";
 import { isFinal, timeText } from "@/lib/runProgress";
 import { useNow } from "@/lib/useNow";
@@ -14,10 +15,12 @@ interface Props {
   /** How fresh the numbers are. */
   live: ReactNode;
   actions: ReactNode;
+  /** What a person should know or do now. */
+  banner: ReactNode;
 }
 
 /** A run's name, its state, how far it is, and what can be done about it. */
-export function RunHeader({ team, run, live, actions }: Props) {
+export function RunHeader({ team, run, live, actions, banner }: Props) {
   const now = useNow();
   const steps = run.spec.schedule.steps;
   const step = run.summary.step;
@@ -49,13 +52,8 @@ export function RunHeader({ team, run, live, actions }: Props) {
         </span>
         {!final && live}
       </TitleRow>
-      {!moving && run.state !== "succeeded" && <Reason run={run} />}
+      {banner}
+      <RunFacts team={team} run={run} />
     </>
   );
-}
-
-/** Why the run is where it is, when that is not plain from its numbers. */
-function Reason({ run }: { run: Run }) {
-  const color = run.state === "failed" ? "border-l-bad" : run.state === "retry_wait" ? "border-l-warn" : "border-l-control";
-  return <p className={`panel mb-4 border-l-4 px-4 py-2 first-letter:uppercase ${color}`}>{run.sentence}</p>;
 }
