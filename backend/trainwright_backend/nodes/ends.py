@@ -23,13 +23,8 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.nodes.renewals import walk
 from trainwright_backend.nodes.seats import check_seat, run_of_node, seat_of_claim
 from trainwright_backend.runs.files import stored_bytes
-<<<<<<< Updated upstream
-from trainwright_backend.runs.moves import lock_run, move, settle, stop
-from trainwright_backend.runs.sentences import end_sentence, failed_sentence, lost_beginning_sentence
-=======
 from trainwright_backend.runs.moves import add_event, blame, lock_run, move, settle, stop
-from trainwright_backend.runs.sentences import end_sentence, failed_sentence
->>>>>>> Stashed changes
+from trainwright_backend.runs.sentences import end_sentence, failed_sentence, lost_beginning_sentence
 from trainwright_backend.runs.tables import Attempt, Closed, Placement, Run
 
 FAILS_AS = {EndClass.LOST: EndCode.POISON, EndClass.LAPSE: EndCode.UNREACHABLE}
