@@ -29,6 +29,13 @@ PLANTED: list[tuple[str, dict[str, str]]] = [
     ("sdk-layers", {"sdk/trainwright/contracts/planted.py": "import trainwright.planner"}),
     ("client", {"sdk/trainwright/client.py": "", f"{AGENT}/planted.py": "import trainwright.client"}),
     ("trainer", {f"{TRAINER}/planted.py": "import httpx"}),
+    ("trainer-layers", {f"{TRAINER}/fp8/planted.py": "import trainwright_trainer.parallel.data.owners"}),
+    ("trainer-layers", {f"{TRAINER}/model/planted.py": "import trainwright_trainer.fp8.modules"}),
+    ("trainer-layers", {f"{TRAINER}/undeclared.py": ""}),
+    (
+        "parallel",
+        {f"{TRAINER}/parallel/data/planted.py": "import trainwright_trainer.parallel.tensor.tokens"},
+    ),
     ("agent-contracts", {f"{AGENT}/planted.py": "import trainwright.planner"}),
     ("agent", {f"{AGENT}/planted.py": "import sqlalchemy"}),
     (

@@ -19,11 +19,11 @@ from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from trainwright_trainer.mesh import Axis
 from trainwright_trainer.optim import replicated, sharded
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
-from trainwright_trainer.parallel import tokens, vocabulary
-from trainwright_trainer.parallel.owners import OwnedWeights
-from trainwright_trainer.parallel.pipeline import Pipeline
-from trainwright_trainer.parallel.replicate import GradientBuckets
-from trainwright_trainer.parallel.schedules import RunningStage
+from trainwright_trainer.parallel.data.owners import OwnedWeights
+from trainwright_trainer.parallel.data.replicate import GradientBuckets
+from trainwright_trainer.parallel.pipeline.passes import PipelinePasses
+from trainwright_trainer.parallel.pipeline.schedules import RunningStage
+from trainwright_trainer.parallel.tensor import tokens, vocabulary
 
 Plant = Callable[[], AbstractContextManager[object]]
 
@@ -188,7 +188,7 @@ FAULTS: dict[str, Plant] = {
     "pipeline's gradient, another micro batch's": lambda: patch.object(
         RunningStage, "get_bwd_send_ops", _that_of_the_one_before()
     ),
-    "tied sum": lambda: patch.object(Pipeline, "_complete_tied", _complete_tied_apart),
+    "tied sum": lambda: patch.object(PipelinePasses, "_complete_tied", _complete_tied_apart),
     "hooks under zbv": lambda: _Both(
         patch.object(GradientBuckets, "clear", _clear_and_listen),
         patch.object(ReplicatedAdamW, "complete", _named_alone),

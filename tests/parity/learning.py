@@ -30,7 +30,7 @@ from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.main import main
 from trainwright_trainer.mesh import Mesh, make_mesh
 from trainwright_trainer.observe.throughput import StepClock
-from trainwright_trainer.parallel.parts import Slice
+from trainwright_trainer.parts import Slice
 
 _FIRST_MOMENT = "optimizer.exp_avg."
 

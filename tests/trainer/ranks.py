@@ -21,7 +21,7 @@ from trainwright_trainer.mesh import make_mesh
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["torch.distributed", "trainwright_trainer.loop", "trainwright_trainer.parallel.pipeline"]
+    ["torch.distributed", "trainwright_trainer.loop", "trainwright_trainer.parallel.pipeline.passes"]
 )
 _SECONDS = 100
 

@@ -14,11 +14,11 @@ from tests.trainer.jobs import TINY
 from tests.trainer.test_fp8_convert import build, converted, tokens, towards
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
+from trainwright_trainer.deferred import Deferred
 from trainwright_trainer.fp8.modules import FP8Linear
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.deferred import Deferred
-from trainwright_trainer.parallel.deferred_linear import DeferredLinear, defer_weight_gradients
+from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinear, defer_weight_gradients
 
 SPEC = ModelSpec.model_validate(TINY["model"] | {"tied_embeddings": False})
 TOKENS = torch.arange(64).reshape(2, 32)

@@ -24,7 +24,7 @@ from trainwright_trainer.fp8.optimizer import _numbering
 from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.mesh import Axis, Mesh
-from trainwright_trainer.parallel.parts import Slice, whole
+from trainwright_trainer.parts import Slice, whole
 
 STEPS = 3
 NARROW = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "feed_forward": 160}

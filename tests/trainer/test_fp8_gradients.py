@@ -17,7 +17,7 @@ from trainwright_trainer.fp8.headroom import Headroom
 from trainwright_trainer.fp8.layout import ROW, lay_out, view_of
 from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.mesh import Mesh, alone
-from trainwright_trainer.parallel.owners import balance
+from trainwright_trainer.parts import balance, whole
 
 SHAPES = {"embedding": (60, 40), "query": (48, 40), "norm": (40,), "head": (500, 40)}
 SMALL_BUCKET = 3_000
@@ -45,7 +45,8 @@ class Stage:
         shapes: dict[str, tuple[int, ...]] = SHAPES,
     ) -> None:
         self.weights = {name: Weight(torch.Size(shape), dtype, mesh.device) for name, shape in shapes.items()}
-        self.layout = lay_out(shapes, mesh.ranks, mesh.rank, cut, SMALL_BUCKET)
+        boxes = {name: whole(shape) for name, shape in shapes.items()}
+        self.layout = lay_out(boxes, mesh.ranks, mesh.rank, cut, SMALL_BUCKET)
         self.gradients = Gradients(self.weights, self.layout, mesh)
 
     def step(self, *rounds: dict[str, Tensor], observe: bool = False) -> Tensor:

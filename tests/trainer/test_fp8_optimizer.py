@@ -25,6 +25,7 @@ from trainwright_trainer.fp8.optimizer import (
     largest_update,
 )
 from trainwright_trainer.fp8.rounding import dice, round_by
+from trainwright_trainer.parts import whole
 
 CPU = torch.device("cpu")
 SPEC = OptimizerSpec(learning_rate=1e-3, weight_decay=0.1)
@@ -50,7 +51,9 @@ class Trial:
     def __init__(
         self, weights: Mapping[str, Tensor], formats: Formats, spec: OptimizerSpec = SPEC, seed: int = 0
     ) -> None:
-        self.layout: Layout = lay_out({name: weight.shape for name, weight in weights.items()}, 1, 0, False)
+        self.layout: Layout = lay_out(
+            {name: whole(weight.shape) for name, weight in weights.items()}, 1, 0, False
+        )
         self.first_rows = self.layout.first_rows()
         self.optimizer = ScaledAdamW(self.layout, formats, spec, seed, CPU)
         master = self.optimizer.master

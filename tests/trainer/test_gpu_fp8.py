@@ -12,6 +12,7 @@ from trainwright_trainer.fp8.formats import E4M3, amax_of, cast, scale_for
 from trainwright_trainer.fp8.layout import lay_out
 from trainwright_trainer.fp8.optimizer import BLOCK, PAPER, Formats, ScaledAdamW
 from trainwright_trainer.observe.throughput import StepClock
+from trainwright_trainer.parts import whole
 
 pytestmark = pytest.mark.gpu
 
@@ -93,7 +94,7 @@ def test_the_host_waits_for_the_loss_alone(tmp_path: Path, data: Path) -> None:
 
 @pytest.mark.parametrize("formats", [PAPER, BLOCK])
 def test_the_fused_update_is_that_of_the_cpu(formats: Formats) -> None:
-    layout = lay_out({"a": (300, 70), "b": (64,)}, 1, 0, False)
+    layout = lay_out({"a": whole((300, 70)), "b": whole((64,))}, 1, 0, False)
     draw = torch.Generator().manual_seed(0)
     gradients = torch.randn(layout.held_rows, 128, generator=draw)
     amax = amax_of(gradients).expand(2).contiguous()

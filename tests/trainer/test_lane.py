@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.fp8.lane import Lane
 from trainwright_trainer.mesh import make_mesh
-from trainwright_trainer.parallel.lane import Lane
 
 CPU = torch.device("cpu")
 

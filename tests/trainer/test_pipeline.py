@@ -28,13 +28,13 @@ from trainwright_trainer.model import loss as loss_module
 from trainwright_trainer.model.transformer import Block, Transformer
 from trainwright_trainer.observe.throughput import StepClock
 from trainwright_trainer.optim.replicated import ReplicatedAdamW
-from trainwright_trainer.parallel import pipeline as pipeline_module
-from trainwright_trainer.parallel.deferred_linear import DeferredLinear, _Linear
-from trainwright_trainer.parallel.parts import whole_parts
-from trainwright_trainer.parallel.pipeline import Pipeline
-from trainwright_trainer.parallel.replicate import GradientBuckets
-from trainwright_trainer.parallel.schedules import RunningStage, as_raised
-from trainwright_trainer.parallel.stage_cut import Stages, cut
+from trainwright_trainer.parallel.data.replicate import GradientBuckets
+from trainwright_trainer.parallel.pipeline import passes as pipeline_module
+from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinear, _Linear
+from trainwright_trainer.parallel.pipeline.passes import PipelinePasses
+from trainwright_trainer.parallel.pipeline.schedules import RunningStage, as_raised
+from trainwright_trainer.parallel.pipeline.stages import Stages, cut
+from trainwright_trainer.parts import whole_parts
 from trainwright_trainer.passes import Rounds
 
 STEPS = 5
@@ -247,7 +247,7 @@ def test_ranks_between_the_places_of_a_tied_weight_make_the_same_groups(tmp_path
 
 
 def _keep_tied_gradients_apart() -> None:
-    Pipeline._complete_tied = (  # type: ignore[method-assign]
+    PipelinePasses._complete_tied = (  # type: ignore[method-assign]
         lambda self: self._updater.complete(["embedding.weight"]) if self._tied else None
     )
 

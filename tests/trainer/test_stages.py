@@ -15,8 +15,8 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.build import build
 from trainwright_trainer.ends import BadJobError, read_job
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.parallel import stages
-from trainwright_trainer.parallel.stages import Chosen, alike_speeds, choose_stages, product_speed
+from trainwright_trainer.parallel.pipeline import measured
+from trainwright_trainer.parallel.pipeline.measured import Chosen, alike_speeds, choose_stages, product_speed
 
 
 def spec_of(pipeline: int, ranks: int, layers: int = 8) -> RunSpec:
@@ -81,7 +81,7 @@ def test_a_rank_that_computes_a_quarter_of_the_time_is_measured_as_slower() -> N
 
 
 def too_small(mesh: Mesh, spec: RunSpec) -> str:
-    stages._free_bytes = lambda _: 1_000_000 if mesh.rank == 1 else 10**9  # type: ignore[assignment]
+    measured._free_bytes = lambda _: 1_000_000 if mesh.rank == 1 else 10**9  # type: ignore[assignment]
     with pytest.raises(BadJobError) as caught:
         choose_stages(spec, mesh)
     return str(caught.value)

@@ -19,8 +19,8 @@ from trainwright_trainer.fp8.formats import widen
 from trainwright_trainer.fp8.linear import cast_input
 from trainwright_trainer.fp8.modules import FP8Linear
 from trainwright_trainer.mesh import Axis, Mesh
-from trainwright_trainer.parallel import codes
-from trainwright_trainer.parallel.codes import GatheredCast
+from trainwright_trainer.parallel.tensor import codes
+from trainwright_trainer.parallel.tensor.codes import GatheredCast
 
 B, T, D = 2, 8, 16
 

@@ -31,8 +31,8 @@ from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import StepClock
 from trainwright_trainer.optim import replicated
-from trainwright_trainer.parallel import tensor, tokens, vocabulary
-from trainwright_trainer.parallel.parts import Parts, Slice, whole_parts
+from trainwright_trainer.parallel.tensor import layers, tokens, vocabulary
+from trainwright_trainer.parts import Parts, Slice, whole_parts
 
 STEPS = 5
 LEARNING_RATE = 3e-3
@@ -132,7 +132,7 @@ def _parts(training: Training) -> Parts:
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     parts = whole_parts(model)
-    return tensor.cut_weights(model, parts, mesh.tensor) if mesh.tensor.ranks > 1 else parts
+    return layers.cut_weights(model, parts, mesh.tensor) if mesh.tensor.ranks > 1 else parts
 
 
 def assembled(told: list[dict[str, Piece]]) -> dict[str, Tensor]:
@@ -420,7 +420,7 @@ def test_every_matrix_is_cut() -> None:
     with torch.device("meta"):
         model = Transformer(ModelSpec(layers=2, width=32, heads=8, tied_embeddings=False), 257, 8)
     axis = Axis((0, 1), 1, torch.device("cpu"))
-    parts = tensor.cut_weights(model, whole_parts(model), axis)
+    parts = layers.cut_weights(model, whole_parts(model), axis)
     assert list(parts.held) == list(dict(model.named_parameters()))
     for name, weight in model.named_parameters():
         part = parts.held[name]

@@ -12,7 +12,7 @@ from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.mesh import Axis, Mesh
 from trainwright_trainer.model.loss import head_loss
-from trainwright_trainer.parallel.vocabulary import cut_chunk_gradient, cut_head_loss, rows_of
+from trainwright_trainer.parallel.tensor.vocabulary import cut_chunk_gradient, cut_head_loss, rows_of
 
 B, T, D, V = 4, 16, 32, 257
 CHUNK = 20  # 64 tokens: four chunks of 16

@@ -20,7 +20,7 @@ from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, Writer, jo
 from trainwright_trainer.checkpoint.snapshot import HeldPiece, Snapshot
 from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.mesh import Mesh, RankLostError, make_mesh
-from trainwright_trainer.parallel.parts import whole
+from trainwright_trainer.parts import whole
 
 ORIGIN = Origin("of-this-test", 2, None)
 E4M3 = torch.float8_e4m3fn
@@ -191,7 +191,7 @@ def test_a_save_ends_when_all_ranks_have_written(tmp_path: Path) -> None:
     assert set(_read(tmp_path / "step-1").tensors) == set(names)
 
 
-def _die_beside_the_other_list(draft: Path, rank: int, part: parts.Part) -> None:
+def _die_beside_the_other_list(draft: Path, rank: int, part: parts.PartList) -> None:
     while not (draft / "rank-0.json").exists():
         time.sleep(0.01)
     os._exit(0)

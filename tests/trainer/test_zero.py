@@ -36,11 +36,11 @@ from trainwright_trainer.loop import train
 from trainwright_trainer.mesh import Mesh, RankLostError
 from trainwright_trainer.observe.throughput import StepClock
 from trainwright_trainer.optim import sharded
-from trainwright_trainer.parallel import replicate, shares, slices
-from trainwright_trainer.parallel.gradient_shares import GradientShares
-from trainwright_trainer.parallel.owners import OwnedWeights
-from trainwright_trainer.parallel.parts import Slice
-from trainwright_trainer.parallel.replicate import GradientBuckets
+from trainwright_trainer.parallel.data import replicate, shares, slices
+from trainwright_trainer.parallel.data.gradient_shares import GradientShares
+from trainwright_trainer.parallel.data.owners import OwnedWeights
+from trainwright_trainer.parallel.data.replicate import GradientBuckets
+from trainwright_trainer.parts import Slice
 
 STEPS = 5
 LEARNING_RATE = 3e-3

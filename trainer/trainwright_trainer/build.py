@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
 
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved, Note
 from trainwright.contracts.job_spec import (
@@ -36,26 +35,19 @@ from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.shards import TokenStream, read_manifest
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.engine import Engine, TorchEngine
-from trainwright_trainer.fp8.convert import convert
-from trainwright_trainer.fp8.products import check_device
 from trainwright_trainer.fp8.updater import FP8Updater
+from trainwright_trainer.held_model import change_modules, empty_model, hold
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.model.init import initial_weight, initialize
 from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
-from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual import carry_in
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.events import EventWriter, Report, drop, now
 from trainwright_trainer.observe.memory import device_name, forget_peak
 from trainwright_trainer.observe.throughput import Throughput
-from trainwright_trainer.optim.replicated import ReplicatedAdamW
-from trainwright_trainer.optim.sharded import ShardedAdamW
-from trainwright_trainer.parallel.parts import Parts, whole_parts
-from trainwright_trainer.parallel.shares import share_gradients, share_states
-from trainwright_trainer.parallel.slices import is_sliced, loss_of_sliced, share_weights
-from trainwright_trainer.parallel.stage_cut import Stages, cut, resolve_stages
-from trainwright_trainer.parallel.tensor import cut_weights, share_work
-from trainwright_trainer.parallel.vocabulary import cut_chunk_gradient, cut_head_loss
+from trainwright_trainer.parallel.data.slices import is_sliced, loss_of_sliced
+from trainwright_trainer.parallel.pipeline.stages import Stages, resolve_stages
+from trainwright_trainer.parallel.tensor.vocabulary import cut_chunk_gradient, cut_head_loss
+from trainwright_trainer.parts import Parts
 from trainwright_trainer.passes import Passes, Rounds
 from trainwright_trainer.skips import Skips, skip_limit
 from trainwright_trainer.updater import Updater
@@ -142,18 +134,19 @@ def _passes(
     kind, rounds = spec.precision.kind, spec.accumulation_rounds
     if stages is None:
         return Rounds(model, updater, mesh, kind, rounds, loss, mesh.data if is_sliced(model) else None)
-    from trainwright_trainer.parallel.pipeline import Pipeline  # torch's part of it takes a second to import
-    from trainwright_trainer.parallel.schedules import Flow
+    # torch's part of it takes a second to import
+    from trainwright_trainer.parallel.pipeline.passes import PipelinePasses
+    from trainwright_trainer.parallel.pipeline.schedules import Flow
 
     batch = spec.batch
     flow = Flow(batch.micro_sequences, batch.sequence_tokens, spec.model.width, kind, mesh.tensor.ranks)
-    return Pipeline(model, parts, updater, mesh, stages, flow, rounds, loss)
+    return PipelinePasses(model, parts, updater, mesh, stages, flow, rounds, loss)
 
 
 def _arrange(model: Transformer, spec: RunSpec, mesh: Mesh) -> HeadLoss:
     """Make the passes over ``model`` that trade memory, time and rounding; returns the loss that goes with them."""
     if not is_sliced(model):
-        _change_modules(model, spec, mesh)
+        change_modules(model, spec, mesh)
     if spec.precision.kind is PrecisionKind.BF16:
         carry_in(model, torch.bfloat16)
     wanted = compiles(spec, mesh.device.type == "cuda")
@@ -173,13 +166,6 @@ def _arrange(model: Transformer, spec: RunSpec, mesh: Mesh) -> HeadLoss:
     )
 
 
-def _change_modules(model: Transformer, spec: RunSpec, mesh: Mesh) -> None:
-    """Give modules the classes that compute on this rank's part and recompute."""
-    if mesh.tensor.ranks > 1:
-        share_work(model, spec.data.tokenizer.size, mesh.tensor)
-    recompute(model, spec.memory)
-
-
 def _flops_per_token(spec: RunSpec) -> int:
     return flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
 
@@ -189,93 +175,17 @@ def _build_state(
 ) -> tuple[Transformer, Parts, Updater, Skips, int]:
     """Model and who holds its weights, fresh or from the checkpoint, and the step they stand at."""
     spec = job.spec
-    model, parts = _build_model(spec, mesh, stages)
+    model, parts = empty_model(spec, mesh, stages)
     skips = Skips(skip_limit(spec.precision))
     if job.resume is None:
-        held, updater = _hold(model, parts, spec, mesh, fresh=True)
+        held, updater = hold(model, parts, spec, mesh, fresh=True)
         return held, parts, updater, skips, 0
     manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
     with verifying(resume, manifest, mesh):
-        held, updater = _hold(model, parts, spec, mesh, fresh=False)
+        held, updater = hold(model, parts, spec, mesh, fresh=False)
         restore(resume, manifest, updater)
         skips.restore(manifest.state)
     return held, parts, updater, skips, manifest.step
-
-
-def _build_model(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> tuple[Transformer, Parts]:
-    """This rank's part of the model, which takes no memory yet."""
-    with torch.device("meta"):
-        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
-    parts = whole_parts(model)
-    if stages is not None:
-        parts = cut(model, stages.of(mesh.pipeline.rank), parts)
-    if mesh.tensor.ranks > 1:
-        parts = cut_weights(model, parts, mesh.tensor)
-    return model, parts
-
-
-def _take_memory(model: Transformer) -> None:
-    """Give a model that was made without memory its own on the CPU. What was one weight stays one."""
-    taken: dict[nn.Parameter, nn.Parameter] = {}
-    for module in model.modules():
-        for name, weight in list(module.named_parameters(recurse=False)):
-            if weight not in taken:
-                taken[weight] = nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype))
-            setattr(module, name, taken[weight])
-    model.fill_tables()
-
-
-def _hold(
-    model: Transformer, parts: Parts, spec: RunSpec, mesh: Mesh, fresh: bool
-) -> tuple[Transformer, Updater]:
-    """``model``, which takes no memory yet, as it is trained on this rank's device, and who holds its weights there.
-
-    Args:
-        fresh: weights get their first values; else they are not filled.
-    """
-    native = spec.parallelism.engine is EngineKind.NATIVE
-    if native and _zero_stage(spec, mesh) == 3:
-        _change_modules(model, spec, mesh)
-        begins_with = partial(initial_weight, spec=spec.model, seed=spec.seed) if fresh else None
-        shares = share_weights(model, parts, spec.precision.kind, mesh, begins_with)
-        return model, ShardedAdamW(shares, spec.optimizer, mesh)
-    _take_memory(model)
-    if fresh:
-        initialize(model, spec.model, spec.seed, parts)
-    if not native:
-        from trainwright_trainer.deepspeed_engine import DeepSpeedUpdater
-
-        return model, DeepSpeedUpdater(model, parts, spec, mesh)
-    fp8 = spec.precision.fp8
-    if fp8 is None:
-        model.to(mesh.device)
-        return model, _updater(model, parts, spec, mesh)
-    check_device(fp8.scaling, mesh.device)
-    initial = _put_aside(model, mesh.device)
-    return model, FP8Updater(convert(model, fp8, parts.order), initial, parts, spec, mesh)
-
-
-def _updater(model: Transformer, parts: Parts, spec: RunSpec, mesh: Mesh) -> Updater:
-    """Who holds the whole weights of a run without FP8."""
-    stage = _zero_stage(spec, mesh)
-    if not stage:
-        return ReplicatedAdamW(model, parts, spec.optimizer, mesh)
-    share = share_states if stage == 1 else share_gradients
-    return ShardedAdamW(share(model, parts, mesh), spec.optimizer, mesh)
-
-
-def _zero_stage(spec: RunSpec, mesh: Mesh) -> int:
-    """What data ranks share: nothing where there is none to share with."""
-    return spec.parallelism.zero_stage if mesh.shard.ranks > 1 else 0
-
-
-def _put_aside(model: Transformer, device: torch.device) -> dict[str, Tensor]:
-    """The weights by name, where they are; in the model's place on ``device`` they leave their shapes and no memory."""
-    weights = {name: weight.detach() for name, weight in model.named_parameters()}
-    for weight in model.parameters():
-        weight.data = torch.zeros((), device=device).expand(weight.shape)
-    model.to(device)
-    return weights
 
 
 def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:

@@ -47,7 +47,7 @@ from trainwright_trainer.optim.adamw import (
 )
 from trainwright_trainer.optim.clip import clip, global_norm
 from trainwright_trainer.optim.finite import first_not_finite
-from trainwright_trainer.parallel.parts import Parts, whole
+from trainwright_trainer.parts import Parts, whole
 from trainwright_trainer.passes import autocast
 from trainwright_trainer.updater import ReadTensor, StateTensor, Updater
 

@@ -1,6 +1,6 @@
 """Forward and backward passes over the micro batches of a step.
 
-``Rounds`` makes them one after the other over a whole model; ``parallel.pipeline`` makes them over the stages of one. A loss is
+``Rounds`` makes them one after the other over a whole model; ``parallel.pipeline.passes`` makes them over the stages of one. A loss is
 scaled by 1 / (rounds · data ranks) before its backward pass, so that sums over rounds and data ranks are means over the
 global batch.
 """

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from trainwright_trainer.parallel.parts import Slice, whole
+from trainwright_trainer.parts import Slice, whole
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from trainwright.planner.activations import (
 from trainwright.planner.schedule import Pipeline, kept, orders
 
 _GRADIENT_BUCKET_BYTES = 25 * 2**20
-"""Of ``trainwright_trainer.parallel.replicate``."""
+"""Of ``trainwright_trainer.parallel.data.replicate``."""
 
 _FP8_BUCKET_ELEMENTS = 64 * 2**20
 """Of ``trainwright_trainer.fp8.layout``."""

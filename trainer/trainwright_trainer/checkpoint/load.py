@@ -40,7 +40,7 @@ from trainwright_trainer.checkpoint.files import (
 )
 from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.parallel.parts import Slice, whole
+from trainwright_trainer.parts import Slice, whole
 from trainwright_trainer.updater import StateTensor, Updater
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}

@@ -25,7 +25,7 @@ FILE_BYTES = 2**28
 _POLL_SECONDS = 0.05
 
 
-class Part(Envelope):
+class PartList(Envelope):
     """A rank's list."""
 
     files: list[FileEntry]
@@ -40,21 +40,21 @@ def write_part(draft: Path, rank: int, pieces: list[HeldPiece]) -> None:
         path = draft / f"tensors-{rank}-{index:05d}.safetensors"
         files.append(write_tensors(path, {piece.name: piece.tensor for piece in held}))
         tensors |= {piece.name: _entry(piece, path.name) for piece in held}
-    _tell(draft, rank, Part(files=files, tensors=tensors))
+    _tell(draft, rank, PartList(files=files, tensors=tensors))
 
 
-def collect_parts(draft: Path, ranks: int) -> Part:
+def collect_parts(draft: Path, ranks: int) -> PartList:
     """Wait for the lists of all ranks, take them away and return them as one."""
     lists = [_list(draft, rank) for rank in range(ranks)]
     while not all(path.exists() for path in lists):
         time.sleep(_POLL_SECONDS)
-    parts = [Part.model_validate_json(path.read_bytes()) for path in lists]
+    parts = [PartList.model_validate_json(path.read_bytes()) for path in lists]
     tensors: dict[str, TensorEntry] = {}
     for name, entry in chain.from_iterable(part.tensors.items() for part in parts):
         tensors[name] = _joined(tensors.get(name), entry)
     for path in lists:
         path.unlink()
-    return Part(files=list(chain.from_iterable(part.files for part in parts)), tensors=tensors)
+    return PartList(files=list(chain.from_iterable(part.files for part in parts)), tensors=tensors)
 
 
 def await_collection(draft: Path, rank: int) -> None:
@@ -63,7 +63,7 @@ def await_collection(draft: Path, rank: int) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _tell(draft: Path, rank: int, part: Part) -> None:
+def _tell(draft: Path, rank: int, part: PartList) -> None:
     path = _list(draft, rank)
     unfinished = path.with_suffix(".tmp")
     unfinished.write_bytes(part.model_dump_json().encode())

@@ -26,11 +26,11 @@ from torch import Tensor
 from trainwright_trainer.fp8.formats import E4M3, LARGEST, cast, finite_or_inf, scale_for, widen
 from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.headroom import Headroom
+from trainwright_trainer.fp8.lane import Lane
 from trainwright_trainer.fp8.layout import ROW, Bucket, Layout
 from trainwright_trainer.fp8.stretches import Stretches
 from trainwright_trainer.fp8.weights import Weight
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.parallel.lane import Lane
 
 Release = Callable[[Bucket, Stretches, Tensor], None]
 """Takes a bucket, its tensors' stretches and its (rows, 128) codes as soon as they are there."""

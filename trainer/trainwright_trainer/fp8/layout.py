@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.fp8.stretches import Stretches
-from trainwright_trainer.parallel.owners import balance
-from trainwright_trainer.parallel.parts import Slice, whole
+from trainwright_trainer.parts import Slice, balance
 
 ROW = 128
 """Elements in a row."""
@@ -137,19 +136,6 @@ class Layout:
 
 
 def lay_out(
-    shapes: Mapping[str, Sequence[int]],
-    ranks: int,
-    rank: int,
-    cut: bool,
-    bucket_elements: int = BUCKET_ELEMENTS,
-) -> Layout:
-    """Give every weight its rows."""
-    return lay_out_slices(
-        {name: whole(shape) for name, shape in shapes.items()}, ranks, rank, cut, bucket_elements
-    )
-
-
-def lay_out_slices(
     boxes: Mapping[str, Slice], ranks: int, rank: int, cut: bool, bucket_elements: int = BUCKET_ELEMENTS
 ) -> Layout:
     """Give every weight's slice its rows.

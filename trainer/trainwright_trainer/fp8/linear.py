@@ -26,6 +26,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from trainwright.contracts.precision_spec import ScalingKind
+from trainwright_trainer.deferred import Deferred, Work
 from trainwright_trainer.fp8.formats import E4M3, E5M2, cast_, widen
 from trainwright_trainer.fp8.products import (
     Operand,
@@ -37,7 +38,6 @@ from trainwright_trainer.fp8.products import (
     turned,
 )
 from trainwright_trainer.fp8.weights import Weight
-from trainwright_trainer.parallel.deferred import Deferred, Work
 
 
 class Input(NamedTuple):

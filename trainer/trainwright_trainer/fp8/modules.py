@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from trainwright.contracts.precision_spec import ScalingKind
+from trainwright_trainer.deferred import Deferred
 from trainwright_trainer.fp8.linear import Input, OutputGradient, cast_input, linear
 from trainwright_trainer.fp8.weights import Weight
-from trainwright_trainer.parallel.deferred import Deferred
 
 
 class _Weighted(nn.Module):

@@ -45,7 +45,7 @@ from trainwright_trainer.fp8.fused import fused
 from trainwright_trainer.fp8.layout import ROW, Layout
 from trainwright_trainer.fp8.rounding import dice, round_by, step_key, weight_key
 from trainwright_trainer.fp8.stretches import Stretches
-from trainwright_trainer.parallel.parts import Slice
+from trainwright_trainer.parts import Slice
 
 _CHUNK_ROWS = {"cpu": 2**11, "cuda": 2**20}
 """Rows worked on at a time: on a CPU what its cache holds, on a GPU what 32-bit indices reach."""
@@ -110,13 +110,15 @@ class Numbers:
         self.amax = torch.zeros(places, dtype=torch.float32, device=device)
         """(P,): of the numbers before they were rounded."""
 
-    def part(self, rows: slice, places: Tensor, first_place: int, new_scale: Tensor) -> Part:
+    def part(self, rows: slice, places: Tensor, first_place: int, new_scale: Tensor) -> NumberRows:
         """Some rows, which belong to ``places``; ``new_scale`` are those of the tensors from ``first_place`` on."""
         if self.format.scaled is Scaled.ROW:
             scale = self.scale[rows][:, None]
             # The old scales are a copy: compiled code must not write what it reads through another name.
-            return Part(self.codes[rows], scale.clone(), scale)
-        return Part(self.codes[rows], self.scale[places][:, None], new_scale[places - first_place][:, None])
+            return NumberRows(self.codes[rows], scale.clone(), scale)
+        return NumberRows(
+            self.codes[rows], self.scale[places][:, None], new_scale[places - first_place][:, None]
+        )
 
     def rescale(self, bound: Tensor, places: slice) -> Tensor:
         """Scales for numbers up to ``bound``, to store the next ones of ``places`` with."""
@@ -125,7 +127,7 @@ class Numbers:
         return scale_for(bound, self.format.dtype, self.scale[places])
 
 
-class Part(NamedTuple):
+class NumberRows(NamedTuple):
     """Some rows of one kind of number."""
 
     codes: Tensor
@@ -315,9 +317,9 @@ def _wrapped(number: int) -> int:
 
 
 def _move_rows(
-    master: Part,
-    first: Part,
-    second: Part,
+    master: NumberRows,
+    first: NumberRows,
+    second: NumberRows,
     gradient_codes: Tensor,
     gradient_scale: Tensor,
     decay: Tensor,
@@ -373,7 +375,12 @@ def _real(codes: Tensor, scale: Tensor) -> Tensor:
 
 
 def _store(
-    number: Tensor, part: Part, format: Format, thrown: Tensor | None, found: Tensor, never_zero: bool = False
+    number: Tensor,
+    part: NumberRows,
+    format: Format,
+    thrown: Tensor | None,
+    found: Tensor,
+    never_zero: bool = False,
 ) -> None:
     """Round numbers to the format they are kept in, and write them with their scale and the amax of each row."""
     amax = finite_or_inf(number.abs().amax(1))

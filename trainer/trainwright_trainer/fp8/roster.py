@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.mesh import Axis
-from trainwright_trainer.parallel.parts import Part, Parts
+from trainwright_trainer.parts import Part, Parts
 
 
 class Roster:

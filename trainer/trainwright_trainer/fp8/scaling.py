@@ -132,17 +132,6 @@ class AmaxRecords:
             for side, pair in zip(_SIDES, sides, strict=True)
         }
 
-    def not_finite(self) -> str | None:
-        """The first tensor of the last step, in the order of computing, that held a number that is not finite."""
-        bad_L2 = (~torch.isfinite(self._amax_L2)).tolist()
-        for name, (bad, _) in zip(self.names, bad_L2, strict=True):
-            if bad:
-                return f"{name}:input"
-        for name, (_, bad) in zip(reversed(self.names), reversed(bad_L2), strict=True):
-            if bad:
-                return f"{name}:output_gradient"
-        return None
-
     def state(self) -> dict[str, Tensor]:
         """What the next step depends on, (…, L, 2): equal on ranks with the same layers, and nothing when scales come from
         the present amax."""

@@ -24,7 +24,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.fp8.convert import Converted, products
 from trainwright_trainer.fp8.formats import E4M3, LARGEST, amax_of, cast, scale_for, widen
 from trainwright_trainer.fp8.gradients import Gradients
-from trainwright_trainer.fp8.layout import BUCKET_ELEMENTS, ROW, Bucket, Tenant, lay_out_slices, view_of
+from trainwright_trainer.fp8.layout import BUCKET_ELEMENTS, ROW, Bucket, Tenant, lay_out, view_of
 from trainwright_trainer.fp8.optimizer import (
     Formats,
     Moved,
@@ -38,7 +38,7 @@ from trainwright_trainer.fp8.published import Published
 from trainwright_trainer.fp8.roster import Roster, speaks_for
 from trainwright_trainer.fp8.stretches import Stretches
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.parallel.parts import Parts, whole
+from trainwright_trainer.parts import Parts, whole
 from trainwright_trainer.updater import ReadTensor, StateTensor
 
 _PREFIXES = ("model", "optimizer.exp_avg", "optimizer.exp_avg_sq")
@@ -74,7 +74,7 @@ class FP8Updater:
         self._clip_norm = spec.optimizer.clip_norm
         self._observe_every_steps = fp8.observe_every_steps
         cut = fp8.level is FP8Level.O3
-        self.layout = lay_out_slices(
+        self.layout = lay_out(
             {name: parts.held[name].slice for name in converted.weights},
             mesh.data.ranks,
             mesh.data.rank,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright_trainer.parallel.parts import Parts, Slice, whole_parts
+from trainwright_trainer.parts import Parts, Slice, whole_parts
 
 _INTO_RESIDUAL = ("attention.output.weight", "feed_forward.down.weight")
 

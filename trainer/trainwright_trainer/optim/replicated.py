@@ -1,6 +1,6 @@
 """The updater of float32 and bfloat16 runs: data ranks hold the same weights in float32 and move them alike.
 
-Gradients are added up over the data ranks (``parallel.replicate``), clipped by the norm over all ranks of the model, and
+Gradients are added up over the data ranks (``parallel.data.replicate``), clipped by the norm over all ranks of the model, and
 handed to torch's AdamW. Data ranks hold the same bits, so the first of them alone answers for the state.
 """
 
@@ -22,8 +22,8 @@ from trainwright_trainer.optim.adamw import (
 )
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.finite import first_not_finite
-from trainwright_trainer.parallel.parts import Parts
-from trainwright_trainer.parallel.replicate import GradientBuckets
+from trainwright_trainer.parallel.data.replicate import GradientBuckets
+from trainwright_trainer.parts import Parts
 from trainwright_trainer.updater import ReadTensor, StateTensor
 
 

@@ -1,4 +1,4 @@
-"""The updater of float32 and bfloat16 runs whose data ranks share what ``optim.replicated`` copies (``parallel.shares``).
+"""The updater of float32 and bfloat16 runs whose data ranks share what ``optim.replicated`` copies (``parallel.data.shares``).
 
 AdamW looks at one element at a time, so it does not matter to the result who moves which. What does cross elements is the
 norm of all gradients: a sum over those who hold them. Where every rank has all of them, it is the replicated run's, bit
@@ -23,7 +23,7 @@ from trainwright_trainer.optim.adamw import (
 )
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.finite import first_not_finite
-from trainwright_trainer.parallel.shares import Shares
+from trainwright_trainer.parallel.data.shares import Shares
 from trainwright_trainer.updater import ReadTensor, StateTensor
 
 

@@ -27,11 +27,11 @@ from torch.distributed.pipelining import (
 
 from trainwright.contracts.parallelism_spec import PipelineSchedule
 from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright_trainer.deferred import Deferred
 from trainwright_trainer.mesh import Axis, naming_lost_ranks
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
-from trainwright_trainer.parallel.deferred import Deferred
-from trainwright_trainer.parallel.stage_cut import Stage
+from trainwright_trainer.parallel.pipeline.stages import Stage
 from trainwright_trainer.passes import autocast
 
 
@@ -60,7 +60,7 @@ class Flow(NamedTuple):
         return torch.empty((self.sequences, self.positions), dtype=torch.int64, device="meta")
 
 
-class StageLayers(nn.Module):
+class StageModule(nn.Module):
     """One stage of ``model``: (B, T, D) → (B, T, D), or tokens (B, T) where it is the first."""
 
     def __init__(self, model: Transformer, stage: Stage, precision: PrecisionKind) -> None:
@@ -84,7 +84,7 @@ class RunningStage(PipelineStage):
 
     def __init__(
         self,
-        layers: StageLayers,
+        layers: StageModule,
         flow: Flow,
         pipeline: Axis,
         rounds: int,

@@ -1,8 +1,8 @@
 """What data ranks share instead of copying, and which share is this rank's (ZeRO, Rajbhandari et al. 2020).
 
-    stage 1   moments: each weight has one owner, who moves it and hands it round      ``parallel.owners``
-    stage 2   gradients too: they are added up at the owner only                       ``parallel.gradient_shares``
-    stage 3   weights too: each rank holds a slice of every matrix                     ``parallel.slices``
+    stage 1   moments: each weight has one owner, who moves it and hands it round      ``owners``
+    stage 2   gradients too: they are added up at the owner only                       ``gradient_shares``
+    stage 3   weights too: each rank holds a slice of every matrix                     ``slices``
 
 ``optim.sharded`` moves the shares, whatever the stage.
 """
@@ -16,10 +16,10 @@ from typing import Protocol
 from torch import nn
 
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.parallel.gradient_shares import GradientShares
-from trainwright_trainer.parallel.owners import OwnedWeights
-from trainwright_trainer.parallel.parts import Part, Parts
-from trainwright_trainer.parallel.replicate import GradientBuckets
+from trainwright_trainer.parallel.data.gradient_shares import GradientShares
+from trainwright_trainer.parallel.data.owners import OwnedWeights
+from trainwright_trainer.parallel.data.replicate import GradientBuckets
+from trainwright_trainer.parts import Part, Parts
 
 
 class Gradients(Protocol):

@@ -16,21 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from trainwright_trainer.mesh import Axis
-from trainwright_trainer.parallel.replicate import in_buckets
+from trainwright_trainer.parallel.data.replicate import in_buckets
+from trainwright_trainer.parts import balance
 
 _ALIGNED_ELEMENTS = 128
 """A weight in a buffer begins at a multiple of these: products read memory of their own that is aligned so, and no slower
 kernel, nor one that rounds otherwise, is chosen for it here."""
-
-
-def balance(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
-    """Owner of each tensor: the largest first, each to the rank that has least so far (FP8-LM, algorithm 1)."""
-    loads = [0] * ranks
-    owners = {}
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        owners[name] = loads.index(min(loads))
-        loads[owners[name]] += sizes[name]
-    return owners
 
 
 class OwnedWeights:

@@ -1,6 +1,6 @@
 """Cutting a model into the stages of a pipeline: which layers each rank keeps, and under which names.
 
-    owns   each rank whole layers, in one stage or several        moves   nothing here; see ``parallel.pipeline``
+    owns   each rank whole layers, in one stage or several        moves   nothing here; see ``passes``
 
 A stage is some consecutive layers; the first has the embedding too, the last the norm and the head. Stages go round the
 ranks, stage s to rank s mod p, or in a V, where the second half comes back the way of the first, so that one rank
@@ -25,8 +25,8 @@ from trainwright.contracts.parallelism_spec import PipelineSchedule
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.parts import Part, Parts
-from trainwright_trainer.parallel.stages import choose_stages
+from trainwright_trainer.parallel.pipeline.measured import choose_stages
+from trainwright_trainer.parts import Part, Parts
 
 EMBEDDING = "embedding.weight"
 

@@ -22,7 +22,7 @@ from trainwright_trainer.fp8.linear import Input
 from trainwright_trainer.fp8.modules import InputCast
 from trainwright_trainer.fp8.products import Operand, by_amax
 from trainwright_trainer.mesh import Axis
-from trainwright_trainer.parallel.tokens import summed
+from trainwright_trainer.parallel.tensor.tokens import summed
 
 
 class GatheredCast(InputCast):

@@ -2,15 +2,15 @@
 
     owns    heads             rows of query, key and value, columns of output
             hidden features   rows of gate and up, columns of down
-            vocabulary        rows of embedding and head (``parallel.vocabulary``)
-            tokens            a part of the residual stream (``parallel.tokens``); norms work on it, and are whole everywhere
+            vocabulary        rows of embedding and head (``vocabulary``)
+            tokens            a part of the residual stream (``tokens``); norms work on it, and are whole everywhere
     moves   forward     twice a block: the normed part is gathered before the first products, and what comes out of the
                         last, a summand of each rank, is summed and scattered
             backward    the same with gathering and summing exchanged; the gradient of each norm's weight is summed
 
 So all arithmetic and all that is kept of the residual stream is divided by the number of ranks (Shoeybi et al. 2019;
 Korthikanti et al. 2022). Query heads and the heads of keys and values that they share lie on the same rank.
-Where FP8 products follow, what is gathered are their codes (``parallel.codes``).
+Where FP8 products follow, what is gathered are their codes (``codes``).
 
 It comes in two steps. ``cut_weights`` makes weights small while they take no memory yet. ``share_work`` lets modules
 speak with the other ranks, when their layers are those that they are trained with.
@@ -30,10 +30,10 @@ from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighNorm
 from trainwright_trainer.mesh import Axis
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
-from trainwright_trainer.parallel.codes import GatheredCast
-from trainwright_trainer.parallel.parts import Part, Parts, Slice
-from trainwright_trainer.parallel.tokens import gather, scatter_sum, sum_gradient
-from trainwright_trainer.parallel.vocabulary import rows_of, share_embedding
+from trainwright_trainer.parallel.tensor.codes import GatheredCast
+from trainwright_trainer.parallel.tensor.tokens import gather, scatter_sum, sum_gradient
+from trainwright_trainer.parallel.tensor.vocabulary import rows_of, share_embedding
+from trainwright_trainer.parts import Part, Parts, Slice
 
 _CUT_DIM = {
     "embedding": 0,

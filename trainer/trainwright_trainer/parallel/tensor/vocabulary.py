@@ -27,7 +27,7 @@ from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.fp8.modules import HighEmbedding
 from trainwright_trainer.mesh import Axis
 from trainwright_trainer.model.loss import chunks_of, loss_by_chunks, widened
-from trainwright_trainer.parallel.tokens import gather, scatter_sum
+from trainwright_trainer.parallel.tensor.tokens import gather, scatter_sum
 
 
 class Rows(NamedTuple):

@@ -1,7 +1,7 @@
 """Gradients that only the owner of a weight keeps (ZeRO stage 2, Rajbhandari et al. 2020).
 
 A backward pass makes gradients from the model's end to its start. Each moves into a flat bucket and gives up its own memory;
-a full bucket is added up at the owners of its tensors (``parallel.owners``) while the next one fills, and its memory is
+a full bucket is added up at the owners of its tensors (``owners``) while the next one fills, and its memory is
 given back. An owner adds what it gets to its share, round after round; where data ranks are more than the ranks of a shard
 axis, shares are added up over the replicas in the last round.
 
@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.parallel.replicate import in_buckets
+from trainwright_trainer.parallel.data.replicate import in_buckets
 
 
 @dataclass

@@ -37,9 +37,9 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_trainer.mesh import Axis, Mesh
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.parts import Parts, Slice
-from trainwright_trainer.parallel.replicate import GradientBuckets
-from trainwright_trainer.parallel.shares import Shares
+from trainwright_trainer.parallel.data.replicate import GradientBuckets
+from trainwright_trainer.parallel.data.shares import Shares
+from trainwright_trainer.parts import Parts, Slice
 
 Initial = Callable[[str, Slice], Tensor]
 """A box of a weight's first values, by name, on the CPU."""
@@ -55,7 +55,7 @@ def share_weights(
     """
     vectors = {weight for weight in model.parameters() if weight.ndim == 1}
     _cut(model, vectors, precision, mesh)
-    _take_memory(model, mesh.device)
+    _make_room(model, mesh.device)
     cut, held = {}, {}
     weights: dict[str, nn.Parameter] = {}
     for name, weight in model.named_parameters():
@@ -63,7 +63,7 @@ def share_weights(
         weights[name] = weight
         if isinstance(weight, DTensor):
             cut[name] = weight
-            held[name] = replace(held[name], slice=rows_of(held[name].slice, mesh.shard))
+            held[name] = replace(held[name], slice=own_rows(held[name].slice, mesh.shard))
             weights[name] = nn.Parameter(weight.to_local().detach())
         assert weights[name].shape == held[name].slice.shape, f"{name} is not cut as it is said to be"
         if initial is not None:
@@ -86,7 +86,7 @@ def share_weights(
     )
 
 
-def rows_of(part: Slice, axis: Axis) -> Slice:
+def own_rows(part: Slice, axis: Axis) -> Slice:
     """This rank's rows of ``part``: stretches of equal length, the last ones shorter or empty."""
     length = -(-part.shape[0] // axis.ranks)
     first = min(axis.rank * length, part.shape[0])
@@ -190,7 +190,7 @@ def _device_mesh(mesh: Mesh) -> DeviceMesh:
     return DeviceMesh.from_group([replicas, shard], kind, mesh=grid, mesh_dim_names=("replicas", "shard"))
 
 
-def _take_memory(model: Transformer, device: torch.device) -> None:
+def _make_room(model: Transformer, device: torch.device) -> None:
     """Room for this rank's slices on ``device``, not filled, and the rotary tables."""
     model.to_empty(device=device)
     model.fill_tables()

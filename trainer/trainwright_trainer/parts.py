@@ -1,4 +1,4 @@
-"""Which part of each weight a rank holds.
+"""Which part of each weight a rank holds, and which rank holds which where each has one holder.
 
 Cutting a model over ranks leaves each rank some weights whole, some in part and some not at all. Whoever cuts says so
 here, under canonical names, and whoever keeps, counts or saves weights reads it: the optimizer, the norm of all gradients,
@@ -64,3 +64,13 @@ def whole_parts(model: nn.Module) -> Parts:
         {name: Part(whole(weight.shape)) for name, weight in names.items()},
         {name: number for number, name in enumerate(names)},
     )
+
+
+def balance(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
+    """Which of ``ranks`` owns each tensor: the largest first, each to the rank that has least so far (FP8-LM, algorithm 1)."""
+    loads = [0] * ranks
+    owners = {}
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        owners[name] = loads.index(min(loads))
+        loads[owners[name]] += sizes[name]
+    return owners

@@ -1,14 +1,14 @@
 """Pipeline parallelism: micro batches flow through stages of layers that lie on different ranks.
 
-    owns   each rank whole layers, in one stage or several (``parallel.stage_cut``)
+    owns   each rank whole layers, in one stage or several (``stages``)
     moves  per micro batch and boundary, the residual stream (B, T, D) forwards and its gradient backwards
 
-torch's schedules decide in which order a rank works (``parallel.schedules``). This file makes a training's passes of it:
+torch's schedules decide in which order a rank works (``schedules``). This file makes a training's passes of it:
 
     data          only ranks with the first or the last stage ask for micro batches
     gradients     complete when the schedule has done a stage's last backward pass, or the last half of one, and are sent
                   from there, stage by stage. Autograd's hooks are not listened to: zero-bubble schedules give weights
-                  their gradients without them (``parallel.deferred``)
+                  their gradients without them (``deferred``)
     tied weights  the first stage's embedding and the last one's head are copies that must move alike: their gradients are
                   added up over the two ranks before data ranks add up theirs
 
@@ -24,20 +24,20 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.data.loader import Batch
+from trainwright_trainer.deferred import Deferred
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
-from trainwright_trainer.parallel.deferred import Deferred
-from trainwright_trainer.parallel.deferred_linear import defer_weight_gradients
-from trainwright_trainer.parallel.parts import Parts
-from trainwright_trainer.parallel.schedules import Flow, RunningStage, Schedule, StageLayers
-from trainwright_trainer.parallel.stage_cut import EMBEDDING, Stages, tied
+from trainwright_trainer.parallel.pipeline.deferred_linear import defer_weight_gradients
+from trainwright_trainer.parallel.pipeline.schedules import Flow, RunningStage, Schedule, StageModule
+from trainwright_trainer.parallel.pipeline.stages import EMBEDDING, Stages, tied
+from trainwright_trainer.parts import Parts
 from trainwright_trainer.passes import autocast
 from trainwright_trainer.updater import Updater
 
 
-class Pipeline:
+class PipelinePasses:
     """``Passes`` of a rank that holds some of the stages."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Pipeline:
         rounds: int,
         head_loss: HeadLoss,
     ) -> None:
-        """``model`` and ``parts`` are what ``stage_cut.cut`` has left of them."""
+        """``model`` and ``parts`` are what ``stages.cut`` has left of them."""
         self._model = model
         self._updater = updater
         self._device = mesh.device
@@ -63,7 +63,7 @@ class Pipeline:
         self._parts = rounds * mesh.data.ranks
         self._head_loss = head_loss
         self._tied = EMBEDDING in parts.held and tied(parts)
-        self._layers = [StageLayers(model, stage, flow.precision) for stage in held]
+        self._layers = [StageModule(model, stage, flow.precision) for stage in held]
         self._clock = StepClock(mesh.device)
         self._schedule = self._scheduled(parts, rounds)
 

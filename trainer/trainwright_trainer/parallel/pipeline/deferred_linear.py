@@ -1,4 +1,4 @@
-"""The pass that lets the linear layers of blocks defer their weight gradients (``parallel.deferred``).
+"""The pass that lets the linear layers of blocks defer their weight gradients (``trainwright_trainer.deferred``).
 
     y = x · Wᵀ        at once  dx = dy · W        later  dW = dyᵀ · x
 
@@ -20,9 +20,9 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
+from trainwright_trainer.deferred import Deferred, Work
 from trainwright_trainer.fp8.modules import FP8Linear
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.deferred import Deferred, Work
 
 
 def defer_weight_gradients(model: Transformer, deferred: Deferred) -> None:
