@@ -102,8 +102,7 @@ def lapse(session: Write, placement_id: UUID, seen_renewal: int, timers: Timers)
 def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
     """Stop the run as the early end of its attempt asks: try again after a while, or fail."""
     if exit.code is EndCode.CHECKPOINT_INVALID:
-        mark_parent_invalid(session, run, exit.step)
-        mark_invalid(session, run.id, exit.step)
+        _mark_damaged(session, run, exit.step)
         if has_lost_its_beginning(session, run):
             reason = EndCode.CHECKPOINT_INVALID
             return stop(
@@ -123,10 +122,16 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
     )
 
 
+def _mark_damaged(session: Write, run: Run, step: int | None) -> None:
+    """The checkpoint that the attempt began from, its own or its parent's, is not what was committed."""
+    mark_parent_invalid(session, run, step)
+    mark_invalid(session, run.id, step)
+
+
 def _note_paused_end(session: Write, run: Run, exit: Outcome) -> None:
     """What became of an attempt that was asked to save. However it ended, it does not count: the run was to stop."""
     if exit.code is EndCode.CHECKPOINT_INVALID:
-        mark_invalid(session, run.id, exit.step)
+        _mark_damaged(session, run, exit.step)
     if exit.code not in _PLANNED:
         words = end_sentence(exit.code, exit.message)
         add_event(session, run, "note", f"It was to save and ended otherwise: {words}", step=exit.step)

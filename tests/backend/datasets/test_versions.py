@@ -193,20 +193,25 @@ def test_deleting_a_version_leaves_the_others(desk: Desk) -> None:
     assert desk.problem(answer) == ("data.version", "This dataset has these versions: 2.")
 
 
-def test_what_a_run_uses_stays_and_the_error_names_the_run(desk: Desk) -> None:
+def test_what_a_run_uses_stays_until_the_run_has_ended_and_the_error_names_the_run(desk: Desk) -> None:
     made = desk.make(**{"a.jsonl": letters()})
     desk.add(made, recipe={"drop_duplicates": True})
     spec = {"name": "my run", "data": {"dataset": made["id"], "version": 1}, "resources": {"device": "cpu"}}
-    assert desk.post("runs", spec).status_code == 201
+    run = desk.post("runs", spec)
+    assert run.status_code == 201
     for path, code in (
         (f"datasets/{made['id']}", "dataset_in_use"),
         (f"datasets/{made['id']}/versions/1", "version_in_use"),
     ):
         answer = desk.delete(path)
         assert (answer.status_code, answer.json()["code"]) == (409, code)
-        assert "also by a run that has ended" in answer.json()["detail"]
+        assert "Runs that have not ended" in answer.json()["detail"]
         assert "my run" in answer.json()["detail"] and answer.json()["runs"] == ["my run"]
     assert desk.delete(f"datasets/{made['id']}/versions/2").status_code == 204
+    assert desk.post(f"runs/{run.json()['id']}/cancel", {}).status_code == 202
+    assert desk.delete(f"datasets/{made['id']}").status_code == 204
+    shown = desk.get(f"runs/{run.json()['id']}")
+    assert (shown["state"], shown["spec"]["data"]["dataset"]) == ("cancelled", made["id"])
 
 
 def test_the_number_of_a_deleted_version_is_not_given_again(desk: Desk) -> None:

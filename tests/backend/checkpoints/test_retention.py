@@ -1,0 +1,355 @@
+"""What a retention keeps, that its dry run says what it then frees, and who deletes and who keeps at once."""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, select
+
+from tests.backend.datasets.test_delete_races import answer_after
+from tests.backend.scripted_agent import Scene, Work
+from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright_backend.checkpoints import links
+from trainwright_backend.checkpoints.removal import delete_checkpoint
+from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.core.db import Write, now
+from trainwright_backend.core.doomed import LINK_SECONDS, DoomedBytes
+from trainwright_backend.core.ids import new_id, parse_id, public_id
+from trainwright_backend.runs.tables import Run
+
+ROUNDS = 25
+
+
+def retain(scene: Scene, **asked: Any) -> Any:
+    answer = scene.site.admin.post(f"{scene.site.path}/checkpoints/retention", json=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def fates(result: Any) -> list[tuple[int, str, str | None]]:
+    return [
+        (one["checkpoint"]["step"], one["checkpoint"]["kind"], one["kept"]) for one in result["checkpoints"]
+    ]
+
+
+def address(scene: Scene, run_id: str, step: int, kind: str = "state") -> str:
+    path = f"{scene.runs}/{run_id}/checkpoints"
+    (found,) = [
+        one for one in scene.site.admin.get(path).json() if (one["step"], one["kind"]) == (step, kind)
+    ]
+    return f"{path}/{found['id']}"
+
+
+def pin(scene: Scene, path: str, pinned: bool = True) -> Any:
+    answer = scene.site.admin.patch(path, json={"pinned": pinned})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.fixture
+def ended(scene: Scene) -> Work:
+    """A run that has ended, with states at 2, 4, 6, 8 and 10, and an export."""
+    work = scene.running(last_step=1, checkpoint={"keep": 10})
+    for step in (2, 4, 6, 8, 10):
+        work.step(step - (step > 2), step)
+        work.save(step)
+    assert work.order("completing") == "go"
+    work.save(10, "export")
+    assert work.ended("finished", step=10) == "succeeded"
+    return work
+
+
+def test_a_retention_says_of_each_checkpoint_why_it_is_kept(scene: Scene, ended: Work) -> None:
+    pin(scene, address(scene, ended.run_id, 2))
+    scene.site.admin.get(f"{address(scene, ended.run_id, 6)}/files")
+    said = retain(scene, keep_last=1, keep_every_steps=4)
+    assert fates(said) == [
+        (10, "export", "export"),
+        (10, "state", "newest"),
+        (8, "state", "multiple"),
+        (6, "state", "downloading"),
+        (4, "state", "multiple"),
+        (2, "state", "pinned"),
+    ]
+    assert said["freed"] == {"dry_run": True, "bytes": 0, "checkpoints": 0}
+    said = retain(scene, keep_last=0, delete_exports=True)
+    assert [step for step, _, kept in fates(said) if kept is None] == [10, 8, 4]
+    assert fates(said)[0] == (10, "export", "export"), "a run's newest export stays"
+
+
+def test_a_run_that_has_not_ended_keeps_two_valid_states_whatever_is_asked(scene: Scene) -> None:
+    work = scene.running(last_step=3, checkpoint={"keep": 10})
+    for step in (1, 2, 3):
+        work.save(step)
+    assert fates(retain(scene, keep_last=0, dry_run=False)) == [
+        (3, "state", "live"),
+        (2, "state", "live"),
+        (1, "state", None),
+    ]
+    refused = scene.site.admin.delete(address(scene, work.run_id, 3))
+    assert (refused.status_code, refused.json()["code"]) == (409, "checkpoint_needed")
+    scene.cancel(work.run_id)
+    work.ended("stopped")
+    assert [kept for *_, kept in fates(retain(scene, keep_last=0))] == [None, None]
+
+
+def test_what_is_pinned_or_on_its_way_survives_the_prune_at_a_commit(scene: Scene) -> None:
+    work = scene.running(last_step=6)
+    work.save(1)
+    pin(scene, address(scene, work.run_id, 1))
+    work.save(2)
+    scene.site.admin.get(f"{address(scene, work.run_id, 2)}/archive")
+    for step in (3, 4, 5):
+        work.save(step)
+    kept = [one["step"] for one in scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()]
+    assert kept == [5, 4, 2, 1]
+
+
+def test_a_dry_run_is_what_is_then_freed_and_nothing_that_is_needed_goes(scene: Scene) -> None:
+    chance = random.Random(9)
+    work = scene.start()
+    work.finish(10)
+    cancelled, live, fork = (scene.submit() for _ in range(3))
+    scene.cancel(cancelled)
+    ids = [work.run_id, cancelled, live]
+    for _ in range(ROUNDS):
+        _strew(scene, chance, ids, fork)
+        before = _all(scene)
+        asked = {
+            "keep_last": chance.choice([0, 1, 2, 5]),
+            "keep_every_steps": chance.choice([None, 1, 3, 7]),
+            "delete_exports": chance.random() < 0.5,
+            "runs": chance.choice([None, ids[:1], ids[1:]]),
+        }
+        said = retain(scene, **asked)
+        assert _all(scene).keys() == before.keys(), "a dry run changes nothing"
+        done = retain(scene, **asked, dry_run=False)
+        assert done["checkpoints"] == said["checkpoints"]
+        assert done["freed"] == said["freed"] | {"dry_run": False}
+        after = _all(scene)
+        gone = {public_id("ckpt", one.id): one for key, one in before.items() if key not in after}
+        assert gone.keys() == {one["checkpoint"]["id"] for one in said["checkpoints"] if one["kept"] is None}
+        assert said["freed"]["bytes"] == sum(one.bytes for one in gone.values())
+        _check_nothing_needed_went(scene, list(gone.values()), list(after.values()), live, fork)
+        assert not retain(scene, **asked)["freed"]["checkpoints"], "there is nothing left to free"
+
+
+def _strew(scene: Scene, chance: random.Random, ids: list[str], fork: str) -> None:
+    """Other checkpoints of all kinds, and a fork that begins from one of them."""
+    with scene.database.write() as session:
+        session.execute(delete(Checkpoint))
+        made = [one for run_id in ids for one in _random(chance, parse_id("run", run_id))]
+        session.add_all(made)
+        row = session.get_one(Run, parse_id("run", fork))
+        row.forked_checkpoint_id = chance.choice(made).id if made else None
+        for step in range(chance.randint(0, 2)):
+            session.add(_one(chance, row.id, step, CheckpointKind.STATE, valid=True))
+
+
+def _random(chance: random.Random, run_id: Any) -> Iterator[Checkpoint]:
+    for step in chance.sample(range(1, 30), chance.randint(0, 8)):
+        kind = chance.choice([CheckpointKind.STATE] * 3 + [CheckpointKind.EXPORT])
+        yield _one(chance, run_id, step, kind, valid=chance.random() < 0.8)
+
+
+def _one(chance: random.Random, run_id: Any, step: int, kind: CheckpointKind, valid: bool) -> Checkpoint:
+    named = new_id()
+    return Checkpoint(
+        id=named,
+        run_id=run_id,
+        attempt=1,
+        fence=1,
+        kind=kind,
+        step=step,
+        prefix=f"x/{named}",
+        files=[],
+        bytes=chance.randint(1, 1_000),
+        created=now(),
+        committed=now(),
+        valid=valid,
+        pinned=chance.random() < 0.2,
+        links_until=chance.choice([None, None, now() - timedelta(hours=1), now() + timedelta(hours=1)]),
+    )
+
+
+def _all(scene: Scene) -> dict[Any, Checkpoint]:
+    with scene.database.read() as session:
+        return {one.id: one for one in session.scalars(select(Checkpoint))}
+
+
+def _check_nothing_needed_went(
+    scene: Scene, gone: list[Checkpoint], left: list[Checkpoint], live: str, fork: str
+) -> None:
+    live_id, fork_id = parse_id("run", live), parse_id("run", fork)
+    with scene.database.read() as session:
+        begins_from = session.get_one(Run, fork_id).forked_checkpoint_id
+    own = [one for one in left if one.run_id == fork_id]
+    for one in gone:
+        assert not one.pinned
+        assert one.links_until is None or one.links_until < now()
+        assert one.run_id != fork_id, "the fork has not ended and has no more than two"
+        assert one.id != begins_from or len(own) >= 2
+    both = [one for one in (*gone, *left) if one.run_id == live_id and one.kind is CheckpointKind.STATE]
+    newest = sorted((one for one in both if one.valid), key=lambda one: one.step)[-2:]
+    assert all(one in left for one in newest)
+
+
+def test_a_deleted_run_frees_what_its_dry_run_says_and_a_pin_stands_in_its_way(
+    scene: Scene, ended: Work
+) -> None:
+    path = f"{scene.runs}/{ended.run_id}"
+    said = scene.site.admin.delete(path, params={"dry_run": True})
+    assert said.status_code == 200, said.text
+    held = scene.site.admin.get(f"{path}/checkpoints").json()
+    assert said.json() == {"dry_run": True, "bytes": sum(one["bytes"] for one in held), "checkpoints": 6}
+    assert pin(scene, address(scene, ended.run_id, 4))["pinned"]
+    refused = scene.site.admin.delete(path)
+    assert (refused.status_code, refused.json()["code"]) == (409, "checkpoint_pinned")
+    assert "step 4 is pinned" in refused.json()["detail"]
+    pin(scene, address(scene, ended.run_id, 4), pinned=False)
+    assert scene.site.admin.delete(path).json() == said.json() | {"dry_run": False}
+    scene.control.sweep()
+    assert not list(scene.site.app.state.store.root.rglob("step-4/manifest.json"))
+
+
+def test_bytes_of_a_deleted_checkpoint_stay_while_links_to_it_are_good(scene: Scene, ended: Work) -> None:
+    path = address(scene, ended.run_id, 4)
+    files = scene.site.admin.get(f"{path}/files").json()
+    bytes_before = sum(file["bytes"] for file in files)
+    assert scene.site.admin.delete(path, params={"dry_run": True}).json()["bytes"] == bytes_before
+    assert scene.site.admin.delete(path).json() == {
+        "dry_run": False,
+        "bytes": bytes_before,
+        "checkpoints": 1,
+    }
+    assert scene.site.admin.get(f"{path}/files").status_code == 404
+    scene.control.sweep()
+    assert scene.site.anonymous().get(files[0]["url"]).status_code == 200
+    with scene.database.write() as session:
+        for row in session.scalars(select(DoomedBytes)).all():
+            row.next_sweep = now()
+    scene.control.sweep()
+    assert scene.site.anonymous().get(files[0]["url"]).status_code == 404
+
+
+def test_links_are_marked_once_a_minute_and_while_an_archive_is_sent(scene: Scene, ended: Work) -> None:
+    path = address(scene, ended.run_id, 4)
+
+    def marked() -> datetime:
+        with scene.database.read() as session:
+            found = session.get_one(Checkpoint, parse_id("ckpt", path.rpartition("/")[2])).links_until
+        assert found is not None
+        return found
+
+    scene.site.admin.get(f"{path}/files")
+    first = marked()
+    assert first >= now() + timedelta(seconds=LINK_SECONDS)
+    scene.site.admin.get(f"{path}/files")
+    assert marked() == first
+    with scene.database.write() as session:
+        row = session.get_one(Checkpoint, parse_id("ckpt", path.rpartition("/")[2]))
+        row.links_until, checkpoint_id = now() + timedelta(seconds=60), row.id
+    seconds = iter([0.0, 1.0, links.RENEWED_EVERY_SECONDS, links.RENEWED_EVERY_SECONDS, 0.0])
+    sent = links.marked_while_sent(
+        iter([b"a", b"b", b"c"]), scene.database, checkpoint_id, lambda: next(seconds)
+    )
+    assert next(sent) == b"a"
+    assert marked() < first
+    assert next(sent) == b"b"
+    assert marked() >= first
+
+
+def test_links_that_are_asked_for_while_the_checkpoint_is_deleted_are_refused(
+    scene: Scene, ended: Work
+) -> None:
+    path = address(scene, ended.run_id, 4)
+
+    def remove(session: Write) -> None:
+        team = session.get_one(Run, parse_id("run", ended.run_id)).team_id
+        delete_checkpoint(session, team, ended.run_id, path.rpartition("/")[2], dry_run=False)
+
+    answer = answer_after(scene.site, remove, lambda: scene.site.admin.get(f"{path}/files"))
+    assert answer == (404, "not_found")
+
+
+def test_a_retention_that_waits_for_somebody_who_pins_keeps_what_they_pinned(
+    scene: Scene, ended: Work
+) -> None:
+    path = address(scene, ended.run_id, 4)
+
+    def keep(session: Write) -> None:
+        row = session.get_one(Checkpoint, parse_id("ckpt", path.rpartition("/")[2]), with_for_update=True)
+        row.pinned = True
+        session.flush()
+
+    asked = {"keep_last": 1, "dry_run": False}
+    route = f"{scene.site.path}/checkpoints/retention"
+    assert answer_after(scene.site, keep, lambda: scene.site.admin.post(route, json=asked)) == (200, "")
+    left = [one["step"] for one in scene.site.admin.get(f"{scene.runs}/{ended.run_id}/checkpoints").json()]
+    assert left == [10, 10, 4]
+
+
+def test_the_checkpoint_of_a_claim_stays_while_the_node_fetches_it(scene: Scene) -> None:
+    work = scene.running(last_step=3, checkpoint={"keep": 10})
+    for step in (1, 2, 3):
+        work.save(step)
+    work.ended("crashed")
+    again = scene.again(work.run_id)
+    assert again.claim.job.resume is not None and again.claim.job.resume.step == 3
+    retain(scene, keep_last=0, dry_run=False)
+    scene.control.sweep()
+    assert all(scene.agent.client.get(one.url).status_code == 200 for one in again.claim.downloads)
+
+
+def test_a_team_s_checkpoints_come_newest_first_a_page_at_a_time(scene: Scene, ended: Work) -> None:
+    pin(scene, address(scene, ended.run_id, 4))
+    route = f"{scene.site.path}/checkpoints"
+
+    def steps(**query: Any) -> list[int]:
+        found, cursor = [], None
+        while True:
+            asked = {**query, "limit": 2} | ({"cursor": cursor} if cursor else {})
+            page = scene.site.admin.get(route, params=asked).json()
+            found += [one["step"] for one in page["items"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return found
+
+    assert steps() == [10, 10, 8, 6, 4, 2]
+    assert steps(kind="export") == [10] and steps(pinned=True) == [4]
+    assert len(steps(pinned=False)) == 5
+    (first, *_) = scene.site.admin.get(route).json()["items"]
+    assert (first["run"], first["run_name"], first["holds"]["ranks"]) == (ended.run_id, "pilot", 1)
+    assert scene.site.admin.get(route, params={"cursor": "x"}).status_code == 422
+    stranger = scene.site.other_team("globex")
+    assert stranger.get("/api/v1/teams/globex/checkpoints").json()["items"] == []
+
+
+def test_one_verb_for_many_runs_tells_each_its_own_result(scene: Scene, ended: Work) -> None:
+    queued = scene.submit()
+
+    def act(verb: str, *runs: str, **more: Any) -> list[tuple[bool, str | None]]:
+        body = {"verb": verb, "runs": runs, **more}
+        answer = scene.site.admin.post(f"{scene.runs}/bulk", json=body)
+        assert answer.status_code == 200, answer.text
+        assert [one["run"] for one in answer.json()] == list(runs)
+        return [(one["done"], one["code"]) for one in answer.json()]
+
+    both = (queued, ended.run_id)
+    assert act("tag", *both, tags=["a", "b"]) == [(True, None)] * 2
+    assert act("untag", *both, tags=["b", "c"]) == [(True, None)] * 2
+    assert scene.show(queued)["tags"] == scene.show(ended.run_id)["tags"] == ["a"]
+    assert act("pause", *both) == [(True, None), (False, "run_is_final")]
+    assert act("resume", *both) == [(True, None), (False, "run_not_paused")]
+    assert act("delete", *both, "run_x") == [(False, "run_not_final"), (True, None), (False, "not_found")]
+    assert act("cancel", queued, queued) == [(True, None), (False, "run_is_final")]
+    viewer = scene.site.member("viewer")
+    assert viewer.post(f"{scene.runs}/bulk", json={"verb": "cancel", "runs": [queued]}).status_code == 403
+    refused = scene.site.admin.post(f"{scene.runs}/bulk", json={"verb": "tag", "runs": [queued]})
+    assert refused.status_code == 422
+    many = scene.site.admin.post(
+        f"{scene.runs}/bulk", json={"verb": "tag", "runs": [queued], "tags": [f"t{n}" for n in range(20)]}
+    )
+    assert many.json()[0]["code"] == "invalid" and "at most 20 tags" in many.json()[0]["detail"]

@@ -1,0 +1,158 @@
+"""Names, tags and notes of runs, and copies of runs with some fields changed."""
+
+from typing import Any
+
+from sqlalchemy import event
+
+from tests.backend.scripted_agent import Scene
+
+
+def edit(scene: Scene, run_id: str, **changes: Any) -> Any:
+    return scene.site.admin.patch(f"{scene.runs}/{run_id}", json=changes)
+
+
+def clone(scene: Scene, run_id: str, key: str | None = None, **changes: Any) -> Any:
+    headers = {} if key is None else {"Idempotency-Key": key}
+    body = {"name": "copy", "changes": changes}
+    return scene.site.admin.post(f"{scene.runs}/{run_id}/clone", json=body, headers=headers)
+
+
+def problem(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json()["errors"][0]["field"]
+
+
+def named(scene: Scene, **query: Any) -> list[str]:
+    return [run["name"] for run in scene.site.admin.get(scene.runs, params=query).json()["items"]]
+
+
+def test_a_renamed_run_is_found_and_sorted_by_its_new_name_and_an_event_says_so(scene: Scene) -> None:
+    run_id = scene.submit()
+    shown = edit(scene, run_id, name="Night run")
+    assert shown.status_code == 200, shown.text
+    assert (shown.json()["name"], shown.json()["spec"]["name"]) == ("Night run", "Night run")
+    assert named(scene, q="night") == ["Night run"] and named(scene, q="pilot") == []
+    events = scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()
+    assert (events[-1]["type"], events[-1]["message"]) == (
+        "renamed",
+        "renamed from pilot to Night run by Ada",
+    )
+    edit(scene, run_id, name="Night run", notes="a *note*")
+    assert len(scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()) == len(events)
+
+
+def test_what_an_edit_leaves_out_stays(scene: Scene) -> None:
+    run_id = scene.submit()
+    assert edit(scene, run_id, tags=["b", "a", "b"], notes="why").json()["tags"] == ["a", "b"]
+    shown = edit(scene, run_id, notes="").json()
+    assert (shown["name"], shown["tags"], shown["notes"]) == ("pilot", ["a", "b"], "")
+    assert edit(scene, run_id, tags=[]).json()["tags"] == []
+
+
+def test_tags_and_names_that_are_none_are_refused_at_their_field(scene: Scene) -> None:
+    run_id = scene.submit()
+    assert problem(edit(scene, run_id, tags=["Pilot"])) == (422, "tags.0")
+    assert problem(edit(scene, run_id, tags=[f"t{n}" for n in range(21)])) == (422, "tags")
+    assert problem(edit(scene, run_id, name="../up")) == (422, "name")
+    assert problem(edit(scene, run_id, colour="red")) == (422, "colour")
+    viewer = scene.site.member("viewer")
+    assert viewer.patch(f"{scene.runs}/{run_id}", json={"notes": "x"}).status_code == 403
+
+
+def test_a_list_by_tags_has_the_runs_with_all_of_them(scene: Scene) -> None:
+    for name, tags in (("one", ["a"]), ("two", ["a", "b"]), ("three", ["b"])):
+        edit(scene, scene.submit(), name=name, tags=tags)
+    assert named(scene, tag=["a"]) == ["two", "one"]
+    assert named(scene, tag=["a", "b"]) == ["two"]
+    assert named(scene, tag="a", sort="name", order="asc") == ["one", "two"]
+    assert named(scene, tag="c") == []
+    assert scene.site.admin.get(scene.runs, params={"tag": "A"}).status_code == 422
+
+
+def test_a_page_reads_the_tags_of_all_its_runs_at_once(scene: Scene) -> None:
+    statements: list[str] = []
+
+    def remember(conn: object, cursor: object, statement: str, *rest: object) -> None:
+        statements.append(statement)
+
+    edit(scene, scene.submit(), tags=["a"])
+    engine = scene.database.engine
+    event.listen(engine, "before_cursor_execute", remember)
+    scene.site.admin.get(scene.runs)
+    few = len(statements)
+    for _ in range(3):
+        edit(scene, scene.submit(), tags=["a", "b"])
+    statements.clear()
+    shown = scene.site.admin.get(scene.runs).json()["items"]
+    event.remove(engine, "before_cursor_execute", remember)
+    assert [run["tags"] for run in shown] == [["a", "b"]] * 3 + [["a"]]
+    assert len(statements) == few
+
+
+def test_a_clone_has_the_configuration_but_what_was_changed(scene: Scene) -> None:
+    run_id = scene.submit()
+    changes = {"optimizer.learning_rate": 0.5, "batch": {"global_sequences": 16}}
+    made = clone(scene, run_id, **changes)
+    assert made.status_code == 201, made.text
+    before, spec = scene.show(run_id)["spec"], made.json()["spec"]
+    assert (spec["name"], spec["optimizer"]["learning_rate"]) == ("copy", 0.5)
+    assert spec["batch"] == {"sequence_tokens": 256, "micro_sequences": 8, "global_sequences": 16}
+    assert (spec["data"], spec["model"]) == (before["data"], before["model"])
+    assert made.json()["forked_from"] is None
+    events = scene.site.admin.get(f"{scene.runs}/{made.json()['id']}/events").json()
+    assert events[-1]["message"] == "copied from pilot, with other batch, optimizer.learning_rate"
+    assert scene.used() == 2
+
+
+def test_a_clone_is_made_once_for_a_key(scene: Scene) -> None:
+    run_id = scene.submit()
+    first, again = clone(scene, run_id, "key"), clone(scene, run_id, "key")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert clone(scene, run_id, "key", seed=2).json()["code"] == "idempotency_key_reused"
+    assert scene.used() == 2
+
+
+def test_a_change_that_fits_no_field_is_refused_at_its_name(scene: Scene) -> None:
+    run_id = scene.submit()
+    for changes, field in (
+        ({"optimizer.learning_rat": 1}, "optimizer.learning_rat"),
+        ({"optimizer.learning_rate": -1}, "optimizer.learning_rate"),
+        ({"optimiser.learning_rate": 1}, "optimiser"),
+        ({"seed.more": 1}, "seed.more"),
+        ({"name": "other"}, "name"),
+        ({"precision.fp8.level": "O2"}, "precision.fp8"),
+        ({".".join("a" * 50): 1}, ".".join("a" * 40) + "."),
+        ({"data.dataset": "ds_unknown"}, "data.dataset"),
+        ({"resources.slots_per_node": 4}, "resources.slots_per_node"),
+        ({"": 1}, ""),
+    ):
+        assert problem(clone(scene, run_id, **changes)) == (422, field), changes
+    assert scene.used() == 1
+
+
+def test_a_clone_over_the_quota_is_refused_and_nothing_is_kept(scene: Scene) -> None:
+    run_id = scene.submit(slots=2)
+    for _ in range(3):
+        assert clone(scene, run_id).status_code == 201
+    refused = clone(scene, run_id, "key")
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    scene.cancel(run_id)
+    assert clone(scene, run_id, "key").status_code == 201, "the key was not used up"
+
+
+def test_a_run_whose_data_was_deleted_is_shown_and_copied_onto_other_data_only(
+    scene: Scene, upload: Any
+) -> None:
+    work = scene.start()
+    assert work.finish(10) == "succeeded"
+    deleted = scene.site.admin.delete(f"{scene.site.path}/datasets/{scene.dataset}")
+    assert deleted.status_code == 204, deleted.text
+    assert scene.show(work.run_id)["state"] == "succeeded"
+    for what in ("events", "metrics", "checkpoints", "logs"):
+        assert scene.site.admin.get(f"{scene.runs}/{work.run_id}/{what}").status_code == 200
+    refused = clone(scene, work.run_id)
+    assert problem(refused) == (422, "data.dataset")
+    assert "was deleted" in refused.json()["detail"]
+    made = clone(scene, work.run_id, **{"data.dataset": upload("other")["id"]})
+    assert made.status_code == 201, made.text
+    assert made.json()["spec"]["data"]["version"] == 1
