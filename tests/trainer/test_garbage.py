@@ -1,8 +1,18 @@
 """Garbage is collected when it is time, and imports are not disturbed by it."""
 
-import gc
+from __future__ import annotations
 
-from trainwright_trainer.garbage import importing
+import gc
+import weakref
+
+from trainwright_trainer.garbage import collect_at, collected_together, importing
+
+
+class Ring:
+    """Nothing but a collection ends it."""
+
+    def __init__(self) -> None:
+        self.itself = self
 
 
 def test_nothing_is_collected_while_modules_are_imported_and_all_is_afterwards() -> None:
@@ -15,3 +25,24 @@ def test_nothing_is_collected_while_modules_are_imported_and_all_is_afterwards()
         assert gc.get_freeze_count() >= before + len(kept)
     finally:
         gc.unfreeze()
+
+
+def test_what_a_step_leaves_in_cycles_is_gone_after_it_and_not_before() -> None:
+    with collected_together():
+        ring = weakref.ref(Ring())
+        made: list[list[int]] = [[number] for number in range(10_000)]
+        assert len(made) == 10_000 and ring() is not None
+        collect_at(1)
+        assert ring() is None
+
+
+def test_a_cycle_that_outlives_its_step_is_collected_now_and_then() -> None:
+    with collected_together():
+        held = Ring()
+        ring = weakref.ref(held)
+        collect_at(1)
+        del held
+        collect_at(199)
+        assert ring() is not None
+        collect_at(200)
+        assert ring() is None

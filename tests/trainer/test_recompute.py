@@ -17,6 +17,7 @@ from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.fp8.convert import convert
 from trainwright_trainer.fp8.formats import E4M3, amax_of, scale_for
 from trainwright_trainer.fp8.modules import InputCast
+from trainwright_trainer.garbage import collect_at, collected_together
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import head_loss
 from trainwright_trainer.model.recompute import recompute
@@ -158,3 +159,32 @@ def test_products_of_blocks_are_kept_as_others_are() -> None:
     matrices = 7  # each has a product for x and one for W
     assert calls[RecomputeKind.NONE] == calls[RecomputeKind.SELECTIVE] == 2 * matrices
     assert calls[RecomputeKind.FULL] == 3 * matrices
+
+
+@pytest.mark.parametrize("kind", list(RecomputeKind))
+def test_what_a_step_leaves_in_cycles_holds_no_tensor_and_is_gone_after_it(kind: RecomputeKind) -> None:
+    model = _model(kind)
+
+    def step() -> None:
+        _loss(model, in_bf16=True).backward()  # type: ignore[no-untyped-call]
+
+    with collected_together():
+        step()  # the first one makes what stays
+        collect_at(200)
+        step()
+        collect_at(1)
+        assert gc.collect() == 0
+        step()
+        left = _collected_at_the_end_of_a_step()
+    assert not any(issubclass(one, Tensor) for one in left)
+    assert bool(left) is (kind is not RecomputeKind.NONE), "without any, the claim says nothing"
+
+
+def _collected_at_the_end_of_a_step() -> list[type]:
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        collect_at(1)
+        return [type(one) for one in gc.garbage]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
