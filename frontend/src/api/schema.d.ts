@@ -3697,7 +3697,7 @@ export interface components {
             device: components["schemas"]["Device"];
             /**
              * Max Attempts
-             * @description End the run as failed after this many attempts, whatever ended them; no such limit when empty.
+             * @description End the run as failed after this many attempts, whatever but a pause ended them; no such limit when empty.
              */
             max_attempts?: number | null;
             /**

@@ -147,7 +147,7 @@ class ResourcesSpec(Strict):
     """GPUs, or shares of a CPU node's cores, on each node."""
 
     max_attempts: int | None = Field(default=None, ge=1)
-    """End the run as failed after this many attempts, whatever ended them; no such limit when empty."""
+    """End the run as failed after this many attempts, whatever but a pause ended them; no such limit when empty."""
 
     @model_validator(mode="after")
     def _one_node(self) -> Self:
