@@ -6,12 +6,13 @@ Each part takes its own section of the spec; only this file sees the whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved, Note
 from trainwright.contracts.job_spec import (
     CHECKPOINTS_FOLDER,
@@ -27,13 +28,14 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.planner.compiling import compiles
 from trainwright.planner.flops import count_parameters, flops_per_token
-from trainwright_trainer.checkpoint.load import read_checkpoint, restore, verifying
+from trainwright_trainer.checkpoint.load import check_fits, place_in_data, read_checkpoint, restore, verifying
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
 from trainwright_trainer.compiled import can_compile, compile_gradient, compile_model
+from trainwright_trainer.data.begun import START, Begun
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.shards import TokenStream, read_manifest
-from trainwright_trainer.ends import BadJobError
+from trainwright_trainer.ends import BadJobError, CheckpointInvalidError
 from trainwright_trainer.engine import Engine, TorchEngine
 from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.held_model import change_modules, empty_model, hold
@@ -66,6 +68,9 @@ class Training:
     report: Report
     throughput: Throughput
     skips: Skips
+    begun: Begun
+    """Where this attempt began."""
+
     step: int
     """Last step made or skipped."""
 
@@ -80,9 +85,9 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     spec, folder = job.spec, job_file.parent
     train, validation = _open_data(job, folder / DATA_FOLDER)
     stages = resolve_stages(spec, mesh)
-    model, parts, updater, skips, step = _build_state(job, folder / RESUME_FOLDER, mesh, stages)
+    model, parts, updater, skips, begun = _build_state(job, folder / RESUME_FOLDER, mesh, stages)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
-    report(_started(job, mesh, step))
+    report(_started(job, mesh, begun.step))
     for remark in _remarks(updater, stages):
         report(Note(time=now(), message=remark))
     forget_peak(mesh.device)  # building may have needed more than a step does
@@ -93,15 +98,16 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         spec=spec,
         mesh=mesh,
         engine=_engine(model, parts, updater, spec, mesh, stages, loss),
-        loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks),
+        loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks, begun),
         validation=validation,
         saver=Saver(
             output_folder(job_file) / CHECKPOINTS_FOLDER, _origin(job), join_writers(mesh), _reporting(report)
         ),
         report=report,
-        throughput=_throughput(job),
+        throughput=_throughput(job, begun),
         skips=skips,
-        step=step,
+        begun=begun,
+        step=begun.step,
     )
 
 
@@ -172,20 +178,36 @@ def _flops_per_token(spec: RunSpec) -> int:
 
 def _build_state(
     job: JobSpec, resume: Path, mesh: Mesh, stages: Stages | None
-) -> tuple[Transformer, Parts, Updater, Skips, int]:
-    """Model and who holds its weights, fresh or from the checkpoint, and the step they stand at."""
+) -> tuple[Transformer, Parts, Updater, Skips, Begun]:
+    """Model and who holds its weights, fresh or from the checkpoint, and where they stand."""
     spec = job.spec
     model, parts = empty_model(spec, mesh, stages)
     skips = Skips(skip_limit(spec.precision))
     if job.resume is None:
         held, updater = hold(model, parts, spec, mesh, fresh=True)
-        return held, parts, updater, skips, 0
-    manifest = read_checkpoint(resume, config_digest(spec), job.resume.digest)
+        return held, parts, updater, skips, START
+    wanted = None if job.resume.forked else config_digest(spec)
+    manifest = read_checkpoint(resume, wanted, job.resume.digest)
     with verifying(resume, manifest, mesh):
         held, updater = hold(model, parts, spec, mesh, fresh=False)
+        if job.resume.forked:
+            _refuse_misfit(resume, manifest, updater)
         restore(resume, manifest, updater)
         skips.restore(manifest.state)
-    return held, parts, updater, skips, manifest.step
+    begun = place_in_data(resume, manifest)
+    return held, parts, updater, skips, replace(begun, sequences=0) if job.resume.data_from_start else begun
+
+
+def _refuse_misfit(resume: Path, manifest: CheckpointManifest, updater: Updater) -> None:
+    """Another run's checkpoint may be sound and yet not fit: that is the configuration's fault.
+
+    Raises:
+        BadJobError: naming the first tensor that differs.
+    """
+    try:
+        check_fits(resume, manifest, updater)
+    except CheckpointInvalidError as error:
+        raise BadJobError(f"the checkpoint that this run is forked from does not fit it: {error}") from error
 
 
 def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:
@@ -243,11 +265,12 @@ def _origin(job: JobSpec) -> Origin:
     return Origin(config_digest(job.spec), job.ranks, job.resume.digest if job.resume else None)
 
 
-def _throughput(job: JobSpec) -> Throughput:
+def _throughput(job: JobSpec, begun: Begun) -> Throughput:
     spec = job.spec
     return Throughput(
         steps=spec.schedule.steps,
         tokens_per_step=spec.tokens_per_step,
+        tokens_before=begun.tokens_after(0, spec.tokens_per_step),
         flops_per_token=_flops_per_token(spec),
         ranks=job.ranks,
         peak=job.peak,

@@ -144,5 +144,5 @@ def _validate(training: Training, step: int) -> None:
 def _save(training: Training, step: int) -> None:
     """Begin to write a checkpoint, each rank what it answers for."""
     updater, saver = training.engine.updater, training.saver
-    where = position(step, training.spec) | training.skips.position()
+    where = position(step, training.spec, training.begun) | training.skips.position()
     saver.save(lambda: take_snapshot(updater, where, saver.memory))

@@ -38,6 +38,7 @@ from trainwright_trainer.checkpoint.files import (
     read_box,
     stored_tensors,
 )
+from trainwright_trainer.data.begun import Begun
 from trainwright_trainer.ends import CheckpointInvalidError
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.parts import Slice, whole
@@ -54,8 +55,14 @@ _ReadPart = Callable[[Piece, tuple[slice, ...], Tensor], None]
 """Reads a box of a piece into a tensor of its shape."""
 
 
-def read_checkpoint(folder: Path, config_digest: str, digest: str | None) -> CheckpointManifest:
+def read_checkpoint(folder: Path, config_digest: str | None, digest: str | None) -> CheckpointManifest:
     """Read and check the manifest; ``digest`` is what it must hash to, None for one written here.
+
+    Args:
+        folder: of the checkpoint.
+        config_digest: of the configuration that it must be of; None for that of another run, which must fit by its
+            tensors (``check_fits``).
+        digest: see above.
 
     Raises:
         CheckpointInvalidError: it is missing, damaged, of another kind, or of another configuration.
@@ -67,7 +74,7 @@ def read_checkpoint(folder: Path, config_digest: str, digest: str | None) -> Che
         raise CheckpointInvalidError(f"{folder.name}: the manifest cannot be read") from error
     if digest is not None and digest_of(content) != digest:
         raise CheckpointInvalidError(f"{folder.name}: the manifest is not the one that was committed")
-    if manifest.kind is not CheckpointKind.STATE or manifest.config_digest != config_digest:
+    if manifest.kind is not CheckpointKind.STATE or config_digest not in (None, manifest.config_digest):
         raise CheckpointInvalidError(f"{folder.name}: the checkpoint belongs to another configuration")
     return manifest
 
@@ -161,6 +168,16 @@ def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> Non
     Raises:
         CheckpointInvalidError: it is not the state of a run like this one.
     """
+    check_fits(folder, manifest, updater)
+    updater.restore(_Reader(folder, manifest), manifest.state)
+
+
+def check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
+    """Compare names, shapes and number formats with those that this run holds.
+
+    Raises:
+        CheckpointInvalidError: naming the first tensor that differs.
+    """
     held = updater.state()
     # Blocks of another layout have other scales; they are looked for where they are read.
     of_blocks = {block_scale_name(one.scale, *one.box) for one in held if one.scale}
@@ -171,7 +188,17 @@ def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> Non
         if number not in manifest.state:
             raise CheckpointInvalidError(f"{folder.name}: its position lacks {number}")
 
-    updater.restore(_Reader(folder, manifest), manifest.state)
+
+def place_in_data(folder: Path, manifest: CheckpointManifest) -> Begun:
+    """How far the data had been read.
+
+    Raises:
+        CheckpointInvalidError: its position does not say.
+    """
+    try:
+        return Begun(manifest.step, int(manifest.state["sequences"]), int(manifest.state["tokens"]))
+    except KeyError as error:
+        raise CheckpointInvalidError(f"{folder.name}: its position lacks {error.args[0]}") from error
 
 
 class _Reader:

@@ -18,6 +18,7 @@ from trainwright.contracts.checkpoint import digest_of
 from trainwright.contracts.precision_spec import PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.checkpoint.host_memory import HostMemory
+from trainwright_trainer.data.begun import START, Begun
 from trainwright_trainer.updater import Updater
 
 
@@ -55,12 +56,12 @@ def take_snapshot(updater: Updater, position: dict[str, Any], memory: HostMemory
     return Snapshot(position["step"], pieces, position | updater.position())
 
 
-def position(step: int, spec: RunSpec) -> dict[str, Any]:
+def position(step: int, spec: RunSpec, begun: Begun = START) -> dict[str, Any]:
     """Where the training stands after ``step``."""
     return {
         "step": step,
-        "sequences": step * spec.batch.global_sequences,
-        "tokens": step * spec.tokens_per_step,
+        "sequences": begun.sequences_after(step, spec.batch.global_sequences),
+        "tokens": begun.tokens_after(step, spec.tokens_per_step),
         "seed": spec.seed,
     }
 

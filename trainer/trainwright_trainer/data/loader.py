@@ -1,7 +1,8 @@
 """From positions to batches: which sequences a rank reads in which step.
 
-Step s takes the global positions (s-1)·G … s·G - 1 of the order. Rank r takes every R-th of them, so that any number
-of ranks, and any cut into micro batches, sees the same global batches in the same order.
+Step s takes the global positions (s-1)·G … s·G - 1 of the order, counted from where the attempt began (``begun``). Rank
+r takes every R-th of them, so that any number of ranks, and any cut into micro batches, sees the same global batches in
+the same order.
 
     B sequences of a micro batch   T position   G global batch   R ranks
 """
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from trainwright.contracts.training_spec import BatchSpec
+from trainwright_trainer.data.begun import START, Begun
 from trainwright_trainer.data.order import Indices, SequenceOrder
 from trainwright_trainer.data.shards import TokenStream
 
@@ -52,26 +54,36 @@ class Batch:
 class Loader:
     """Batches of one rank. What it keeps is a function of the step, so resuming at one is asking for it."""
 
-    def __init__(self, train: TokenStream, batch: BatchSpec, seed: int, rank: int, ranks: int) -> None:
+    def __init__(
+        self,
+        train: TokenStream,
+        batch: BatchSpec,
+        seed: int,
+        rank: int,
+        ranks: int,
+        begun: Begun = START,
+    ) -> None:
         self._train = train
         self._order = SequenceOrder(train.sequences, seed)
         self._batch = batch
         self._rank, self._ranks = rank, ranks
+        self._begun = begun
         self._steps_at_once = max(1, _ORDERED_AT_ONCE // batch.global_sequences)
         self._ordered: tuple[int, Indices] | None = None
 
     def micro_batches(self, step: int) -> Iterator[Batch]:
-        """The micro batches of this rank in optimizer step ``step`` (from 1)."""
+        """The micro batches of this rank in optimizer step ``step``, one after that at which the attempt began."""
         mine = self._global_batch(step)[self._rank :: self._ranks]
         yield from read_batches(self._train, mine, self._batch.micro_sequences)
 
     def _global_batch(self, step: int) -> Indices:
         """Sequences of a step. The order of many is computed together: one costs as many calls as a thousand."""
         size = self._batch.global_sequences
-        group, within = divmod(step - 1, self._steps_at_once)
+        group, within = divmod(step - 1 - self._begun.step, self._steps_at_once)
         if self._ordered is None or self._ordered[0] != group:
             count = self._steps_at_once * size
-            positions = np.arange(group * count, (group + 1) * count, dtype=np.uint64)
+            first = self._begun.sequences + group * count
+            positions = np.arange(first, first + count, dtype=np.uint64)
             self._ordered = group, self._order.at(positions)
         return self._ordered[1][within * size : (within + 1) * size]
 

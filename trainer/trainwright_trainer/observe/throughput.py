@@ -83,6 +83,9 @@ class Throughput:
     bf16_peak: Peak | None
     """Given for products in FP8, where MFU is told against both."""
 
+    tokens_before: int = 0
+    """What the tokens that were seen exceed those of as many such steps by: a fork's parent may have had larger ones."""
+
     _recent: deque[float] = field(default_factory=lambda: deque([time.monotonic()], maxlen=_RECENT_STEPS + 1))
 
     def values(self, step: int, phases: dict[Phase, float]) -> dict[str, float]:
@@ -90,7 +93,7 @@ class Throughput:
         seconds = sum(phases.values())
         tokens_per_second = self.tokens_per_step / seconds
         values = {
-            "tokens": float(step * self.tokens_per_step),
+            "tokens": float(self.tokens_before + step * self.tokens_per_step),
             "tokens_per_second": tokens_per_second,
             "eta_seconds": self._eta(step),
             "seconds": seconds,
