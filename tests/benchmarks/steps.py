@@ -23,6 +23,9 @@ from trainwright.contracts.training_spec import BatchSpec
 _OVERHEAD_MS = 0.30
 """The most that a step of the trainer may take longer than a bare loop's."""
 
+_DEGREE_1 = 1.01
+"""The most of a plain training's time where no axis has a second rank."""
+
 _LONG_STEPS_SHARE = 0.98
 """The least of a bare loop's speed where steps take 100 ms and more."""
 
@@ -43,6 +46,7 @@ WIDE = Shape(
 _HERE = "tests.benchmarks.contenders"
 OURS = Contender(_HERE, "ours")
 BARE = Contender(_HERE, "bare")
+_SAID_IN_FULL = Contender(_HERE, "ours_said_in_full")
 HF_TRAINER = Contender(_HERE, "hf_trainer")
 _COMPILED = Contender(_HERE, "bare_bf16_compiled")
 
@@ -76,6 +80,20 @@ def overhead_of_long_steps(toy: bool, folder: Path) -> dict[str, Entry]:
     )
     bound = 1 / _LONG_STEPS_SHARE
     return {"overhead-100ms": _milliseconds(spent, "bare", bound, bound)}
+
+
+def degree_1(toy: bool, folder: Path) -> dict[str, Entry]:
+    """A layout whose every degree is 1, said in full, with each ZeRO stage, beside a spec that does not speak of it."""
+    names = {stage: "ours" if not stage else f"zero-{stage}" for stage in range(4)}
+    contenders = {"plain": OURS} | dict.fromkeys(names.values(), _SAID_IN_FULL)
+    options: dict[str, dict[str, str | int]] = {name: {"zero_stage": stage} for stage, name in names.items()}
+    spent = _tiny_steps(toy, folder / "degree-1", contenders, options)
+    entries = {}
+    for name in names.values():
+        judged = {"ours": spent[name], "plain": spent["plain"]}
+        entry = _milliseconds(judged, "plain", _DEGREE_1, _DEGREE_1)
+        entries["degree-1" if name == "ours" else f"degree-1-{name}"] = entry
+    return entries
 
 
 def compiled(toy: bool, folder: Path) -> dict[str, Entry]:
@@ -119,9 +137,15 @@ def _gemm_rates(size: int) -> tuple[float, float]:
     return fast, slow
 
 
-def _tiny_steps(toy: bool, folder: Path, contenders: dict[str, Contender]) -> dict[str, Spent]:
+def _tiny_steps(
+    toy: bool,
+    folder: Path,
+    contenders: dict[str, Contender],
+    options: dict[str, dict[str, str | int]] | None = None,
+) -> dict[str, Spent]:
     warm_up, rounds, steps = (1, 1, 2) if toy else (20, 40, 5)
-    return in_turn(contenders, _request(folder, TOY, 2_000, threads=1), warm_up, rounds, steps)
+    request = _request(folder, TOY, 2_000, threads=1)
+    return in_turn(contenders, request, warm_up, rounds, steps, options)
 
 
 def _request(folder: Path, shape: Shape, steps: int, threads: int) -> Request:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from tests.benchmarks import arithmetic, first_step, loading, saving, start_up, steps, traffic
+from tests.benchmarks import arithmetic, first_step, loading, saving, stages_auto, start_up, steps, traffic
 from tests.benchmarks.entries import Entry
 
 Entries = dict[str, Entry]
@@ -28,4 +28,6 @@ TRAINER_ROWS: dict[str, Row] = {
     "checkpoint-load": lambda given: saving.load(given.toy, given.folder),
     "first-step": lambda given: first_step.first_step(given.toy, given.folder),
     "start-up": lambda given: start_up.start_up(given.toy, given.folder),
+    "stages-auto": lambda given: stages_auto.stages_auto(given.toy, given.folder),
+    "degree-1": lambda given: steps.degree_1(given.toy, given.folder),
 }

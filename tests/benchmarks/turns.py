@@ -42,7 +42,7 @@ class Request(BaseModel):
     """It will make no more of them."""
 
     threads: int
-    options: dict[str, str] = {}
+    options: dict[str, str | int] = {}
     """What only some contenders understand."""
 
     @property
@@ -127,7 +127,7 @@ def in_turn(
     warm_up: int,
     rounds: int,
     steps: int = 1,
-    options: Mapping[str, dict[str, str]] | None = None,
+    options: Mapping[str, Mapping[str, str | int]] | None = None,
 ) -> dict[str, Spent]:
     """Let each make ``warm_up`` steps, then ``rounds`` times ``steps`` there and back again.
 
@@ -149,10 +149,10 @@ def in_turn(
     return spent
 
 
-def _own(request: Request, name: str, options: Mapping[str, dict[str, str]] | None) -> Request:
+def _own(request: Request, name: str, options: Mapping[str, Mapping[str, str | int]] | None) -> Request:
     folder = request.folder / name
     folder.mkdir(parents=True)
-    return request.model_copy(update={"folder": folder, "options": (options or {}).get(name, {})})
+    return request.model_copy(update={"folder": folder, "options": dict((options or {}).get(name, {}))})
 
 
 class _Process:
