@@ -1,5 +1,5 @@
 import { Link, useNavigate } from "@tanstack/react-router";
-import { Activity, ChartColumn, Database, Ellipsis, House, Server, Settings, type LucideIcon } from "lucide-react";
+import { Activity, ChartColumn, Database, Ellipsis, House, Save, Server, Settings, type LucideIcon } from "lucide-react";
 import type { Me } from "@/api/types";
 import { TeamMenu } from "@/app/TeamMenu";
 import { Menu } from "@/components/Menu";
@@ -11,7 +11,7 @@ interface Props {
 }
 
 interface Page {
-  to: "/$team" | "/$team/runs" | "/$team/datasets" | "/$team/nodes" | "/$team/usage" | "/$team/settings";
+  to: "/$team" | "/$team/runs" | "/$team/datasets" | "/$team/checkpoints" | "/$team/nodes" | "/$team/usage" | "/$team/settings";
   word: string;
   Icon: LucideIcon;
   /** On phones it is in the menu of what is looked at less often. */
@@ -23,6 +23,7 @@ const PAGES: readonly Page[] = [
   { to: "/$team", word: "Home", Icon: House },
   { to: "/$team/runs", word: "Runs", Icon: Activity },
   { to: "/$team/datasets", word: "Datasets", Icon: Database },
+  { to: "/$team/checkpoints", word: "Checkpoints", Icon: Save, more: true },
   { to: "/$team/nodes", word: "Nodes", Icon: Server, more: true, forSiteAdmin: true },
   { to: "/$team/usage", word: "Usage", Icon: ChartColumn, more: true },
   { to: "/$team/settings", word: "Settings", Icon: Settings, more: true },

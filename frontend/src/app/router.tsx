@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { queryClient, session } from "@/app/queryClient";
+import { CheckpointsPage } from "@/app/routes/CheckpointsPage";
 import { ComparePage } from "@/app/routes/ComparePage";
 import { DatasetPage } from "@/app/routes/DatasetPage";
 import { DatasetsPage } from "@/app/routes/DatasetsPage";
@@ -18,6 +19,7 @@ import { Root } from "@/app/Root";
 import { Shell } from "@/app/Shell";
 import { ApiError } from "@/api/errors";
 import { meQuery } from "@/features/auth/queries";
+import { parseCheckpointFilter } from "@/features/checkpoints/queries";
 import { parseTensorSearch } from "@/features/fp8/view";
 import { parseCompare } from "@/features/metrics/compareView";
 import { parsePhase, parseView } from "@/features/metrics/view";
@@ -98,6 +100,12 @@ const runTab = createRoute({
   component: RunPage,
 });
 
+const checkpoints = createRoute({
+  getParentRoute: () => team,
+  path: "/checkpoints",
+  validateSearch: parseCheckpointFilter,
+  component: CheckpointsPage,
+});
 const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: ComparePage });
 const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: DatasetsPage });
 const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: DatasetPage });
@@ -109,7 +117,7 @@ const tree = root.addChildren([
   home,
   signIn,
   link,
-  team.addChildren([teamHome, runs, newRun, run, runTab, compare, datasets, dataset, nodes, usage, settings]),
+  team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, datasets, dataset, nodes, usage, settings]),
 ]);
 
 export const router = createRouter({ routeTree: tree, defaultPreload: false, scrollRestoration: true });

@@ -9,8 +9,8 @@ import type { Run } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
 import { ErrorNote } from "@/components/ErrorNote";
 import { ForEditors } from "@/components/ForEditors";
-import { CheckpointTable } from "@/features/checkpoints/CheckpointTable";
 import { checkpointsQuery } from "@/features/checkpoints/queries";
+import { RunCheckpoints } from "@/features/checkpoints/RunCheckpoints";
 import { searchOfTensor } from "@/features/fp8/view";
 import { LivePill } from "@/features/metrics/LivePill";
 import { RankMap } from "@/features/metrics/RankMap";
@@ -137,7 +137,14 @@ function LiveRun() {
           </div>
         );
       case "checkpoints":
-        return <CheckpointTable team={team} run={runId} live={live} />;
+        return (
+          <RunCheckpoints
+            team={team}
+            run={runId}
+            live={live}
+            onFork={({ id }) => void navigate({ to: "/$team/runs/new", params: { team }, search: { fork: runId, checkpoint: id } })}
+          />
+        );
       case "configuration":
         return <ConfigurationTab team={team} run={run} dataset={<DatasetLink team={team} datasetId={run.spec.data.dataset} />} />;
       default:

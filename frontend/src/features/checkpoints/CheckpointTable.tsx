@@ -1,86 +1,189 @@
-import { useSuspenseQuery } from "@tanstack/react-query";
-import { Download } from "lucide-react";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Download, Ellipsis, Pin } from "lucide-react";
+import { useState } from "react";
 import type { Checkpoint } from "@/api/types";
 import { Bytes } from "@/components/Bytes";
-import { EmptyState } from "@/components/EmptyState";
+import { ErrorNote } from "@/components/ErrorNote";
+import { Menu } from "@/components/Menu";
+import { MenuVerb } from "@/components/MenuVerb";
 import { StateIcon } from "@/components/StateIcon";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
-import { archiveUrl, checkpointsQuery } from "@/features/checkpoints/queries";
+import { DeleteCheckpoint } from "@/features/checkpoints/DeleteCheckpoint";
+import { archiveUrl, checkpointKeys, pinCheckpoint } from "@/features/checkpoints/queries";
+import { SnippetDialog } from "@/features/checkpoints/SnippetDialog";
+import { holdsWords, KINDS, lineageWords } from "@/features/checkpoints/words";
 import { count } from "@/lib/format";
-
-const KINDS: Record<Checkpoint["kind"], string> = {
-  export: "Weights, Hugging Face layout",
-  state: "Resumable state",
-};
+import { useMayEdit } from "@/lib/mayEdit";
 
 interface Props {
   team: string;
-  run: string;
-  live: boolean;
+  checkpoints: readonly Checkpoint[];
+  /** With a column of the runs that they are of. */
+  ofManyRuns?: boolean;
+  onFork: (checkpoint: Checkpoint) => void;
 }
 
-export function CheckpointTable({ team, run, live }: Props) {
-  const { data } = useSuspenseQuery(checkpointsQuery(team, run, live));
-  if (data.length === 0) {
-    return (
-      <EmptyState title="No checkpoints yet.">
-        {live ? "The first appears here once it is saved, sent and verified." : "This run ended before it saved one."}
-      </EmptyState>
-    );
-  }
-  const newestFirst = data.toSorted((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
+/** Checkpoints with what each holds and came from, and what can be done with it. */
+export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork }: Props) {
+  const [shown, setShown] = useState<{ what: "snippets" | "delete"; checkpoint: Checkpoint } | null>(null);
+  const client = useQueryClient();
+  const mayEdit = useMayEdit();
+  const pin = useMutation({
+    mutationFn: (checkpoint: Checkpoint) => pinCheckpoint(team, checkpoint, !checkpoint.pinned),
+    onSuccess: ({ run }) => refresh(run),
+  });
   return (
-    <Table
-      label="Checkpoints"
-      head={
-        <>
-          <Th className="text-right">step</Th>
-          <Th>content</Th>
-          <Th>verified</Th>
-          <Th className="text-right">attempt</Th>
-          <Th className="text-right">size</Th>
-          <Th>saved</Th>
-          <Th>
-            <span className="sr-only">download</span>
-          </Th>
-        </>
-      }
-    >
-      {newestFirst.map((checkpoint) => (
-        <tr key={checkpoint.id} className={rowClass}>
-          <Td className="w-20 text-right font-medium">{count(checkpoint.step)}</Td>
-          <Td>{KINDS[checkpoint.kind]}</Td>
-          <Td>
-            <Verified valid={checkpoint.valid} />
-          </Td>
-          <Td className="text-right">{checkpoint.attempt}</Td>
-          <Td className="text-right">
-            <Bytes value={checkpoint.bytes} />
-          </Td>
-          <Td>
-            <Time at={checkpoint.created} />
-          </Td>
-          <Td className="text-right">
-            <a
-              href={archiveUrl(team, run, checkpoint.id)}
-              download
-              className="inline-flex items-center gap-1.5 text-accent hover:underline"
-            >
-              <Download aria-hidden size={14} />
-              Download .tar
-              <span className="sr-only">
-                {" "}
-                of step {count(checkpoint.step)}, {KINDS[checkpoint.kind]}
+    <>
+      {pin.error !== null && (
+        <div className="mb-3">
+          <ErrorNote error={pin.error} />
+        </div>
+      )}
+      <Table
+        label="Checkpoints"
+        head={
+          <>
+            {ofManyRuns && <Th>run</Th>}
+            <Th className="text-right">step</Th>
+            <Th>content</Th>
+            <Th className="max-tablet:hidden">verified</Th>
+            <Th className="max-tablet:hidden">made by</Th>
+            <Th className="text-right">size</Th>
+            <Th className="max-tablet:hidden">saved</Th>
+            <Th>
+              <span className="sr-only">what can be done</span>
+            </Th>
+          </>
+        }
+      >
+        {checkpoints.map((checkpoint) => (
+          <tr key={checkpoint.id} className={rowClass}>
+            {ofManyRuns && (
+              <Td className="max-w-56 max-tablet:max-w-24">
+                <Link
+                  to="/$team/runs/$runId/$tab"
+                  params={{ team, runId: checkpoint.run, tab: "checkpoints" }}
+                  className="block truncate font-medium hover:text-accent"
+                  title={checkpoint.run_name}
+                >
+                  {checkpoint.run_name}
+                </Link>
+              </Td>
+            )}
+            <Td className="text-right font-medium">{count(checkpoint.step)}</Td>
+            <Td>
+              <span className="block">{KINDS[checkpoint.kind]}</span>
+              <span className="block text-small text-soft max-tablet:hidden">{holdsWords(checkpoint)}</span>
+            </Td>
+            <Td className="max-tablet:hidden">
+              <Verified valid={checkpoint.valid} />
+            </Td>
+            <Td className="whitespace-nowrap text-soft max-tablet:hidden">{lineageWords(checkpoint)}</Td>
+            <Td className="text-right whitespace-nowrap">
+              <Bytes value={checkpoint.bytes} />
+            </Td>
+            <Td className="max-tablet:hidden">
+              <Time at={checkpoint.created} />
+            </Td>
+            <Td>
+              <span className="flex items-center justify-end gap-2 whitespace-nowrap">
+                {(mayEdit || checkpoint.pinned) && (
+                  <button
+                    type="button"
+                    aria-pressed={checkpoint.pinned}
+                    aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KINDS[checkpoint.kind]}`}
+                    title={checkpoint.pinned ? "Pinned: nothing deletes it" : "Pin it, so that nothing deletes it"}
+                    disabled={!mayEdit || pin.isPending}
+                    className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
+                    onClick={() => {
+                      pin.mutate(checkpoint);
+                    }}
+                  >
+                    <Pin aria-hidden size={13} fill={checkpoint.pinned ? "currentColor" : "none"} />
+                    {checkpoint.pinned ? "pinned" : "pin"}
+                  </button>
+                )}
+                <a
+                  href={archiveUrl(team, checkpoint.run, checkpoint.id)}
+                  download
+                  className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:min-h-11"
+                >
+                  <Download aria-hidden size={14} />
+                  <span className="max-tablet:sr-only">Download .tar</span>
+                  <span className="sr-only">
+                    {" "}
+                    of step {count(checkpoint.step)}, {KINDS[checkpoint.kind]}
+                  </span>
+                </a>
+                <Menu
+                  trigger={
+                    <button
+                      type="button"
+                      aria-label={`More for step ${count(checkpoint.step)}, ${KINDS[checkpoint.kind]}`}
+                      className="inline-grid size-7 place-items-center rounded-box text-soft hover:bg-raised hover:text-text max-tablet:size-11"
+                    >
+                      <Ellipsis aria-hidden size={16} />
+                    </button>
+                  }
+                >
+                  <MenuVerb
+                    onSelect={() => {
+                      setShown({ what: "snippets", checkpoint });
+                    }}
+                  >
+                    By curl or Python
+                  </MenuVerb>
+                  {mayEdit && checkpoint.kind === "state" && checkpoint.valid && (
+                    <MenuVerb
+                      onSelect={() => {
+                        onFork(checkpoint);
+                      }}
+                    >
+                      Fork from it
+                    </MenuVerb>
+                  )}
+                  {mayEdit && (
+                    <MenuVerb
+                      danger
+                      onSelect={() => {
+                        setShown({ what: "delete", checkpoint });
+                      }}
+                    >
+                      Delete
+                    </MenuVerb>
+                  )}
+                </Menu>
               </span>
-            </a>
-          </Td>
-        </tr>
-      ))}
-    </Table>
+            </Td>
+          </tr>
+        ))}
+      </Table>
+      {shown?.what === "snippets" && <SnippetDialog team={team} checkpoint={shown.checkpoint} onClose={close} />}
+      {shown?.what === "delete" && (
+        <DeleteCheckpoint
+          team={team}
+          checkpoint={shown.checkpoint}
+          onDeleted={() => {
+            close();
+            void refresh(shown.checkpoint.run);
+          }}
+          onClose={close}
+        />
+      )}
+    </>
   );
+
+  function close(): void {
+    setShown(null);
+  }
+
+  async function refresh(run = ""): Promise<void> {
+    await Promise.all(checkpointKeys(team, run).map((queryKey) => client.invalidateQueries({ queryKey })));
+  }
 }
 
 function Verified({ valid }: { valid: boolean }) {

@@ -1,13 +1,79 @@
-import { queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
+import type { Checkpoint, Freed, Retention, RetentionResult } from "@/api/types";
+
+const LIVE_MS = 5_000;
+const PAGE = 100;
 
 export function checkpointsQuery(team: string, run: string, live: boolean) {
   return queryOptions({
     queryKey: ["run", team, run, "checkpoints"],
     queryFn: async ({ signal }) =>
       body(await api.GET("/api/v1/teams/{team}/runs/{run}/checkpoints", { params: { path: { team, run } }, signal })),
-    refetchInterval: live ? 5_000 : false,
+    refetchInterval: live ? LIVE_MS : false,
   });
+}
+
+/** Which of a team's checkpoints are listed; it stands in the address. */
+export interface CheckpointFilter {
+  content?: Checkpoint["kind"];
+  pinned?: true;
+}
+
+export function parseCheckpointFilter({ content, pinned }: Record<string, unknown>): CheckpointFilter {
+  return { ...(content === "state" || content === "export" ? { content } : {}), ...(pinned === true ? { pinned } : {}) };
+}
+
+export function teamCheckpointsQuery(team: string, { content: kind, pinned }: CheckpointFilter) {
+  return infiniteQueryOptions({
+    queryKey: ["checkpoints", team, { kind, pinned }],
+    queryFn: async ({ pageParam, signal }) =>
+      body(
+        await api.GET("/api/v1/teams/{team}/checkpoints", {
+          params: { path: { team }, query: { kind, pinned, limit: PAGE, cursor: pageParam ?? undefined } },
+          signal,
+        }),
+      ),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.next_cursor ?? null,
+    refetchInterval: ({ state: { data } }) => LIVE_MS * Math.max(1, data?.pages.length ?? 1),
+  });
+}
+
+/** What all lists of a team's checkpoints begin with: what one verb changes stands in several. */
+export function checkpointKeys(team: string, run: string) {
+  return [["checkpoints", team], ["run", team, run, "checkpoints"], ["team", team]];
+}
+
+export async function pinCheckpoint(team: string, { run, id }: Checkpoint, pinned: boolean): Promise<Checkpoint> {
+  return body(
+    await api.PATCH("/api/v1/teams/{team}/runs/{run}/checkpoints/{checkpoint}", {
+      params: { path: { team, run, checkpoint: id } },
+      body: { pinned },
+    }),
+  );
+}
+
+/** What deleting a checkpoint would free; an error says why it is kept. */
+export function freedQuery(team: string, { run, id }: Checkpoint) {
+  return queryOptions({
+    queryKey: ["run", team, run, "checkpoint", id, "freed"],
+    queryFn: () => deleteCheckpoint(team, run, id, true),
+    retry: false,
+    gcTime: 0,
+  });
+}
+
+export async function deleteCheckpoint(team: string, run: string, checkpoint: string, dryRun: boolean): Promise<Freed> {
+  return body(
+    await api.DELETE("/api/v1/teams/{team}/runs/{run}/checkpoints/{checkpoint}", {
+      params: { path: { team, run, checkpoint }, query: { dry_run: dryRun } },
+    }),
+  );
+}
+
+export async function retain(team: string, retention: Retention): Promise<RetentionResult> {
+  return body(await api.POST("/api/v1/teams/{team}/checkpoints/retention", { params: { path: { team } }, body: retention }));
 }
 
 /** Where a checkpoint is downloaded as one .tar. */
