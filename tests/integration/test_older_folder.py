@@ -24,6 +24,7 @@ from trainwright.connection import ApiError
 from trainwright.contracts.api.people import Me
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.ids import parse_id
 from trainwright_backend.local import DataFolder, Platform, listen
 
 pytestmark = pytest.mark.timeout(180)
@@ -233,10 +234,16 @@ def test_what_is_new_works_on_what_is_old(older: Older) -> None:
     assert shared in digests_below(objects), "the bytes that the draft shared are the other's now"
 
     weights = weights_of(older, "cancelled")
-    assert weights & digests_below(objects) == weights
+    for one in older.run("cancelled")["checkpoints"]:
+        path = f"runs/{older.run_id('cancelled')}/checkpoints/{one['id']}/files"
+        older.client.fetch(f"/teams/{older.expected['account']['team']}/{path}")
     team.delete_run(older.run_id("cancelled"))
-    eventually(lambda: not weights & digests_below(objects), "the run's bytes are gone")
+    deleted = trained.pop()
+    (folder,) = objects.glob(f"*/runs/{parse_id('run', deleted)}")
+    team.delete_run(deleted)
+    eventually(lambda: not folder.exists(), "the run's bytes are gone")
     assert {run.id for run in team.runs()} == {older.run_id("succeeded"), *trained}
+    assert weights & digests_below(objects) == weights, "links to these were given out and are still good"
 
 
 @pytest.mark.parametrize(
