@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from trainwright import spec_page
-from trainwright.commands import datasets, nodes, plan, recipes, runs, tokenizers, usage
+from trainwright.commands import checkpoints, datasets, nodes, plan, recipes, runs, tokenizers, usage
 from trainwright.commands.terminal import out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
@@ -23,6 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Train language models on a Trainwr
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(tokenizers.app, name="tokenizers")
 app.add_typer(runs.app, name="runs")
+app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(recipes.app, name="recipes")
 app.command("plan")(plan.plan)

@@ -245,14 +245,11 @@ class TeamClient(PlanCalls, RunCalls):
         return self._client.post_repeatable(f"{self._path}/runs", Run, json=as_json(spec))
 
     def runs(self, state: str | None = None, **query: Any) -> list[Run]:
-        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``sort``, ``order``."""
+        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``tag``, ``sort``, ``order``."""
         return self._pages(f"{self._path}/runs", Run, query | ({"state": state} if state else {}))
 
     def run(self, run_id: str) -> Run:
         return self._client.get(f"{self._path}/runs/{run_id}", Run)
-
-    def delete_run(self, run_id: str) -> None:
-        self._client.delete(f"{self._path}/runs/{run_id}")
 
     def wait(
         self, run_id: str, on_change: Callable[[Run], None] | None = None, poll_seconds: float = 1.0
@@ -340,6 +337,14 @@ class TeamClient(PlanCalls, RunCalls):
 
     def checkpoints(self, run_id: str) -> list[Checkpoint]:
         return self._client.get_list(f"{self._path}/runs/{run_id}/checkpoints", Checkpoint)
+
+    def all_checkpoints(
+        self, kind: CheckpointKind | None = None, pinned: bool | None = None
+    ) -> list[Checkpoint]:
+        """The checkpoints and exports of all the team's runs, newest first."""
+        asked = {"kind": kind, "pinned": pinned}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._pages(f"{self._path}/checkpoints", Checkpoint, given)
 
     def download(
         self, run_id: str, folder: Path, checkpoint_id: str | None = None, on_progress: Progress | None = None

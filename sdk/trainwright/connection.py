@@ -117,8 +117,17 @@ class Connection:
         """As `call`, repeated when the connection breaks or the server is busy."""
         return self._repeated(lambda: self._http.request(method, API + path, headers=headers))
 
+    def post_for_list(self, path: str, item: type[Answer], *, json: Any) -> list[Answer]:
+        """POST whose answer is a list."""
+        response = _checked(self._http.post(API + path, json=json))
+        return [item.model_validate(entry) for entry in response.json()]
+
     def delete(self, path: str) -> None:
         _checked(self._http.delete(API + path))
+
+    def delete_for(self, path: str, answer: type[Answer], params: Mapping[str, Any]) -> Answer:
+        """DELETE whose answer says what it did."""
+        return answer.model_validate_json(_checked(self._http.delete(API + path, params=params)).content)
 
     def stream(self, path: str, last_id: str | None) -> Iterator[Message]:
         """Server-sent events of one connection, until the server closes it."""

@@ -10,11 +10,15 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    DryRun,
     Key,
     Server,
     Sets,
     TeamSlug,
+    changes_of,
+    complain,
     err,
+    freed_in_words,
     in_form,
     in_mib,
     open_team,
@@ -25,6 +29,7 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.runs import Run
+from trainwright.contracts.api.verbs import BulkResult, BulkVerb
 from trainwright.contracts.run_state import RunState
 
 app = typer.Typer(no_args_is_help=True, help="Start, watch and end runs.")
@@ -131,11 +136,76 @@ def resume(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SER
             typer.echo(f"{run}  {api.resume(run).sentence}")
 
 
+@app.command("edit")
+def edit(
+    run: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    name: Annotated[str | None, typer.Option(help="Its new name.")] = None,
+    notes: Annotated[str | None, typer.Option(help="Replaces its notes.")] = None,
+) -> None:
+    """Change a run's name or notes."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.edit(run, name=name, notes=notes).name)
+
+
+@app.command("tag")
+def tag(
+    runs: list[str],
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    add: Annotated[list[str] | None, typer.Option("--add", help="A tag to give; may be repeated.")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", help="A tag to take; may be repeated.")
+    ] = None,
+) -> None:
+    """Give tags to runs, or take them."""
+    if not add and not remove:
+        complain("Name tags to --add or to --remove.")
+        raise typer.Exit(2)
+    with open_team(server, key, team) as api:
+        results = [
+            result
+            for verb, tags in ((BulkVerb.TAG, add), (BulkVerb.UNTAG, remove))
+            if tags
+            for result in api.act(verb, runs, tags)
+        ]
+    _tell(results)
+
+
+@app.command("clone")
+def clone(
+    run: str, name: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None
+) -> None:
+    """Start a run NAME with the configuration of another, from step 0; --set changes fields."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.clone(run, name, changes_of(sets)).id)
+
+
+@app.command("fork")
+def fork(
+    run: str,
+    name: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Id; the newest state when left out.")] = None,
+) -> None:
+    """Start a run NAME that goes on from a checkpoint of another; --set changes fields."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.fork(run, name, changes_of(sets), checkpoint).id)
+
+
 @app.command("delete")
-def delete_run(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def delete_run(
+    run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, dry_run: DryRun = False
+) -> None:
     """Delete a run that has ended, with its metrics and checkpoints."""
     with open_team(server, key, team) as api:
-        api.delete_run(run)
+        typer.echo(freed_in_words(api.delete_run(run, dry_run=dry_run)))
 
 
 @app.command("checkpoints")
@@ -162,6 +232,14 @@ def download(
         api.download(run, folder, checkpoint, show_bytes)
         err.print()
         typer.echo(str(folder))
+
+
+def _tell(results: list[BulkResult]) -> None:
+    """What became of each run; the command fails if one was refused."""
+    for result in results:
+        typer.echo(f"{result.run}  {'done' if result.done else result.detail}")
+    if not all(result.done for result in results):
+        raise typer.Exit(1)
 
 
 def _finish(run: Run) -> None:

@@ -18,6 +18,7 @@ from rich.table import Column, Table
 
 from trainwright.client import Client, TeamClient
 from trainwright.connection import ApiError, DigestMismatchError
+from trainwright.contracts.api.verbs import Freed
 from trainwright.contracts.base import Problem, problems
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.tus import FileChangedError
@@ -38,6 +39,7 @@ Sets = Annotated[
         " null where the field may be null, as in optimizer.clip_norm= for no clipping.",
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be freed.")]
 LOCAL_SERVER = "http://127.0.0.1:8000"
 Value = TypeVar("Value")
 
@@ -117,6 +119,20 @@ def set_value(spec: dict[str, Any], change: str, models: Mapping[str, type[BaseM
         spec[key] = text
 
 
+def changes_of(sets: list[str] | None) -> dict[str, Any]:
+    """What ``--set`` changes in a spec that lies at the server, by dotted name."""
+    changes: dict[str, Any] = {}
+    for change in sets or []:
+        nested: dict[str, Any] = {}
+        set_value(nested, change)
+        field = change.partition("=")[0]
+        value: Any = nested
+        for part in field.split("."):
+            value = value[part]
+        changes[field] = value
+    return changes
+
+
 def may_be_null(path: list[str], models: Mapping[str, type[BaseModel]] | None) -> bool:
     """Whether a field of the spec takes null; one that does not exist is for validation to name."""
     section: type[BaseModel] | None = RunSpec
@@ -162,6 +178,13 @@ def in_mib(size_bytes: int) -> str:
     """A size with three digits that say something, however small."""
     size = size_bytes / 2**20
     return f"{size:,.1f}" if size >= 1 or not size else f"{size:.3g}"
+
+
+def freed_in_words(freed: Freed) -> str:
+    """What a deletion freed, or would free."""
+    verb = "Would free" if freed.dry_run else "Freed"
+    number = "1 checkpoint" if freed.checkpoints == 1 else f"{freed.checkpoints:,} checkpoints"
+    return f"{verb} {in_mib(freed.bytes)} MiB: {number}."
 
 
 def in_form(value: float | None, form: str) -> str:
