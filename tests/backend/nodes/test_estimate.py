@@ -1,0 +1,166 @@
+"""What a run would come to: figures by formula, and a time only where the same was measured."""
+
+from statistics import median
+from typing import Any
+
+import pytest
+
+from tests.backend.scripted_agent import Agent, Scene, Work, losses
+from trainwright.commands.plan import show_estimate
+from trainwright.contracts.api.usage import RunEstimate
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.flops import count_parameters, flops_per_token
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.nodes.tables import Node
+
+RATES = [100.0, 900.0, 1_000.0, 1_100.0, 5_000.0]
+
+
+def ask(scene: Scene, spec: dict[str, Any] | None = None) -> dict[str, Any]:
+    answer = scene.site.admin.post(f"{scene.runs}/estimate", json=spec or scene.spec())
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def measured(scene: Scene, rates: list[float] = RATES, **sections: Any) -> Work:
+    """A run that was seen to make so many tokens a second."""
+    work = scene.start(**sections)
+    assert work.order("starting") == "go"
+    work.begin()
+    assert work.order("running") == "go"
+    block = losses(1, len(rates))
+    block["series"]["tokens_per_second"] = rates
+    assert work.send(work.batch(metrics=[block])).status_code == 200
+    return work
+
+
+def test_figures_follow_from_the_spec(scene: Scene) -> None:
+    found = ask(scene)
+    spec = RunSpec.model_validate(scene.spec())
+    parameters = count_parameters(spec.model, 257).total
+    flops = 10 * spec.tokens_per_step * flops_per_token(spec.model, 257, spec.batch.sequence_tokens)
+    assert found["parameters"] == parameters
+    assert found["flops"] == pytest.approx(flops)
+    assert found["petaflop_days"] == pytest.approx(flops / (1e15 * 86_400))
+    assert found["checkpoint_bytes"] == 12 * parameters, "float32 weights and two moments"
+    assert found["stored_bytes"] == 12 * parameters + 4 * parameters, "10 steps save once; the export"
+    plan = scene.site.admin.post(f"{scene.runs}/plan", json=scene.spec()).json()
+    assert found["memory_bytes"] == max(rank["total"] for rank in plan["memory"])
+    assert found["storage"] == scene.site.admin.get(scene.site.path).json()["storage"]
+
+
+def test_time_is_unknown_until_the_same_was_measured(scene: Scene) -> None:
+    found = ask(scene)
+    assert (found["measured"], found["seconds"], found["slot_hours"]) == (None, None, None)
+    work = measured(scene)
+    tokens = 10 * RunSpec.model_validate(scene.spec()).tokens_per_step
+    found = ask(scene)
+    assert found["measured"]["run"] == work.run_id
+    assert found["measured"]["node"] == "node-a"
+    assert found["measured"]["tokens_per_second"] == median(RATES)
+    assert found["seconds"] == pytest.approx(tokens / 1_000)
+    assert found["slot_hours"] == pytest.approx(tokens / 1_000 / 3_600)
+    longer = ask(scene, scene.spec(steps=10_000, seed=3, optimizer={"learning_rate": 1e-4}))
+    assert longer["seconds"] == pytest.approx(1_000 * found["seconds"]), "these change no speed"
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"model": {"layers": 3}},
+    {"batch": {"sequence_tokens": 128}},
+    {"batch": {"micro_sequences": 4}},
+    {"precision": {"kind": "fp32"}},
+    {"memory": {"recompute": "full"}},
+    {"slots": 2},
+]
+
+
+def test_what_computes_otherwise_is_no_measurement(scene: Scene) -> None:
+    measured(scene)
+    assert ask(scene)["measured"] is not None
+    for other in OTHERS:
+        assert ask(scene, scene.spec(**other))["measured"] is None, other
+
+
+def test_the_newest_run_counts_and_one_that_made_too_few_steps_does_not(scene: Scene) -> None:
+    older = measured(scene)
+    assert ask(scene)["measured"]["run"] == older.run_id
+    newer = measured(scene, [2_000.0] * 5)
+    assert ask(scene)["measured"]["run"] == newer.run_id
+    scene.cancel(newer.run_id)
+    assert newer.ended("cancelled") == "cancelled"
+    measured(scene, [9_000.0] * 4)
+    assert ask(scene)["measured"]["tokens_per_second"] == 2_000.0
+
+
+def test_each_attempt_is_measured_in_its_own_layout(scene: Scene) -> None:
+    tensor, pipeline = {"tensor": 2}, {"pipeline": 2}
+    sections = {"model": {"layers": 4}, "batch": {"micro_sequences": 1, "global_sequences": 8}}
+    work = measured(scene, slots=2, parallelism=tensor, **sections)
+    work.save(5)
+    answer = scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json={"parallelism": pipeline})
+    assert answer.status_code == 200, answer.text
+    assert ask(scene, scene.spec(2, parallelism=tensor, **sections))["measured"] is not None
+    assert ask(scene, scene.spec(2, parallelism=pipeline, **sections))["measured"] is None
+    assert ask(scene, scene.spec(2, **sections))["measured"] is None
+    assert ask(scene, scene.spec(2, parallelism=tensor | {"data": 1}, **sections))["measured"] is not None
+
+
+def test_another_team_s_runs_tell_nothing(scene: Scene) -> None:
+    measured(scene)
+    stranger = scene.site.other_team("globex")
+    spec = scene.spec() | {"data": {"dataset": scene.dataset}}
+    assert stranger.post("/api/v1/teams/globex/runs/estimate", json=spec).status_code == 422
+    assert stranger.post(f"{scene.runs}/estimate", json=scene.spec()).status_code == 404
+    assert scene.site.member("viewer").post(f"{scene.runs}/estimate", json=scene.spec()).status_code == 200
+
+
+def test_a_measurement_counts_while_a_node_of_its_kind_is_joined(scene: Scene) -> None:
+    work = measured(scene)
+    assert work.ended("crashed") == "retry_wait"
+    other = Agent.join(scene.site, "node-b")
+    remove(scene, "node-a")
+    assert ask(scene)["measured"]["node"] == "node-a", "node-b is of the same kind"
+    change_inventory(scene, other, cpu_name="a faster CPU")
+    assert ask(scene)["measured"] is None
+    change_inventory(scene, other, cpu_name="a CPU", cores=16)
+    assert ask(scene)["measured"] is None, "more threads a rank"
+
+
+def test_a_node_with_too_few_slots_is_no_place_for_it(scene: Scene) -> None:
+    work = measured(scene, slots=2)
+    assert work.ended("crashed") == "retry_wait"
+    Agent.join(scene.site, "node-b")
+    remove(scene, "node-a")
+    node = Agent(scene.agent.client, "node-b")
+    assert ask(scene, scene.spec(2))["measured"] is not None
+    change_inventory(scene, node, cpu_slots=1, cores=4)
+    assert ask(scene, scene.spec(2))["measured"] is None
+
+
+def test_what_a_submission_refuses_an_estimate_refuses_alike(scene: Scene) -> None:
+    spec = scene.spec(model={"width": 63})
+    estimate, run = (
+        scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/estimate", scene.runs)
+    )
+    assert (estimate.status_code, estimate.json()["errors"]) == (422, run.json()["errors"])
+
+
+def test_the_command_prints_the_estimate(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    show_estimate(RunEstimate.model_validate(ask(scene)))
+    assert "not measured yet" in capsys.readouterr().out
+    measured(scene)
+    show_estimate(RunEstimate.model_validate(ask(scene)))
+    assert "pilot made 1,000 tokens/s on node-a" in capsys.readouterr().out
+
+
+def remove(scene: Scene, name: str) -> None:
+    [node] = [one for one in scene.site.admin.get("/api/v1/nodes").json() if one["name"] == name]
+    assert scene.site.admin.delete(f"/api/v1/nodes/{node['id']}").status_code == 204
+
+
+def change_inventory(scene: Scene, agent: Agent, **said: Any) -> None:
+    [node] = [one for one in scene.site.admin.get("/api/v1/nodes").json() if one["name"] == agent.name]
+    with scene.database.write() as session:
+        row = session.get_one(Node, parse_id("node", node["id"]))
+        row.inventory = row.inventory | said

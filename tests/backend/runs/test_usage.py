@@ -1,0 +1,214 @@
+"""Slot-hours: counted once, by day, whoever comes first, and kept when the run goes."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from tests.backend.scripted_agent import Control, Scene
+from trainwright.commands.usage import show
+from trainwright.contracts.api.usage import Usage
+from trainwright_backend.core.db import now
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.runs.charging import count_time
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.teams.tables import SlotTime
+from trainwright_backend.teams.usage import seconds_by_day
+
+SLACK_SECONDS = 60.0
+"""Of these tests' own time; what is looked at are hours."""
+HOUR = 3600.0
+
+
+def set_mark(scene: Scene, run_id: str, hours_ago: float) -> None:
+    """As if the run's time had been counted up to so long ago."""
+    with scene.database.write() as session:
+        session.get_one(Run, parse_id("run", run_id)).charged_until = now() - timedelta(hours=hours_ago)
+
+
+def mark(scene: Scene, run_id: str) -> datetime | None:
+    with scene.database.read() as session:
+        return session.get_one(Run, parse_id("run", run_id)).charged_until
+
+
+def counted(scene: Scene) -> float:
+    """Slot-seconds in all."""
+    with scene.database.read() as session:
+        return session.scalar(select(func.sum(SlotTime.slot_seconds))) or 0.0
+
+
+def usage(scene: Scene, days: int = 30) -> dict[str, Any]:
+    answer = scene.site.admin.get(f"{scene.site.path}/usage", params={"days": days})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def about(seconds: float) -> Any:
+    return pytest.approx(seconds, abs=SLACK_SECONDS)
+
+
+def test_a_waiting_run_uses_nothing(scene: Scene) -> None:
+    run_id = scene.submit(2)
+    scene.control.sweep()
+    assert mark(scene, run_id) is None
+    assert scene.cancel(run_id).status_code == 202
+    assert counted(scene) == 0.0
+    assert usage(scene)["days"] == [] and usage(scene)["runs"] == []
+
+
+def test_the_sweep_counts_slots_times_seconds_once(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 3)
+    scene.control.sweep()
+    assert counted(scene) == about(6 * HOUR)
+    scene.control.sweep()
+    Control(scene.site.app).sweep()  # another process's loop, or the same one after a restart
+    assert counted(scene) == about(6 * HOUR)
+
+
+def test_what_was_counted_lately_is_left_to_a_later_sweep(scene: Scene) -> None:
+    work = scene.running()
+    before = mark(scene, work.run_id)
+    scene.control.sweep()
+    assert mark(scene, work.run_id) == before and counted(scene) == 0.0
+
+
+@pytest.mark.parametrize("end", ["success", "crash", "cancel"])
+def test_the_move_that_frees_the_slots_counts_the_rest(scene: Scene, end: str) -> None:
+    work = scene.running(2, 10)
+    set_mark(scene, work.run_id, 1)
+    if end == "crash":
+        assert work.ended("crashed") == "retry_wait"
+    elif end == "cancel":
+        assert scene.cancel(work.run_id).status_code == 202
+        assert counted(scene) == 0.0, "the node has not let go yet"
+        assert work.ended("cancelled") == "cancelled"
+    else:
+        work.save(10)
+        assert work.order("completing") == "go"
+        work.save(10, "export")
+        assert work.ended("finished", step=10) == "succeeded"
+    assert counted(scene) == about(2 * HOUR)
+    assert mark(scene, work.run_id) is None
+    scene.control.sweep()
+    assert counted(scene) == about(2 * HOUR)
+
+
+def test_time_between_attempts_is_no_use(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 1)
+    assert work.ended("crashed") == "retry_wait"
+    again = scene.again(work.run_id)
+    begun = mark(scene, work.run_id)
+    assert begun is not None and now() - begun < timedelta(seconds=SLACK_SECONDS)
+    set_mark(scene, work.run_id, 2)
+    assert again.order("starting") == "go"
+    assert again.ended("crashed") == "retry_wait"
+    assert counted(scene) == about(6 * HOUR)
+
+
+def test_two_that_count_at_once_count_once(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 1)
+
+    def count(_: int) -> None:
+        with scene.database.write() as session:
+            count_time(session, parse_id("run", work.run_id))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(8)))
+    assert counted(scene) == about(2 * HOUR)
+
+
+def test_a_count_that_fails_leaves_nothing(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 1)
+    with pytest.raises(RuntimeError), scene.database.write() as session:
+        count_time(session, parse_id("run", work.run_id))
+        session.flush()
+        raise RuntimeError("the process dies")
+    assert counted(scene) == 0.0
+    scene.control.sweep()
+    assert counted(scene) == about(2 * HOUR)
+
+
+def test_a_clock_that_was_set_back_takes_nothing_away(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, -1)
+    ahead = mark(scene, work.run_id)
+    with scene.database.write() as session:
+        count_time(session, parse_id("run", work.run_id))
+    assert mark(scene, work.run_id) == ahead and counted(scene) == 0.0
+    assert work.ended("crashed") == "retry_wait"
+    assert counted(scene) == 0.0
+
+
+def test_a_run_that_an_older_version_started_is_counted_from_the_first_sweep_on(scene: Scene) -> None:
+    work = scene.running(2)
+    with scene.database.write() as session:
+        session.get_one(Run, parse_id("run", work.run_id)).charged_until = None
+    scene.control.sweep()
+    assert mark(scene, work.run_id) is not None and counted(scene) == 0.0
+
+
+def test_midnight_in_utc_splits_a_stretch() -> None:
+    since = datetime(2026, 3, 1, 22, 0, tzinfo=UTC)
+    cut = list(seconds_by_day(since, since + timedelta(hours=27)))
+    assert cut == [
+        (date(2026, 3, 1), 2 * HOUR),
+        (date(2026, 3, 2), 24 * HOUR),
+        (date(2026, 3, 3), HOUR),
+    ]
+    elsewhere = since.astimezone(datetime.fromisoformat("2026-03-01T00:00:00+09:00").tzinfo)
+    assert list(seconds_by_day(elsewhere, since + timedelta(hours=27))) == cut
+    assert list(seconds_by_day(since, since)) == []
+
+
+def test_days_and_runs_of_the_page(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 50)
+    scene.control.sweep()
+    found = usage(scene)
+    hours = {day["day"]: day["slot_hours"] for day in found["days"]}
+    assert sum(hours.values()) == pytest.approx(100, abs=0.1)
+    assert list(hours) == sorted(hours) and 3 <= len(hours) <= 4
+    assert [day["device"] for day in found["days"]] == ["cpu"] * len(hours)
+    assert [(one["run"], one["name"]) for one in found["runs"]] == [(work.run_id, "pilot")]
+    assert found["quota"] == scene.site.admin.get(scene.site.path).json()["quota"]
+    today = usage(scene, 1)
+    assert [day["day"] for day in today["days"]] == [f"{now().date()}"]
+    assert today["runs"][0]["slot_hours"] == pytest.approx(hours[f"{now().date()}"], abs=0.1)
+
+
+def test_a_deleted_run_s_use_stays_without_its_name(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 1)
+    scene.cancel(work.run_id)
+    assert work.ended("cancelled") == "cancelled"
+    assert scene.site.admin.delete(f"{scene.runs}/{work.run_id}").is_success
+    [gone] = usage(scene)["runs"]
+    assert gone["name"] == "" and gone["slot_hours"] == pytest.approx(2, abs=0.05)
+
+
+def test_usage_is_a_team_s_own(scene: Scene) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 1)
+    scene.control.sweep()
+    stranger = scene.site.other_team("globex")
+    assert stranger.get("/api/v1/teams/globex/usage").json()["days"] == []
+    assert stranger.get(f"{scene.site.path}/usage").status_code == 404
+    for days in (0, 367):
+        assert scene.site.admin.get(f"{scene.site.path}/usage", params={"days": days}).status_code == 422
+
+
+def test_the_command_prints_days_and_runs(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    work = scene.running(2)
+    set_mark(scene, work.run_id, 1)
+    scene.control.sweep()
+    show(Usage.model_validate(usage(scene)))
+    printed = capsys.readouterr().out
+    assert "cpu: 2 of 8 slots" in printed and "GiB" in printed
+    assert work.run_id in printed and "2.0" in printed
