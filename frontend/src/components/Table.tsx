@@ -30,7 +30,7 @@ export function Table({ label, head, children, minWidthPx, rowCount, tall = fals
         aria-rowcount={rowCount === undefined ? undefined : rowCount + 1}
       >
         <thead className={tall ? "tablet:sticky tablet:top-0 tablet:z-2 tablet:bg-surface tablet:shadow-[0_1px_0_var(--color-line)]" : ""}>
-          <tr className="h-8 border-b">{head}</tr>
+          <tr className={`h-8 ${tall ? "max-tablet:border-b" : "border-b"}`}>{head}</tr>
         </thead>
         <tbody>{children}</tbody>
       </table>

@@ -3,6 +3,7 @@
  * it, comments and order, stays. JSON is YAML too, so a spec in JSON can be pasted.
  */
 import { isAlias, isMap, LineCounter, parseDocument, stringify, visit, type Document } from "yaml";
+import { sentenceOf } from "@/api/errors";
 import { leaves, type Json } from "@/lib/specForm";
 
 export interface Fault {
@@ -28,13 +29,20 @@ export function readYaml(text: string): SpecText {
   if (!isMap(document.contents)) {
     return { spec: null, faults: [{ line: 1, message: "This is no list of fields. Write `name: value`, a line for each." }], lineOf };
   }
-  return { spec: asJson(document), faults: [], lineOf };
+  try {
+    return { spec: asJson(document), faults: [], lineOf };
+  } catch (error) {
+    // Aliases that go in circles, or grow without end.
+    return { spec: null, faults: [{ line: 1, message: sentence(sentenceOf(error)) }], lineOf };
+  }
 }
 
 const HEAD = "What is left out keeps its default.";
 
+/** A text to begin with; the name, which every run needs, stands in it though it is empty. */
 export function writeYaml(spec: Record<string, Json>): string {
-  return `# ${HEAD}\n${Object.keys(spec).length === 0 ? "" : stringify(spec, { lineWidth: 0 })}`;
+  const name = spec["name"] === undefined ? "name:\n" : "";
+  return `# ${HEAD}\n${name}${Object.keys(spec).length === 0 ? "" : stringify(spec, { lineWidth: 0 })}`;
 }
 
 /** The text with the fields of another spec: what did not change stays as it was written. */
@@ -60,7 +68,8 @@ function remove(document: Document, path: string[]): void {
 }
 
 function sameSpec(one: Record<string, Json> | null, other: Record<string, Json>): boolean {
-  const sorted = (spec: Record<string, Json>) => JSON.stringify(leaves(spec, "").sort(([a], [b]) => (a < b ? -1 : 1)));
+  const sorted = (spec: Record<string, Json>) =>
+    JSON.stringify(leaves(spec, "").sort(([path], [second]) => (path < second ? -1 : 1)));
   return one !== null && sorted(one) === sorted(other);
 }
 

@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it, vi } from "vitest";
@@ -52,6 +52,20 @@ const SCHEMA = {
   },
 };
 
+const GIB = 2 ** 30;
+const ESTIMATE = {
+  parameters: 360_768,
+  flops: 1.6e18,
+  petaflop_days: 0.0185,
+  memory_bytes: 1.9 * GIB,
+  checkpoint_bytes: GIB,
+  stored_bytes: 3 * GIB,
+  storage: { used_bytes: 39 * GIB, limit_bytes: 40 * GIB },
+  measured: { run: "run_6", name: "pilot-6", node: "node-a", when: "2026-11-21T13:00:00Z", tokens_per_second: 441_037 },
+  seconds: 5_940,
+  slot_hours: 1.65,
+};
+
 let sent: { body: unknown; key: string | null }[] = [];
 
 beforeEach(() => {
@@ -72,6 +86,11 @@ beforeEach(() => {
       const odd = (spec.model?.width ?? 0) % 2 === 1;
       const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
       return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : aRun().spec, parameters: odd ? null : 360_768 });
+    }),
+    http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json([])),
+    http.post("*/runs/estimate", async ({ request }) => {
+      const spec = (await request.json()) as { model?: { width?: number } };
+      return HttpResponse.json(spec.model?.width === 64 ? ESTIMATE : { ...ESTIMATE, measured: null, seconds: null, slot_hours: null });
     }),
     http.post("*/api/v1/teams/lab/runs", async ({ request }) => {
       sent.push({ body: await request.json(), key: request.headers.get("Idempotency-Key") });
@@ -119,15 +138,102 @@ it("does not submit without a name, then sends what was filled in under one key"
   expect(sent).toEqual([{ body: { name: "pilot", data: { dataset: "ds_1" } }, key: expect.stringMatching(/^[0-9a-f]{32}$/) as string }]);
 });
 
-it("keeps the draft over a reload, and shows it as JSON and back", async () => {
+const yamlText = () => screen.getByLabelText<HTMLTextAreaElement>("Configuration as YAML");
+
+/** Types would be slow, and `{` is a key to the library. */
+function write(text: string) {
+  fireEvent.change(yamlText(), { target: { value: text } });
+}
+
+it("keeps the draft over a reload, and shows it as YAML and back", async () => {
   show();
   await userEvent.type(await screen.findByLabelText("Name"), "pilot");
-  await userEvent.click(screen.getByLabelText("JSON"));
-  const text = screen.getByLabelText<HTMLTextAreaElement>("Configuration as JSON");
-  expect(JSON.parse(text.value)).toEqual({ name: "pilot", data: { dataset: "ds_1" } });
+  await userEvent.click(screen.getByLabelText("YAML"));
+  expect(yamlText().value).toBe("# What is left out keeps its default.\nname: pilot\ndata:\n  dataset: ds_1\n");
   await userEvent.click(screen.getByLabelText("form"));
   expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
   expect(sessionStorage.getItem("trainwright.draft.lab")).toContain("pilot");
+});
+
+it("has one truth: what is written as YAML stands in the fields, and what is filled in stands in the YAML beside its comments", async () => {
+  show();
+  await userEvent.click(await screen.findByLabelText("YAML"));
+  write("name: pilot  # the seventh\ndata: {dataset: ds_1}\nmodel:\n  width: 64\n");
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByLabelText<HTMLInputElement>("Width").value).toBe("64");
+  await userEvent.clear(screen.getByLabelText("Width"));
+  await userEvent.type(screen.getByLabelText("Width"), "128");
+  await userEvent.click(screen.getByLabelText("YAML"));
+  expect(yamlText().value).toContain("name: pilot # the seventh");
+  expect(yamlText().value).toContain("width: 128");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, model: { width: 128 } });
+});
+
+it("names the line of what cannot be read and of what is refused, and leads there", async () => {
+  show();
+  await userEvent.click(await screen.findByLabelText("YAML"));
+  write("name: pilot\ndata: {dataset: ds_1}\nmodel:\n  width: 63\n");
+  await userEvent.click(await screen.findByRole("button", { name: "line 4, model.width" }));
+  expect(document.activeElement).toBe(yamlText());
+  expect(yamlText().value.slice(yamlText().selectionStart, yamlText().selectionEnd)).toBe("  width: 63");
+  write("name: pilot\ndata: {dataset: ds_1\nmodel: 1\n");
+  expect(await screen.findByRole("button", { name: "line 3" })).toBeDefined();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Start run" }).disabled).toBe(true);
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByText(/cannot be read yet/)).toBeDefined();
+  write("name: pilot\ndata: {dataset: ds_1}\nmodle: {width: 64}\n");
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByText("The form has no field for modle.width. Remove or rename it first.")).toBeDefined();
+});
+
+it("saves a recipe without the run's name and data, fills the form from one, and deletes it", async () => {
+  const saved: unknown[] = [];
+  const recipes = [{ id: "rec_1", name: "night", spec: { model: { width: 96 } }, problems: [], saved: "2026-11-21T13:00:00Z", saved_by: "ana" }];
+  server.use(
+    http.get("*/recipes", () => HttpResponse.json(recipes)),
+    http.post("*/recipes", async ({ request }) => {
+      saved.push(await request.json());
+      return HttpResponse.json(recipes[0], { status: 201 });
+    }),
+    http.delete("*/recipes/rec_1", () => {
+      recipes.length = 0;
+      return new HttpResponse(null, { status: 204 });
+    }),
+  );
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.type(screen.getByLabelText("Width"), "64");
+  await userEvent.click(screen.getByRole("button", { name: "Save as recipe" }));
+  await userEvent.type(screen.getByLabelText("Name of the recipe"), "night");
+  await userEvent.click(screen.getByRole("button", { name: "Replace recipe" }));
+  await waitFor(() => {
+    expect(saved).toEqual([{ name: "night", spec: { model: { width: 64 } } }]);
+  });
+  await userEvent.selectOptions(screen.getByLabelText("Recipe"), "night");
+  expect(screen.getByLabelText<HTMLInputElement>("Width").value).toBe("96");
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
+  await userEvent.click(screen.getByRole("button", { name: "Delete recipe" }));
+  await userEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Delete recipe" }));
+  await waitFor(() => {
+    expect(screen.queryByLabelText("Recipe")).toBeNull();
+  });
+});
+
+it("says what the run would come to and how that is known", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "64");
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
+  expect(estimate.textContent).toContain("1.6 × 10^18 FLOP");
+  expect(estimate.textContent).toContain("as measured: 441,000 tokens/s in pilot-6 on node-a");
+  expect(estimate.textContent).toContain("That is not enough");
+  await userEvent.clear(screen.getByLabelText("Width"));
+  await userEvent.type(screen.getByLabelText("Width"), "32");
+  expect(await within(estimate).findByText("not measured yet")).toBeDefined();
 });
 
 it("says that a draft is restored, takes no field of another dataset's data from it, and begins anew", async () => {
@@ -171,7 +277,7 @@ it("shows the FP8 recipe for FP8 only, lands its errors there, and sends it with
   expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, precision: { kind: "bf16" } });
 });
 
-it("switches off by keyboard what is on by default, sends null for it, and keeps it through JSON", async () => {
+it("switches off by keyboard what is on by default, sends null for it, and keeps it through YAML", async () => {
   show();
   await userEvent.type(await screen.findByLabelText("Name"), "pilot");
   await userEvent.click(screen.getByRole("button", { name: /^Optimizer/ }));
@@ -183,7 +289,7 @@ it("switches off by keyboard what is on by default, sends null for it, and keeps
   expect(screen.getByLabelText<HTMLInputElement>("Clip norm").value).toBe("");
   await userEvent.click(screen.getByRole("button", { name: /^Optimizer/ }));
   expect(screen.getByText("clip norm off")).toBeDefined();
-  await userEvent.click(screen.getByLabelText("JSON"));
+  await userEvent.click(screen.getByLabelText("YAML"));
   await userEvent.click(screen.getByLabelText("form"));
   await userEvent.click(screen.getByRole("button", { name: "Start run" }));
   await waitFor(() => {

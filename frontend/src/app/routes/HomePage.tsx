@@ -1,14 +1,14 @@
 import { useSuspenseInfiniteQuery, useSuspenseQueries } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
 import { useMemo, useState, type ReactNode } from "react";
-import type { Run } from "@/api/types";
+import type { Run, RunState } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
 import { Button, buttonClass } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
-import { HOME_PARTS, homeRunsQuery } from "@/features/runs/home";
+import { AT_WORK, FAILED, homeRunsQuery, WAITING } from "@/features/runs/home";
 import { runsQuery } from "@/features/runs/queries";
 import { RunList } from "@/features/runs/RunList";
 import { FIRST_COLUMNS, shownColumns, storedColumns } from "@/features/runs/runColumns";
@@ -54,20 +54,40 @@ export function HomePage() {
   );
 }
 
+/** Of each part; what is more stands in the table of runs. */
+const MOST_ROWS = 12;
+
 function Runs() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
   const [seen, setSeen] = useState(() => seenUntil(me.id, team));
   const { data: any } = useSuspenseInfiniteQuery(runsQuery(team, {}));
-  const [running, waiting, failed] = useSuspenseQueries({ queries: HOME_PARTS.map((part) => homeRunsQuery(team, part)) });
+  const [running, waiting, failed] = useSuspenseQueries({
+    queries: [homeRunsQuery(team, AT_WORK), homeRunsQuery(team, WAITING), homeRunsQuery(team, FAILED)],
+  });
   if (any.pages[0]?.items.length === 0) return <NoRuns />;
-  const fresh = newlyFailed(failed?.data.items ?? [], seen);
+  const fresh = newlyFailed(failed.data.items, seen);
   const columns = (storedColumns(me.id) ?? FIRST_COLUMNS).filter((one) => one !== "by");
-  const list = (label: string, runs: readonly Run[]) => (
-    <RunList team={team} label={label} runs={runs} columns={shownColumns(columns, runs)} />
-  );
-  const at = running?.data.items ?? [];
-  const inLine = waiting?.data.items ?? [];
+  const list = (label: string, all: readonly Run[], state: readonly RunState[]) => {
+    const runs = all.slice(0, MOST_ROWS);
+    return (
+      <>
+        <RunList team={team} label={label} runs={runs} columns={shownColumns(columns, runs)} />
+        {all.length > runs.length && (
+          <Link
+            to="/$team/runs"
+            params={{ team }}
+            search={{ state: [...state] }}
+            className="mt-2 inline-block text-accent underline underline-offset-2"
+          >
+            {plural(all.length - runs.length, "more run")}
+          </Link>
+        )}
+      </>
+    );
+  };
+  const at = running.data.items;
+  const inLine = waiting.data.items;
   return (
     <div className="flex min-w-0 flex-col gap-6">
       {fresh.length > 0 && (
@@ -84,12 +104,12 @@ function Runs() {
             </Button>
           }
         >
-          {list("Runs that failed", fresh)}
+          {list("Runs that failed", fresh, FAILED)}
         </Part>
       )}
-      <Part title="Runs now">{at.length === 0 ? <Nothing>Nothing runs.</Nothing> : list("Runs now", at)}</Part>
+      <Part title="Runs now">{at.length === 0 ? <Nothing>Nothing runs.</Nothing> : list("Runs now", at, AT_WORK)}</Part>
       <Part title="Waits">
-        {inLine.length === 0 ? <Nothing>Nothing waits: what is started now begins as soon as its slots are free.</Nothing> : list("Runs that wait", inLine)}
+        {inLine.length === 0 ? <Nothing>Nothing waits.</Nothing> : list("Runs that wait", inLine, WAITING)}
       </Part>
       {fresh.length === 0 && <p className="text-soft">Nothing failed since you looked.</p>}
     </div>

@@ -24,7 +24,7 @@ interface Props {
   onTag?: (tag: string) => void;
 }
 
-/** A run in a line. Phones have room for its state, name, loss or sentence, and time. */
+/** A run in a line. Phones have room for its state, name above sentence, loss and time. */
 export function RunRow({ team, run, columns, now, index, select, chosen = false, onTag }: Props) {
   const numbers = columns.filter((one) => COLUMN_LOOKS[one].number);
   const told = numbers.length > 0 && !showsNumbers(run);
@@ -47,6 +47,7 @@ export function RunRow({ team, run, columns, now, index, select, chosen = false,
         >
           {run.name}
         </Link>
+        <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{run.sentence}</span>
       </Td>
       {columns.map((column) => {
         if (!told || COLUMN_LOOKS[column].number !== true) {
@@ -55,7 +56,7 @@ export function RunRow({ team, run, columns, now, index, select, chosen = false,
         return column === numbers[0] && <Sentence key={column} text={run.sentence} columns={numbers.length} />;
       })}
       <Td className="text-right tablet:hidden">
-        {showsNumbers(run) ? decimal(run.summary.values["loss"] ?? NaN) : <Line text={run.sentence} />}
+        {showsNumbers(run) ? decimal(run.summary.values["loss"] ?? NaN) : "–"}
       </Td>
       <Td className="text-right tablet:hidden">{timeText(run, now)}</Td>
     </tr>
@@ -121,15 +122,9 @@ function Tags({ run, onTag }: Pick<CellProps, "run" | "onTag">) {
 function Sentence({ text, columns }: { text: string; columns: number }) {
   return (
     <Td colSpan={columns} className="text-soft max-tablet:hidden">
-      <Line text={text} />
+      <span className="block truncate text-left [font-variant-numeric:normal]" title={text}>
+        {text}
+      </span>
     </Td>
-  );
-}
-
-function Line({ text }: { text: string }) {
-  return (
-    <span className="block truncate text-left text-soft [font-variant-numeric:normal]" title={text}>
-      {text}
-    </span>
   );
 }

@@ -101,7 +101,6 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
       }}
     />
   );
-  const span = shown.length + 5;
   return (
     <div className={`flex flex-col gap-3 transition-opacity duration-100 ${listed === filter ? "" : "opacity-60"}`}>
       <div onFocus={walking.onFocus}>
@@ -113,7 +112,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
           {...(rowPx > 0 && end - begin < runs.length ? { rowCount: hasNextPage ? -1 : runs.length } : {})}
           head={<RunHead columns={shown} sorting={sorting} select={selectAll} />}
         >
-          <Gap rows={begin} rowPx={rowPx} span={span} />
+          <Gap rows={begin} rowPx={rowPx} />
           {runs.slice(begin, end).map((run, index) => (
             <RunRow
               key={run.id}
@@ -129,7 +128,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
               }}
             />
           ))}
-          <Gap rows={runs.length - end} rowPx={rowPx} span={span} />
+          <Gap rows={runs.length - end} rowPx={rowPx} />
         </Table>
       </div>
       <div className="flex min-h-8 flex-wrap items-center gap-3">
@@ -175,11 +174,11 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
 }
 
 /** The room of rows that are not in sight. */
-function Gap({ rows, rowPx, span }: { rows: number; rowPx: number; span: number }) {
+function Gap({ rows, rowPx }: { rows: number; rowPx: number }) {
   if (rows <= 0 || rowPx === 0) return null;
   return (
     <tr aria-hidden>
-      <td colSpan={span} className="p-0" style={{ height: rows * rowPx }} />
+      <td className="p-0" style={{ height: rows * rowPx }} />
     </tr>
   );
 }

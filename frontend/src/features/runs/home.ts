@@ -3,11 +3,9 @@ import { api, body } from "@/api/client";
 import type { RunState } from "@/api/types";
 
 /** What the home page tells apart. */
-export const HOME_PARTS: readonly (readonly RunState[])[] = [
-  ["running", "completing", "leased", "starting", "stopping"],
-  ["queued", "retry_wait", "paused"],
-  ["failed"],
-];
+export const AT_WORK: readonly RunState[] = ["running", "completing", "leased", "starting", "stopping"];
+export const WAITING: readonly RunState[] = ["queued", "retry_wait", "paused"];
+export const FAILED: readonly RunState[] = ["failed"];
 
 const LIVE_MS = 2_000;
 

@@ -20,8 +20,8 @@ export function QuotaMeters({ team }: { team: string }) {
         <div key={device} className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
           <dt className="w-24">{DEVICE_WORDS[device]?.slots ?? device}</dt>
           <dd className="flex flex-1 items-center gap-4">
-            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICE_WORDS[device]?.slots ?? device} in use`} className="w-48" />
-            <span>
+            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICE_WORDS[device]?.slots ?? device} in use`} className="max-w-48 min-w-16 flex-1" />
+            <span className="whitespace-nowrap">
               {count(used)} <span className="text-soft">of {count(limit)} in use</span>
             </span>
           </dd>
@@ -30,8 +30,8 @@ export function QuotaMeters({ team }: { team: string }) {
       <div className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
         <dt className="w-24">Storage</dt>
         <dd className="flex flex-1 items-center gap-4">
-          <Meter fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes} label="Storage in use" className="w-48" />
-          <span>
+          <Meter fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes} label="Storage in use" className="max-w-48 min-w-16 flex-1" />
+          <span className="whitespace-nowrap">
             {bytes(storage.used_bytes)} <span className="text-soft">of {bytes(storage.limit_bytes)} stored</span>
           </span>
         </dd>
