@@ -24,6 +24,7 @@ export type PreviewFile = Schemas["PreviewFile"];
 export type Tokenizer = Schemas["Tokenizer"];
 export type Run = Schemas["Run"];
 export type RunPlan = Schemas["RunPlan"];
+export type RunLayout = Schemas["RunLayout"];
 export type PlannedMemory = Schemas["PlannedMemory"];
 export type Fp8Recipe = Schemas["FP8Spec"];
 export type RunState = Schemas["RunState"];

@@ -6,10 +6,12 @@ interface Props {
   children: ReactNode;
   /** Buttons, the main one last. */
   actions: ReactNode;
+  /** For a form with pictures instead of a question. */
+  wide?: boolean;
 }
 
 /** A modal question, on the browser's own <dialog>: it keeps the focus, closes with Esc, and needs no style injected. */
-export function Dialog({ title, onClose, children, actions }: Props) {
+export function Dialog({ title, onClose, children, actions, wide = false }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
   useEffect(() => {
@@ -24,7 +26,7 @@ export function Dialog({ title, onClose, children, actions }: Props) {
       ref={dialog}
       aria-labelledby={titleId}
       onCancel={onClose}
-      className="m-auto w-[min(480px,calc(100vw-32px))] rounded-box border border-line bg-surface p-6 text-text shadow-float"
+      className={`m-auto rounded-box border border-line bg-surface p-6 text-text shadow-float ${wide ? "w-[min(960px,calc(100vw-32px))]" : "w-[min(480px,calc(100vw-32px))]"}`}
     >
       <h2 id={titleId} className="text-title font-semibold break-words">
         {title}

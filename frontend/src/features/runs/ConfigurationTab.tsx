@@ -1,11 +1,18 @@
-import type { ReactNode } from "react";
+import { useQueryClient } from "@tanstack/react-query";
+import { useState, type ReactNode } from "react";
 import type { Run } from "@/api/types";
+import { Button } from "@/components/Button";
 import { CopyButton } from "@/components/CopyButton";
+import { ForEditors } from "@/components/ForEditors";
+import { ChangeLayout } from "@/features/runs/ChangeLayout";
+import { canBeLaidOut } from "@/features/runs/layout";
+import { runQuery } from "@/features/runs/queries";
 import { automaticValue } from "@/lib/automatic";
 import { count } from "@/lib/format";
 import { label, type Json } from "@/lib/specForm";
 
 interface Props {
+  team: string;
   run: Run;
   /** The dataset as people know it. */
   dataset: ReactNode;
@@ -18,15 +25,40 @@ interface Entry {
 }
 
 /** Everything that was asked of a run, as it was stored, and what the fields left empty became. */
-export function ConfigurationTab({ run, dataset }: Props) {
+export function ConfigurationTab({ team, run, dataset }: Props) {
+  const queries = useQueryClient();
+  const [changing, setChanging] = useState(false);
   const spec = run.spec as unknown as Record<string, Json>;
   const general = Object.entries(spec).filter(([, value]) => !isSection(value));
   const sections = Object.entries(spec).filter(([, value]) => isSection(value));
   return (
     <div className="flex flex-col gap-3">
-      <div>
+      <div className="flex flex-wrap gap-2">
         <CopyButton words="Copy as JSON" text={JSON.stringify(spec, null, 2)} />
+        {canBeLaidOut(run) && (
+          <ForEditors>
+            <Button
+              onClick={() => {
+                setChanging(true);
+              }}
+            >
+              Change layout
+            </Button>
+          </ForEditors>
+        )}
       </div>
+      {changing && (
+        <ChangeLayout
+          team={team}
+          run={run}
+          onChanged={(answer) => {
+            queries.setQueryData(runQuery(team, run.id).queryKey, answer);
+          }}
+          onClose={() => {
+            setChanging(false);
+          }}
+        />
+      )}
       <div className="columns-3 gap-3 max-desk:columns-2 max-tablet:columns-1">
         <Section title="Run" entries={general.map(([key, value]) => ({ path: key, name: key, value }))} show={show} />
         {sections.map(([key, value]) => (
