@@ -7,7 +7,7 @@ checkpoints. So none of these knows by which parallelism a weight was cut.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,6 +45,9 @@ class Part:
     """Of the ranks of the model axis that hold this very box, this one speaks for it: it adds the gradient to the norm of all
     and, with its data ranks, writes the state to checkpoints."""
 
+    twin: bool = False
+    """Whether another stage holds a copy, which must move alike, bit for bit, whatever weights lie beside either."""
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -56,6 +59,10 @@ class Parts:
     order: Mapping[str, int]
     """Number of every weight of the whole model, in the order of its forward pass."""
 
+    @property
+    def twins(self) -> frozenset[str]:
+        return frozenset(name for name, part in self.held.items() if part.twin)
+
 
 def whole_parts(model: nn.Module) -> Parts:
     """Those of a model that is not cut."""
@@ -66,11 +73,14 @@ def whole_parts(model: nn.Module) -> Parts:
     )
 
 
-def balance(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
-    """Which of ``ranks`` owns each tensor: the largest first, each to the rank that has least so far (FP8-LM, algorithm 1)."""
+def balance(sizes: Mapping[str, int], ranks: int, before: Collection[str] = ()) -> dict[str, int]:
+    """Which of ``ranks`` owns each tensor: the largest first, each to the rank that has least so far (FP8-LM, algorithm 1).
+
+    Tensors ``before`` come before larger ones: their owners do not depend on the others.
+    """
     loads = [0] * ranks
     owners = {}
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+    for name in sorted(sizes, key=lambda name: (name not in before, -sizes[name], name)):
         owners[name] = loads.index(min(loads))
         loads[owners[name]] += sizes[name]
     return owners

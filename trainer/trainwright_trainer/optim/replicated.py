@@ -39,7 +39,8 @@ class ReplicatedAdamW:
         self._order = parts.order
         self._model_axis, self._world = mesh.model, mesh.world
         self._answers = mesh.data.rank == 0
-        self._buckets = GradientBuckets(self._parameters, mesh.data) if mesh.data.ranks > 1 else None
+        twins = {self._weights[name] for name in parts.twins}
+        self._buckets = GradientBuckets(self._parameters, mesh.data, twins) if mesh.data.ranks > 1 else None
         self._updates = 0
 
     def begin(self, learning_rate: float) -> None:

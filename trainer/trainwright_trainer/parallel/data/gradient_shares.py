@@ -14,7 +14,7 @@ gradients of a stage until ``complete`` names them, and only then do they go: th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -59,16 +59,27 @@ class GradientShares:
     """Sums of the gradients of ``weights`` over the data ranks, each at its owner."""
 
     def __init__(
-        self, weights: Mapping[str, nn.Parameter], owners: Mapping[str, int], mesh: Mesh, every_round: bool
+        self,
+        weights: Mapping[str, nn.Parameter],
+        owners: Mapping[str, int],
+        mesh: Mesh,
+        every_round: bool,
+        twins: Collection[str] = (),
     ) -> None:
-        """``every_round``: gradients go in each backward pass, as autograd's hooks tell of them."""
+        """Lay out the buckets, and listen.
+
+        Args:
+            owners: of the weights, places on the shard axis.
+            every_round: gradients go in each backward pass, as autograd's hooks tell of them.
+            twins: weights that get a bucket each; see ``GradientBuckets``.
+        """
         self._shard, self._replicas = mesh.shard, mesh.replicas
         self._every_round = every_round
         self._listening, self._last = False, False
         owner_of = {weight: owners[name] for name, weight in weights.items()}
         self._buckets = [
             _laid_out(members, owner_of, self._shard.rank)
-            for members in in_buckets(reversed(list(weights.values())))
+            for members in in_buckets(reversed(list(weights.values())), {weights[name] for name in twins})
         ]
         self._bucket_of = {weight: bucket for bucket in self._buckets for weight in bucket.places}
         for weight in owner_of:

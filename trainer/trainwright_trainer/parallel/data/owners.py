@@ -10,7 +10,7 @@ has one place. What is lost is balance, little of it, for a model has many tenso
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,10 @@ kernel, nor one that rounds otherwise, is chosen for it here."""
 class OwnedWeights:
     """Weights in flat buffers, each of one owner, which travel as they are."""
 
-    def __init__(self, weights: Mapping[str, nn.Parameter], shard: Axis) -> None:
-        self.owners = balance({name: weight.numel() for name, weight in weights.items()}, shard.ranks)
+    def __init__(self, weights: Mapping[str, nn.Parameter], shard: Axis, twins: Collection[str] = ()) -> None:
+        """``twins`` have copies in other stages, and the same owner there."""
+        sizes = {name: weight.numel() for name, weight in weights.items()}
+        self.owners = balance(sizes, shard.ranks, before=twins)
         self._shard = shard
         self._buffers = [
             (owner, _lay_together(members))

@@ -10,6 +10,7 @@ in a fixed order, so the sums, and with them the training, repeat bit for bit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 import torch
 import torch.distributed as dist
@@ -21,9 +22,14 @@ BUCKET_BYTES = 25 * 2**20
 
 
 class GradientBuckets:
-    """Gradients of ``parameters`` as views into flat buffers that are summed over the ranks."""
+    """Gradients of ``parameters`` as views into flat buffers that are summed over the ranks.
 
-    def __init__(self, parameters: Sequence[nn.Parameter], data: Axis) -> None:
+    Weights ``apart`` have a buffer each. In which order ranks add a number up depends on where in a buffer it lies.
+    """
+
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], data: Axis, apart: AbstractSet[nn.Parameter] = frozenset()
+    ) -> None:
         self._data = data
         self._flat: list[Tensor] = []
         self._members: list[Sequence[nn.Parameter]] = []
@@ -31,7 +37,7 @@ class GradientBuckets:
         self._listening = False
         self._works: list[dist.Work] = []
         self._bucket_of: dict[nn.Parameter, int] = {}
-        for bucket, members in enumerate(in_buckets(reversed(parameters))):
+        for bucket, members in enumerate(in_buckets(reversed(parameters), apart)):
             self._flat.append(_share_storage(members))
             self._members.append(members)
             for weight in members:
@@ -71,16 +77,29 @@ class GradientBuckets:
             self.complete([weight])
 
 
-def in_buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Weights that follow each other, with at least ``BUCKET_BYTES`` together, the last bucket with what remains."""
+def in_buckets(
+    parameters: Iterable[nn.Parameter], apart: AbstractSet[nn.Parameter] = frozenset()
+) -> Iterator[list[nn.Parameter]]:
+    """Weights that follow each other, with at least ``BUCKET_BYTES`` together; at an end, with what remains.
+
+    Args:
+        apart: each of these is a bucket by itself.
+    """
     members: list[nn.Parameter] = []
     for weight in parameters:
+        if weight in apart and members:
+            yield members
+            members = []
         members.append(weight)
-        if sum(held.numel() * held.element_size() for held in members) >= BUCKET_BYTES:
+        if weight in apart or sum(map(_bytes, members)) >= BUCKET_BYTES:
             yield members
             members = []
     if members:
         yield members
+
+
+def _bytes(weight: nn.Parameter) -> int:
+    return weight.numel() * weight.element_size()
 
 
 def _share_storage(members: Sequence[nn.Parameter]) -> Tensor:

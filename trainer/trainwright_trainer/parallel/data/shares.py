@@ -71,16 +71,17 @@ class Shares:
 def share_states(model: nn.Module, parts: Parts, mesh: Mesh) -> Shares:
     """Cut moments over the shard axis (stage 1)."""
     weights = dict(model.named_parameters())
-    owned = OwnedWeights(weights, mesh.shard)
-    gradients = GradientBuckets(list(weights.values()), mesh.data)
+    owned = OwnedWeights(weights, mesh.shard, parts.twins)
+    gradients = GradientBuckets(list(weights.values()), mesh.data, {weights[name] for name in parts.twins})
     return _by_owner(weights, owned, parts, gradients, mesh, cut=False)
 
 
 def share_gradients(model: nn.Module, parts: Parts, mesh: Mesh) -> Shares:
     """Cut moments and gradients over the shard axis (stage 2)."""
     weights = dict(model.named_parameters())
-    owned = OwnedWeights(weights, mesh.shard)
-    gradients = GradientShares(weights, owned.owners, mesh, every_round=mesh.pipeline.ranks == 1)
+    owned = OwnedWeights(weights, mesh.shard, parts.twins)
+    every_round = mesh.pipeline.ranks == 1
+    gradients = GradientShares(weights, owned.owners, mesh, every_round, parts.twins)
     return _by_owner(weights, owned, parts, gradients, mesh, cut=True)
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
@@ -26,6 +28,9 @@ from trainwright_trainer.mesh import Mesh
 
 _SECONDS = 0.2
 """Two periods of the quota with which Linux slows a process down, and more than a GPU's clocks need to settle."""
+
+_MEASUREMENTS = 5
+"""Of which the median counts: what a node does besides for a moment is not how fast a rank will be."""
 
 _ALIKE = 0.9
 """Of a faster rank's speed: what is not slower than this counts as equal, for two measurements differ by as much."""
@@ -82,13 +87,19 @@ def product_speed(spec: RunSpec, device: torch.device) -> float:
     right = torch.randn(inner, out, device=device).to(dtype)
     into = left @ right
     _wait(device)
+    each = 2.0 * tokens * inner * out
+    return median(each / _product_seconds(left, right, into) for _ in range(_MEASUREMENTS))
+
+
+def _product_seconds(left: Tensor, right: Tensor, into: Tensor) -> float:
+    """Of one product, in one measurement."""
     began, made = time.perf_counter(), 0
     while (seconds := time.perf_counter() - began) < _SECONDS:
         for _ in range(_PRODUCTS_AT_ONCE):
             torch.mm(left, right, out=into)
-        _wait(device)
+        _wait(left.device)
         made += _PRODUCTS_AT_ONCE
-    return 2.0 * tokens * inner * out * made / seconds
+    return seconds / made
 
 
 def alike_speeds(speeds: Sequence[float]) -> list[float]:

@@ -10,7 +10,8 @@ torch's schedules decide in which order a rank works (``schedules``). This file 
                   from there, stage by stage. Autograd's hooks are not listened to: zero-bubble schedules give weights
                   their gradients without them (``deferred``)
     tied weights  the first stage's embedding and the last one's head are copies that must move alike: their gradients are
-                  added up over the two ranks before data ranks add up theirs
+                  added up over the two ranks before data ranks add up theirs, in a bucket and by an owner that do
+                  not depend on what else a stage holds
 
 Validation only goes forward, one batch after the other, of any size.
 """

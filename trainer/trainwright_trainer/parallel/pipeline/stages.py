@@ -112,7 +112,11 @@ def cut(model: Transformer, stages: list[Stage], parts: Parts) -> Parts:
     return replace(
         parts,
         held={
-            name: Part(parts.held[name].slice, counted=first or name != EMBEDDING)
+            name: Part(
+                parts.held[name].slice,
+                counted=first or name != EMBEDDING,
+                twin=name == EMBEDDING and tied(parts) and first != last,
+            )
             for name, _ in model.named_parameters()
         },
     )
