@@ -194,9 +194,21 @@ def _format_misfits(before: PrecisionSpec, after: PrecisionSpec) -> Iterator[Pro
             yield Problem(field=f"precision.fp8.{name}", message=message, value=now_[name])
 
 
-def _token_misfits(before: RunSpec, spec: RunSpec) -> Iterator[Problem]:
+def _in_full(wanted: TokenizerSpec, before: RunSpec) -> TokenizerSpec:
+    """A vocabulary that is left to the source is taken for the parent's until the source has been looked at."""
+    if wanted.vocabulary is None and wanted.has_source:
+        return wanted.model_copy(update={"vocabulary": before.data.tokenizer.size})
+    return wanted
+
+
+def _another_vocabulary(before: RunSpec, wanted: TokenizerSpec) -> Problem:
+    message = f"The checkpoint's weights are for {before.data.tokenizer.size:,} token ids. Leave it so, or clone the run."
+    return Problem(field=f"{TOKENIZER}.vocabulary", message=message, value=wanted.size)
+
+
+def _token_misfits(before: RunSpec, spec: RunSpec, wanted: TokenizerSpec) -> Iterator[Problem]:
     """Where other data would bring a tokenizer of its own."""
-    was, wanted = before.data.tokenizer, spec.data.tokenizer
+    was = before.data.tokenizer
     if wanted.kind is TokenizerKind.BPE:
         made_of_the_same = before.data == spec.data
     else:
@@ -235,7 +247,9 @@ def _check_tokens(session: Read, parent: Run, run: Run) -> None:
     """
     assert run.preparation_id is not None, "a run that has not ended keeps its data"
     made = session.get_one(Preparation, run.preparation_id)
-    wanted = TokenizerSpec.model_validate(made.tokenizer)
+    wanted, before = TokenizerSpec.model_validate(made.tokenizer), RunSpec.model_validate(parent.spec)
+    if wanted.size != before.data.tokenizer.size:
+        raise Invalid([_another_vocabulary(before, wanted)])
     if wanted.kind is not TokenizerKind.DATASET or made.id == parent.preparation_id:
         return
     known = _tokenizer_digest(session, parent)

@@ -136,9 +136,11 @@ def test_other_data_needs_the_parent_s_own_tokenizer(scene: Scene, upload: Any) 
     blamed, why = refusal(fork(scene, run_id, **(LONGER | {"data.dataset": other})))
     assert blamed == "data.tokenizer.kind"
     assert f"source {scene.dataset}, vocabulary 300" in why
-    taken = {"kind": "dataset", "source": scene.dataset, "vocabulary": 300}
-    made = fork(scene, run_id, **(LONGER | {"data.dataset": other, "data.tokenizer": taken}))
-    assert made.status_code == 201, made.text
+    taken = {"kind": "dataset", "source": scene.dataset}
+    for tokenizer in (taken | {"vocabulary": 300}, taken):
+        made = fork(scene, run_id, **(LONGER | {"data.dataset": other, "data.tokenizer": tokenizer}))
+        assert made.status_code == 201, made.text
+        assert made.json()["spec"]["data"]["tokenizer"]["vocabulary"] == 300
 
 
 def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Scene, parent: Work) -> None:

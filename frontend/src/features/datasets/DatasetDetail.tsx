@@ -111,6 +111,6 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
     const sizes = new Map(dataset.versions.flatMap(({ files }) => files.map((file) => [file.digest, file.bytes] as const)));
     const freed = [...sizes.values()].reduce((sum, size) => sum + size, 0);
     const frees = freed === 0 ? "" : `, and frees ${bytes(freed)} of files unless another dataset holds the same ones`;
-    return `This deletes its ${plural(dataset.versions.length, "version")} and their tokens${frees}. It cannot be undone. Runs and mixtures made of it must be deleted first, also runs that have ended.`;
+    return `This deletes its ${plural(dataset.versions.length, "version")} and their tokens${frees}. It cannot be undone. Runs that have not ended must be cancelled first, and mixtures made of it deleted; runs that have ended keep their numbers and checkpoints.`;
   }
 }

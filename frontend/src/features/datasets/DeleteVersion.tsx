@@ -26,7 +26,7 @@ export function DeleteVersion({ team, dataset, version, onClose }: Props) {
   return (
     <ConfirmDialog
       title={`Delete version ${version.number} of ${dataset.name}?`}
-      consequence={`${consequence(dataset, version)} Runs and mixtures made of it must be deleted first, also runs that have ended.`}
+      consequence={`${consequence(dataset, version)} Runs that have not ended must be cancelled first, and mixtures made of it deleted; runs that have ended keep their numbers and checkpoints.`}
       verb="Delete version"
       keep="Keep it"
       busy={remove.isPending}
