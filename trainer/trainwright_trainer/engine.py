@@ -83,8 +83,9 @@ class Engine(Protocol):
     ) -> StepNumbers:
         """Update the weights once, or leave them and the optimizer untouched where loss or norm is not finite.
 
-        ``asked`` says, on any one rank, whether the ranks are to leave; it travels with the step's own sums. An updater that releases gradients has moved some or all of them before that is known: such a step is the last
-        one, and its weights must not be used.
+        An updater that releases gradients has moved some or all of them before that is known: such a step is the last
+        one, and its weights must not be used. ``asked`` says, on any one rank, whether the ranks are to leave; it
+        travels with the step's own sums.
         """
 
     def mean_loss(self, batches: Iterable[Batch]) -> float:
