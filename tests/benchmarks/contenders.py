@@ -31,7 +31,7 @@ def ours(request: Request, pacer: Pacer) -> None:
 
 def ours_said_in_full(request: Request, pacer: Pacer) -> None:
     """The same with a layout whose every degree is 1, written out; the options are laid over it."""
-    layout = {"tensor": 1, "pipeline": 1, "data": 1, "shard": 1, "schedule": "1f1b", "stages_per_rank": 1}
+    layout = {"tensor": 1, "pipeline": 1, "data": 1, "schedule": "1f1b", "stages_per_rank": 1}
     _train(request, pacer, precision={"kind": "fp32"}, parallelism=layout | request.options)
 
 

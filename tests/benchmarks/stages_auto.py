@@ -26,7 +26,7 @@ from trainwright_trainer.ends import read_job
 from trainwright_trainer.mesh import Mesh, make_mesh
 from trainwright_trainer.observe.throughput import StepClock
 
-SHARE = 0.4
+SHARE = 0.25
 """Of a core, for the first rank."""
 
 _SPLITS = ("even", "auto")
@@ -56,7 +56,7 @@ def stages_auto(toy: bool, folder: Path) -> dict[str, Entry]:
     for ranks in (2,) if toy or cores < 3 else (2, 3):
         name = "stages-auto" if ranks == 2 else f"stages-auto-{ranks}-ranks"
         with cpu_quota(SHARE) as group:
-            entries[name] = _measured(folder / name, data, ranks, toy, group, 0.9, 0.75)
+            entries[name] = _measured(folder / name, data, ranks, toy, group, 0.9, 0.6)
         entries[f"{name}-unslowed"] = _measured(
             folder / f"{name}-unslowed", data, ranks, toy, None, 1.05, 1.0
         )

@@ -3,14 +3,28 @@
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import cpu, gpu, parity, peer_venv, peers, plots, steps, table, traffic, turns
+from tests.benchmarks import (
+    cpu,
+    gpu,
+    parity,
+    peer_venv,
+    peers,
+    plots,
+    quota,
+    stages_auto,
+    steps,
+    table,
+    traffic,
+    turns,
+)
 from tests.benchmarks.entries import at_least, at_most
-from tests.benchmarks.results import DOCS, RECORD, append, read, result
+from tests.benchmarks.results import DOCS, RECORD, RefusedError, append, read, result
 from tests.benchmarks.rows import ROWS, Mark
 from tests.benchmarks.shapes import SHAPES, TOY
 from tests.benchmarks.trainer_rows import TRAINER_ROWS
@@ -96,6 +110,8 @@ def test_a_ratio_is_measured_and_written(row: str, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(steps, "HF_TRAINER", steps.BARE)
     file = tmp_path / "bench.json"
     file.write_text('{"other": {}}')
+    if row == "stages-auto":
+        _skip_without_quota()
     assert cpu.main([row, "--toy", "--json", str(file)]) == 0
     entries = json.loads(file.read_text())
     assert entries.pop("other") == {}
@@ -103,6 +119,27 @@ def test_a_ratio_is_measured_and_written(row: str, tmp_path: Path, monkeypatch: 
     for entry in entries.values():
         assert set(entry) - {"other_clock"} == {"ours", "peer", "ratio", "unit", "pass", "goal", "reached"}
         assert entry["ratio"] == pytest.approx(entry["ours"] / entry["peer"])
+
+
+def _skip_without_quota() -> None:
+    try:
+        with quota.cpu_quota(0.5):
+            pass
+    except RefusedError as error:
+        pytest.skip(str(error))
+
+
+def test_where_no_cpu_quota_can_be_set_the_row_says_so_and_leaves_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = partial(quota.cpu_quota, root=tmp_path)
+    monkeypatch.setattr(stages_auto, "cpu_quota", nowhere)
+    file = tmp_path / "bench.json"
+    assert cpu.main(["stages-auto", "--toy", "--json", str(file)]) == 2
+    assert (
+        "not measured, a rank is slowed down by a CPU quota, and none can be set" in capsys.readouterr().out
+    )
+    assert not file.exists() and not list(tmp_path.glob("trainwright-bench-*"))
 
 
 def test_a_row_without_its_peer_says_so_and_leaves_no_entry(

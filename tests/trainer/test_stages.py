@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.benchmarks.quota import cpu_quota, join
+from tests.benchmarks.results import RefusedError
 from tests.trainer.jobs import events, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
@@ -71,6 +73,23 @@ def a_quarter_of_the_time(mesh: Mesh, spec: RunSpec) -> float:
 
         torch.mm = slow
     return product_speed(spec, mesh.device)
+
+
+def chosen_under(mesh: Mesh, spec: RunSpec, group: Path) -> Chosen:
+    """By measuring, where rank 0 may use no more of a core than ``group``."""
+    if mesh.rank == 0:
+        join(group)
+    return choose_stages(spec, mesh)
+
+
+def test_a_rank_that_is_slowed_by_a_cpu_quota_gets_fewer_layers() -> None:
+    try:
+        with cpu_quota(0.04) as group:
+            slowed, free = on_mesh(Degrees(pipeline=2), chosen_under, spec_of(2, 2), group)
+    except RefusedError as error:
+        pytest.skip(str(error))
+    assert slowed.layers == free.layers and slowed.layers[0] < slowed.layers[1]
+    assert "pipeline rank 0 at" in slowed.remark
 
 
 def test_a_rank_that_computes_a_quarter_of_the_time_is_measured_as_slower() -> None:
