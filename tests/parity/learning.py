@@ -1,4 +1,4 @@
-"""What a rank of a cell does, and what it tells: losses, norms, and its pieces of every gradient at the first and the last step.
+"""What a rank of a cell does, and what it tells: losses, norms, and its pieces of every gradient, in some of the steps.
 
 Gradients are asked for where each kind of training has them to the end: in what the first moments took in of them, or, in
 FP8, as the codes that are kept. So they are what the weights are moved by, all sums and clipping included.
@@ -57,6 +57,8 @@ class Task(NamedTuple):
     job_file: Path
     steps: int
     fault: str | None = None
+    every_step: bool = False
+    """Whether to tell the gradients of all steps; else of the first and the last."""
 
 
 def learn_all(mesh: Mesh, tasks: list[Task]) -> list[Told | str]:
@@ -70,20 +72,20 @@ def learn_all(mesh: Mesh, tasks: list[Task]) -> list[Told | str]:
 def _learn_or_complain(world: Mesh, task: Task) -> Told | str:
     with FAULTS[task.fault]() if task.fault else nullcontext():
         try:
-            return learn(world, task.job_file, task.steps)
+            return learn(world, task)
         except AssertionError as error:
             if task.fault is None:
                 raise
             return str(error)
 
 
-def learn(world: Mesh, job_file: Path, steps: int) -> Told:
-    job = read_job(job_file)
-    output_folder(job_file).mkdir(exist_ok=True)
-    training = build(job, job_file, make_mesh(world.rank, job.spec.degrees, world.device))
+def learn(world: Mesh, task: Task) -> Told:
+    job = read_job(task.job_file)
+    output_folder(task.job_file).mkdir(exist_ok=True)
+    training = build(job, task.job_file, make_mesh(world.rank, job.spec.degrees, world.device))
     told = Told([], [], {})
-    for step in range(1, steps + 1):
-        looks = step in (1, steps)
+    for step in range(1, task.steps + 1):
+        looks = task.every_step or step in (1, task.steps)
         before = _first_moments(training) if looks else {}
         clock = StepClock(world.device)
         clock.start()

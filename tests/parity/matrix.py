@@ -121,7 +121,8 @@ class Matrix:
             key = _key(cell.precision, cell, recut)
             if key not in needed and key not in self._alone:
                 one = Cell(1, {}, cell.precision, cell.sections)
-                needed[key] = Task(self._write(one, **(_RECUT if recut else {})), self.steps)
+                job_file = self._write(one, **(_RECUT if recut else {}))
+                needed[key] = Task(job_file, self.steps, every_step=True)
         for key, told in zip(needed, self._on(1, list(needed.values())), strict=True):
             self._alone[key] = together(_all_told(told))
 
