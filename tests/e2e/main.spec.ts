@@ -6,7 +6,10 @@ import { complaints, look } from "./look";
 test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
   const heard = complaints(page);
   await signIn(page);
-  await expect(page).toHaveTitle(/^Runs · .+ · Trainwright$/);
+  await expect(page).toHaveTitle(/^Home · .+ · Trainwright$/);
+  await look(page, "home-empty");
+  await page.getByRole("link", { name: "Runs", exact: true }).click();
+  await expect(page.getByText("Start one from a")).toBeVisible();
   await look(page, "runs-empty");
 
   await test.step("a dataset is uploaded and prepared", async () => {
