@@ -53,12 +53,22 @@ def _train(mesh: Mesh, job_file: Path, asked_from: int | None) -> Outcome:
     return train(build(read_job(job_file), job_file, mesh), asked)
 
 
-def _on_ranks(job_file: Path, asked_from: int | None = None) -> Outcome:
-    """What all ranks say alike."""
-    told = on_mesh(read_job(job_file).spec.degrees, _train, job_file, asked_from)
-    assert all(outcome == told[0] for outcome in told)
-    first: Outcome = told[0]
-    return first
+def _on_ranks(function: Callable[..., Any], job_file: Path, *arguments: Any) -> Any:
+    """What ``function`` tells on all ranks alike."""
+    told = on_mesh(read_job(job_file).spec.degrees, function, job_file, *arguments)
+    assert all(one == told[0] for one in told)
+    return told[0]
+
+
+def _leave_and_go_on(mesh: Mesh, straight: Path, paused: Path, resumed: Callable[..., Path]) -> list[Outcome]:
+    """Train a job to its end; then one that is paused, and ``resumed`` from what that one saved."""
+    told = [_train(mesh, straight, None), _train(mesh, paused, AT_STEP)]
+    folder = paused.parent.with_name("resumed")
+    if mesh.rank == 0:
+        checkpoint = output_folder(paused) / f"checkpoints/step-{AT_STEP}"
+        output_folder(resumed(folder, job=resume_from(checkpoint, folder))).mkdir()
+    mesh.world.barrier()
+    return [*told, _train(mesh, folder / "job.json", None)]
 
 
 def _checkpoints(job_file: Path) -> list[str]:
@@ -71,17 +81,15 @@ def test_all_ranks_leave_after_one_step_and_the_losses_stay(tmp_path: Path, data
         pytest.importorskip("deepspeed")
     ranks, sections = LAYOUTS[layout]
     job = partial(write_job, shards=data, ranks=ranks, **SHAPE | sections)
-    straight = job(tmp_path / "straight")
-    assert _on_ranks(straight).code == "finished"
-
-    paused = job(tmp_path / "paused")
-    outcome = _on_ranks(paused, AT_STEP)
-    assert (outcome.code, outcome.step) == ("saved", AT_STEP)
+    straight, paused = job(tmp_path / "straight"), job(tmp_path / "paused")
+    outcomes = _on_ranks(_leave_and_go_on, straight, paused, job)
+    assert [(one.code, one.step) for one in outcomes] == [
+        ("finished", STEPS),
+        ("saved", AT_STEP),
+        ("finished", STEPS),
+    ]
     assert _checkpoints(paused) == [f"step-{AT_STEP}"]
-    point = resume_from(output_folder(paused) / f"checkpoints/step-{AT_STEP}", tmp_path / "resumed")
-    resumed = job(tmp_path / "resumed", job=point)
-    assert _on_ranks(resumed).code == "finished"
-    assert losses(paused) + losses(resumed) == losses(straight)
+    assert losses(paused) + losses(tmp_path / "resumed/job.json") == losses(straight)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,7 @@ def test_a_checkpoint_is_made_once_and_only_of_what_was_trained(
     tmp_path: Path, data: Path, asked_from: int, code: str, step: int, saved: list[int]
 ) -> None:
     job_file = write_job(tmp_path, data, ranks=2, **SHAPE | {"checkpoint": {"every_steps": 4}})
-    outcome = _on_ranks(job_file, asked_from)
+    outcome = _on_ranks(_train, job_file, asked_from)
     assert (outcome.code, outcome.step) == (code, step)
     assert [event["step"] for event in events(job_file, "checkpoint_saved")] == saved
     assert len(events(job_file, "finished")) == (code == "finished")
