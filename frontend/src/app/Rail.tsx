@@ -1,6 +1,7 @@
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Activity, ChartColumn, Database, Ellipsis, House, Save, Server, Settings, type LucideIcon } from "lucide-react";
 import type { Me } from "@/api/types";
+import { Keyboard } from "@/app/palette/Keyboard";
 import { TeamMenu } from "@/app/TeamMenu";
 import { Menu } from "@/components/Menu";
 import { MenuItem } from "@/components/MenuItem";
@@ -42,6 +43,7 @@ export function Rail({ team, me }: Props) {
       className="sticky top-0 z-10 flex h-dvh w-44 shrink-0 flex-col gap-3 border-r bg-bg p-2 pt-3 max-desk:w-24 max-tablet:fixed max-tablet:top-auto max-tablet:bottom-0 max-tablet:h-16 max-tablet:w-full max-tablet:flex-row max-tablet:border-t max-tablet:border-r-0 max-tablet:pt-2"
     >
       <TeamMenu team={team} me={me} />
+      <Keyboard team={team} me={me} />
       <div className="flex flex-col gap-px max-tablet:flex-1 max-tablet:flex-row">
         {pages.map(({ to, word, Icon, more }) => (
           <Link

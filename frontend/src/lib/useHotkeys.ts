@@ -17,6 +17,7 @@ export function useHotkeys(commands: Record<string, () => void>): void {
   }, [commands]);
 }
 
-function isTyping(target: EventTarget | null): boolean {
+/** Whether keys belong to what has the focus. */
+export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select, dialog, [role=menu]") !== null;
 }

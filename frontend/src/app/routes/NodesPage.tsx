@@ -1,13 +1,13 @@
 import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
-import { NodeTable } from "@/features/nodes/NodeTable";
+import { NodeList } from "@/features/nodes/NodeList";
 
 export function NodesPage() {
   return (
     <>
       <TitleRow title="Nodes" />
       <Boundary>
-        <NodeTable />
+        <NodeList />
       </Boundary>
     </>
   );

@@ -1,8 +1,14 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
+import type { Node } from "@/api/types";
 
 export const nodesQuery = queryOptions({
   queryKey: ["nodes"],
   queryFn: async ({ signal }) => body(await api.GET("/api/v1/nodes", { signal })),
   refetchInterval: 5_000,
 });
+
+/** A draining node takes nothing new; what runs on it goes on. */
+export async function drainNode(node: string, draining: boolean): Promise<Node> {
+  return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining } }));
+}

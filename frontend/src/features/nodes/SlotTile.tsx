@@ -1,0 +1,42 @@
+import { Link } from "@tanstack/react-router";
+import { StatePill } from "@/components/StatePill";
+import { bytes } from "@/lib/format";
+import { slotWords, type Slot } from "@/lib/nodeSlots";
+
+interface Props {
+  slot: Slot;
+  /** Whether a run could be placed on it. */
+  usable: boolean;
+  memory: number | undefined;
+}
+
+/** One GPU or share of the cores, and the run that has it. */
+export function SlotTile({ slot, usable, memory }: Props) {
+  const { run } = slot;
+  return (
+    <li className={`flex h-20 min-w-0 flex-col justify-between rounded-box border p-2 ${run === null ? "border-dashed" : "border-control bg-raised"}`}>
+      <span className="flex justify-between gap-2 text-small text-soft">
+        {slotWords(slot)}
+        {memory !== undefined && <span>{bytes(memory)}</span>}
+      </span>
+      {run === null ? (
+        <span className="text-small text-soft">{usable ? "free" : "not used"}</span>
+      ) : (
+        <span className="min-w-0">
+          <Link
+            to="/$team/runs/$runId/$tab"
+            params={{ team: run.team, runId: run.run, tab: "overview" }}
+            className="block truncate font-medium hover:text-accent"
+            title={`${run.name}, of ${run.team}`}
+          >
+            {run.name}
+          </Link>
+          <span className="flex items-center justify-between gap-2 text-small">
+            <StatePill state={run.state} />
+            <span className="truncate text-soft">{run.team}</span>
+          </span>
+        </span>
+      )}
+    </li>
+  );
+}
