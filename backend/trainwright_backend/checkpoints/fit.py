@@ -23,6 +23,15 @@ from trainwright_backend.runs.tables import Run
 TOKENIZER = "data.tokenizer"
 
 
+def with_vocabulary(spec: RunSpec, before: RunSpec) -> RunSpec:
+    """``spec`` with the vocabulary of ``before`` where it is left to the tokenizer's source, which may have several."""
+    wanted = spec.data.tokenizer
+    if wanted.vocabulary is not None or not wanted.has_source:
+        return spec
+    filled = wanted.model_copy(update={"vocabulary": before.data.tokenizer.size})
+    return spec.model_copy(update={"data": spec.data.model_copy(update={"tokenizer": filled})})
+
+
 def misfits(before: RunSpec, spec: RunSpec, step: int) -> Iterator[Problem]:
     """Fields of ``spec`` for which a state of ``before`` after ``step`` does not do."""
     for field, value, was in _changed("model", before.model.model_dump(), spec.model.model_dump()):
@@ -35,11 +44,11 @@ def misfits(before: RunSpec, spec: RunSpec, step: int) -> Iterator[Problem]:
             f"The checkpoint stands at step {step:,}: a run that goes on from it needs more steps than that."
         )
         yield Problem(field="schedule.steps", message=message, value=spec.schedule.steps)
-    wanted = _in_full(spec.data.tokenizer, before)
-    if wanted.size != before.data.tokenizer.size:
-        yield _another_vocabulary(before, wanted)
+    if before.data.tokenizer.size != spec.data.tokenizer.size:
+        message = f"The checkpoint's weights are for {before.data.tokenizer.size:,} token ids. Leave it so, or clone the run."
+        yield Problem(field=f"{TOKENIZER}.vocabulary", message=message, value=spec.data.tokenizer.size)
     else:
-        yield from _token_misfits(before, spec, wanted)
+        yield from _token_misfits(before, spec)
 
 
 def check_tokens(session: Read, parent: Run, run: Run) -> None:
@@ -50,9 +59,7 @@ def check_tokens(session: Read, parent: Run, run: Run) -> None:
     """
     assert run.preparation_id is not None, "a run that has not ended keeps its data"
     made = session.get_one(Preparation, run.preparation_id)
-    before, wanted = RunSpec.model_validate(parent.spec), RunSpec.model_validate(run.spec).data.tokenizer
-    if wanted.size != before.data.tokenizer.size:
-        raise Invalid([_another_vocabulary(before, wanted)])
+    wanted = RunSpec.model_validate(run.spec).data.tokenizer
     if wanted.kind is not TokenizerKind.DATASET or made.id == parent.preparation_id:
         return
     known = _tokenizer_digest(session, parent)
@@ -99,21 +106,9 @@ def _format_misfits(before: PrecisionSpec, after: PrecisionSpec) -> Iterator[Pro
             yield Problem(field=f"precision.fp8.{name}", message=message, value=now_[name])
 
 
-def _in_full(wanted: TokenizerSpec, before: RunSpec) -> TokenizerSpec:
-    """A vocabulary that is left to the source is taken for the parent's until the source has been looked at."""
-    if wanted.vocabulary is None and wanted.has_source:
-        return wanted.model_copy(update={"vocabulary": before.data.tokenizer.size})
-    return wanted
-
-
-def _another_vocabulary(before: RunSpec, wanted: TokenizerSpec) -> Problem:
-    message = f"The checkpoint's weights are for {before.data.tokenizer.size:,} token ids. Leave it so, or clone the run."
-    return Problem(field=f"{TOKENIZER}.vocabulary", message=message, value=wanted.size)
-
-
-def _token_misfits(before: RunSpec, spec: RunSpec, wanted: TokenizerSpec) -> Iterator[Problem]:
+def _token_misfits(before: RunSpec, spec: RunSpec) -> Iterator[Problem]:
     """Where other data would bring a tokenizer of its own."""
-    was = before.data.tokenizer
+    was, wanted = before.data.tokenizer, spec.data.tokenizer
     if wanted.kind is TokenizerKind.BPE:
         made_of_the_same = before.data == spec.data
     else:

@@ -15,7 +15,7 @@ from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
-from trainwright_backend.checkpoints.fit import check_tokens, misfits, reads_anew
+from trainwright_backend.checkpoints.fit import check_tokens, misfits, reads_anew, with_vocabulary
 from trainwright_backend.checkpoints.service import get_checkpoint, newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write
@@ -55,7 +55,8 @@ def fork_run(
         return Submitted(earlier, replayed=True)
     parent = locked_run(session, team_id, run_id)  # so that nobody deletes the checkpoint meanwhile
     checkpoint = _state_of(session, parent, asked.checkpoint)
-    before, spec = RunSpec.model_validate(parent.spec), changed_spec(parent, asked)
+    before = RunSpec.model_validate(parent.spec)
+    spec = with_vocabulary(changed_spec(parent, asked), before)
     refuse_gone_data(session, parent, spec)
     found = list(misfits(before, spec, checkpoint.step))
     if found:
