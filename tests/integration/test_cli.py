@@ -108,3 +108,20 @@ def _write_spec(live: Live, dataset: str, folder: Path) -> str:
     file = folder / "spec.json"
     file.write_text(json.dumps(content))
     return str(file)
+
+
+def test_a_node_is_drained_and_a_run_that_waits_is_paused_and_resumed(live: Live, tmp_path: Path) -> None:
+    dataset = said(run_cli(live, "datasets", "upload", "more", str(write_letters(tmp_path / "m.jsonl"))))
+    spec = _write_spec(live, dataset, tmp_path)
+    (node,) = live.client.nodes()
+    assert "gets no new runs" in said(run_cli(live, "nodes", "drain", node.id))
+    assert "drained" in said(run_cli(live, "nodes", "list"))
+    runs = [said(run_cli(live, "runs", "submit", spec)) for _ in range(2)]
+    assert said(run_cli(live, "runs", "pause", *runs)).count("Paused before its first step") == 2
+    assert [line.split()[0] for line in said(run_cli(live, "runs", "resume", *runs)).splitlines()] == runs
+    refused = run_cli(live, "runs", "resume", *runs)
+    assert refused.exit_code == 1
+    assert "only a paused run can be resumed" in refused.stderr
+    for run in runs:
+        said(run_cli(live, "runs", "cancel", run))
+    assert "takes runs again" in said(run_cli(live, "nodes", "undrain", node.id))
