@@ -1,0 +1,127 @@
+import { expect, test, type Page } from "@playwright/test";
+import { complaints, look } from "./look";
+
+/** What a person does with a run and beside it: pause, name, compare, checkpoints, nodes, and all of it by keyboard. */
+test("a run is held, named, compared and found by keyboard", async ({ page }) => {
+  const heard = complaints(page);
+  const [first = "", second = "", long = ""] = (process.env["TRAINWRIGHT_E2E_RUNS"] ?? "").split(",");
+  await page.goto(process.env["TRAINWRIGHT_E2E_LINK"] ?? "");
+  await page.getByRole("main").getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL(/\/crew/);
+
+  await test.step("a run is paused and resumed", async () => {
+    await page.goto(`/crew/runs/${long}/overview`);
+    await expect(page.getByText("Running").first()).toBeVisible({ timeout: 120_000 });
+    await expect(page.getByText("compute so far")).toBeVisible();
+    await expect(page.getByRole("slider", { name: /time by rank/ })).toBeVisible({ timeout: 60_000 });
+    await look(page, "run-ranks");
+    await page.getByRole("button", { name: "Pause" }).click();
+    await expect(page.getByRole("region", { name: "What happened" })).toContainText(/Paused at step \d+/, { timeout: 90_000 });
+    await look(page, "run-paused");
+    await page.getByRole("button", { name: "Resume" }).click();
+    await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
+  });
+
+  await test.step("it gets a name, tags and notes", async () => {
+    await page.keyboard.press("e");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name", { exact: true }).fill("the long one");
+    await dialog.getByLabel("Tags").fill("night Week-47");
+    await dialog.getByLabel("Notes").fill("Whether it still falls after a day.");
+    await look(page, "run-edit");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await expect(page.getByRole("heading", { name: "the long one", level: 1 })).toBeVisible();
+    await expect(page.getByRole("link", { name: "week-47" })).toBeVisible();
+  });
+
+  await test.step("two runs are compared", async () => {
+    await page.goto(`/crew/compare?runs=${first},${second}&series=loss,validation_loss,mfu`);
+    const loss = page.locator("figure", { hasText: "loss" }).first();
+    await expect(loss.locator("figcaption")).toContainText(/last pilot-1 [\d.]+, pilot-2 [\d.]+/);
+    await expect(page.getByRole("row", { name: /learning rate 0.001 0.003/ })).toBeVisible();
+    await look(page, "compare");
+    await page.getByLabel("Show pilot-2").uncheck();
+    await expect(loss.locator("figcaption")).toContainText(/^last [\d.]+$/);
+    await expect(page).toHaveURL(new RegExp(`hide=${second}`));
+    await page.getByRole("radio", { name: "time" }).check();
+    await page.reload();
+    await expect(page.getByLabel("Show pilot-2")).not.toBeChecked();
+    await expect(page.getByRole("radio", { name: "time" })).toBeChecked();
+    await phone(page, "compare-phone");
+  });
+
+  await test.step("checkpoints are pinned, explained and thinned out", async () => {
+    await page.goto("/crew/checkpoints");
+    const rows = page.getByRole("row");
+    await expect(rows.filter({ hasText: "pilot-1" }).first()).toContainText("parameters");
+    await rows.filter({ hasText: "pilot-1" }).filter({ hasText: "Resumable state" }).first().getByRole("button", { name: /^Pin/ }).click();
+    await expect(page.getByRole("button", { name: /^Pinned/ })).toHaveCount(1);
+    await look(page, "checkpoints");
+    await rows.filter({ hasText: "pilot-1" }).first().getByRole("button", { name: /^More/ }).click();
+    await page.getByRole("menuitem", { name: "By curl or Python" }).click();
+    await expect(page.getByRole("region", { name: /curl/ })).toContainText("$TRAINWRIGHT_KEY");
+    await look(page, "checkpoint-snippets");
+    await page.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("button", { name: "Thin out" }).click();
+    await page.getByLabel("Newest states to keep of each run").fill("0");
+    await page.getByRole("button", { name: "What would go?" }).click();
+    await expect(page.getByRole("dialog")).toContainText(/would go and free/);
+    await expect(page.getByRole("dialog")).toContainText("1 pinned");
+    await look(page, "retention");
+    await page.getByRole("button", { name: /^Delete \d+ checkpoints?/ }).click();
+    await expect(page.getByRole("dialog")).toContainText(/deleted;/);
+    await page.getByRole("button", { name: "Close" }).click();
+    await expect(page.getByRole("button", { name: /^Pinned/ })).toHaveCount(1);
+    await phone(page, "checkpoints-phone");
+  });
+
+  await test.step("a node is drained and taken back", async () => {
+    await page.goto("/crew/nodes");
+    await expect(page.getByRole("list", { name: /^Slots of/ })).toContainText("the long one", { timeout: 60_000 });
+    await look(page, "nodes-slots");
+    await page.getByRole("button", { name: /^Drain/ }).click();
+    await expect(page.getByText("Draining", { exact: true })).toBeVisible();
+    await look(page, "nodes-draining");
+    await page.getByRole("button", { name: /^Let it take runs/ }).click();
+    await expect(page.getByText("Online", { exact: true })).toBeVisible();
+  });
+
+  await test.step("everything is found by keyboard", async () => {
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox").fill("pilot-2");
+    await expect(page.getByRole("option", { name: /pilot-2/ })).toBeVisible();
+    await look(page, "palette");
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("heading", { name: "pilot-2", level: 1 })).toBeVisible();
+    await page.keyboard.press("g");
+    await page.keyboard.press("d");
+    await expect(page.getByRole("heading", { name: "Datasets", level: 1 })).toBeVisible();
+    await page.keyboard.press("?");
+    await expect(page.getByRole("dialog", { name: "Keys" })).toContainText("Checkpoints");
+    await look(page, "keys");
+    await page.keyboard.press("Escape");
+  });
+
+  await test.step("the paused, the compared and the rest are as readable in the dark", async () => {
+    await page.emulateMedia({ colorScheme: "dark" });
+    for (const [name, path] of [
+      ["run", `/crew/runs/${long}/overview`],
+      ["compare", `/crew/compare?runs=${first},${second}`],
+      ["checkpoints", "/crew/checkpoints"],
+      ["nodes", "/crew/nodes"],
+    ] as const) {
+      await page.goto(path);
+      await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+      await look(page, `${name}-dark`);
+    }
+  });
+
+  expect(heard).toEqual([]);
+});
+
+/** The same page on a phone. */
+async function phone(page: Page, name: string): Promise<void> {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await look(page, name);
+  await page.setViewportSize({ width: 1440, height: 900 });
+}
