@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.long_run import growing_run, waiting_runs
-from tests.live import EMAIL, Live, live_platform, write_letters
+from tests.live import EMAIL, Live, finished, live_platform, small_spec, write_letters
 
 
 @pytest.mark.timeout(420)
@@ -39,12 +39,46 @@ def test_a_person_reads_a_run_of_a_million_steps_while_it_grows(repository: Path
             drive(repository, live, "long.spec.ts", {"TRAINWRIGHT_E2E_RUN": run_id})
 
 
-def drive(repository: Path, live: Live, spec: str, more: Mapping[str, str] | None = None) -> None:
+@pytest.mark.timeout(480)
+def test_a_person_lives_in_the_pages_around_a_run(repository: Path, tmp_path: Path) -> None:
+    with live_platform(tmp_path / "data", cpu_slots=2) as live:
+        dataset = live.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
+        resources = {"device": "cpu", "slots_per_node": 1}
+        run = live.team.submit(small_spec(dataset, name="short", resources=resources))
+        assert finished(live.team, run.id).state == "succeeded"
+        drive(repository, live, "pages1.spec.ts")
+
+
+@pytest.mark.timeout(420)
+def test_a_person_holds_names_and_compares_runs(repository: Path, tmp_path: Path) -> None:
+    with live_platform(tmp_path / "data") as live:
+        dataset = live.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
+        short = {"resources": {"device": "cpu", "slots_per_node": 1}, "checkpoint": {"every_steps": 5}}
+        runs = [
+            live.team.submit(small_spec(dataset, name=name, optimizer={"learning_rate": rate}, **short))
+            for name, rate in (("pilot-1", 1e-3), ("pilot-2", 3e-3))
+        ]
+        for run in runs:
+            finished(live.team, run.id)
+        endless = {
+            "schedule": {"steps": 1_000_000, "warmup_steps": 5},
+            "checkpoint": {"every_steps": 100_000},
+        }
+        runs.append(live.team.submit(small_spec(dataset, name="endless", **endless)))
+        named = ",".join(run.id for run in runs)
+        drive(repository, live, "pages2.spec.ts", {"TRAINWRIGHT_E2E_RUNS": named})
+
+
+def drive(
+    repository: Path, live: Live, spec: str, more: Mapping[str, str] | None = None, seconds: float = 400
+) -> None:
     environment = os.environ | {
         "TRAINWRIGHT_E2E_URL": live.platform.url,
         "TRAINWRIGHT_E2E_LINK": live.platform.command("link", "sign-in", EMAIL).strip(),
         **(more or {}),
     }
     node = [str(repository / "infra" / "with-node.sh"), "npm", "run", "e2e", "--", spec]
-    done = subprocess.run(node, cwd=repository, env=environment, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        node, cwd=repository, env=environment, capture_output=True, text=True, timeout=seconds
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
