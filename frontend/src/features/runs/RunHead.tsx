@@ -22,7 +22,7 @@ export function RunHead({ columns, sorting, select }: Props) {
   return (
     <>
       {select !== undefined && <Th className="w-10 max-tablet:hidden">{select}</Th>}
-      <Th className="w-32 max-tablet:w-[104px]">state</Th>
+      <Th className="w-30 max-tablet:w-[104px]">state</Th>
       {name === undefined ? <Th>name</Th> : <SortTh {...name}>name</SortTh>}
       {columns.map((column) => {
         const { head, word, px, right, sort } = COLUMN_LOOKS[column];

@@ -4,7 +4,6 @@ import type { RunSort } from "@/features/runs/runFilter";
 import { count, decimal, percent, rate, short } from "@/lib/format";
 
 export const RUN_COLUMNS = [
-  "tags",
   "mfu",
   "loss",
   "spark",
@@ -14,6 +13,7 @@ export const RUN_COLUMNS = [
   "grad_norm",
   "time",
   "by",
+  "tags",
   "created",
   "nodes",
   "learning_rate",
@@ -25,7 +25,7 @@ export const RUN_COLUMNS = [
 
 export type RunColumn = (typeof RUN_COLUMNS)[number];
 
-export const FIRST_COLUMNS: readonly RunColumn[] = ["tags", "mfu", "loss", "spark", "tokens_per_second", "time", "by"];
+export const FIRST_COLUMNS: readonly RunColumn[] = ["mfu", "loss", "spark", "tokens_per_second", "time", "by", "tags"];
 
 interface ColumnLook {
   /** In the table's head. */
@@ -48,12 +48,12 @@ const last = (name: string, say: (value: number) => string) => (run: Run) => {
 
 export const COLUMN_LOOKS: Record<RunColumn, ColumnLook> = {
   tags: { head: "tags", px: 150 },
-  mfu: { head: "MFU", px: 84, right: true, number: true, sort: "mfu", text: last("mfu", (value) => `${percent(value)} %`) },
-  loss: { head: "loss", px: 84, right: true, number: true, sort: "loss", text: last("loss", decimal) },
-  spark: { head: "", word: "loss so far", px: 100, number: true },
+  mfu: { head: "MFU", px: 76, right: true, number: true, sort: "mfu", text: last("mfu", (value) => `${percent(value)} %`) },
+  loss: { head: "loss", px: 76, right: true, number: true, sort: "loss", text: last("loss", decimal) },
+  spark: { head: "", word: "loss so far", px: 96, number: true },
   tokens_per_second: {
     head: "tokens/s",
-    px: 104,
+    px: 92,
     right: true,
     number: true,
     sort: "tokens_per_second",
@@ -69,7 +69,7 @@ export const COLUMN_LOOKS: Record<RunColumn, ColumnLook> = {
     text: last("validation_loss", decimal),
   },
   grad_norm: { head: "grad norm", px: 96, right: true, number: true, text: last("grad_norm", decimal) },
-  time: { head: "time", px: 132, right: true },
+  time: { head: "time", px: 128, right: true },
   by: { head: "by", px: 96, text: ({ created_by }) => created_by ?? "–" },
   created: { head: "created", px: 116, sort: "created" },
   nodes: { head: "nodes", px: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
@@ -92,7 +92,7 @@ export const COLUMN_LOOKS: Record<RunColumn, ColumnLook> = {
 };
 
 /** Selection, state and a name that can be read come on top of the columns. */
-const BESIDE_PX = 40 + 128 + 140;
+const BESIDE_PX = 40 + 120 + 124;
 
 export function widthOf(columns: readonly RunColumn[]): number {
   return columns.reduce((sum, one) => sum + COLUMN_LOOKS[one].px, BESIDE_PX);
