@@ -61,7 +61,8 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await describe(page, "second", 50_000);
     await page.getByRole("button", { name: "Start run" }).press("Enter");
     await expect(page.getByRole("heading", { name: "second", level: 1 })).toBeVisible();
-    await page.getByRole("button", { name: "Cancel" }).press("Enter");
+    await page.getByRole("button", { name: "More for this run" }).press("Enter");
+    await page.getByRole("menuitem", { name: "Cancel run" }).press("Enter");
     await expect(page.getByRole("dialog")).toBeVisible();
     await look(page, "cancel");
     await page.getByRole("button", { name: "Cancel run" }).press("Enter");
@@ -87,9 +88,10 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await expect(page.locator("figcaption").first()).toContainText(/last train [\d.]+, validation [\d.]+/);
     await look(page, "run-done");
     for (const [tab, sign] of Object.entries(TABS)) {
-      await page.getByRole("link", { name: tab }).click();
+      const link = page.getByRole("navigation", { name: "Parts of the run" }).getByRole("link", { name: tab });
+      await link.click();
       await expect(page.getByText(sign).first()).toBeVisible();
-      await expect(page.getByRole("link", { name: tab })).toHaveAttribute("aria-current", "page");
+      await expect(link).toHaveAttribute("aria-current", "page");
       await look(page, `run-${tab.toLowerCase()}`);
     }
   });
@@ -103,8 +105,8 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
   });
 
   await test.step("nodes and settings", async () => {
-    await page.getByRole("link", { name: "Nodes" }).click();
-    await expect(page.getByText("Online")).toBeVisible();
+    await page.getByRole("link", { name: "Nodes", exact: true }).click();
+    await expect(page.getByText("Online", { exact: true })).toBeVisible();
     await look(page, "nodes");
     await page.getByRole("link", { name: "Settings" }).click();
     await page.getByLabel("Name of the new key").fill("laptop");
