@@ -46,10 +46,14 @@ class Live:
 
 
 @contextmanager
-def live_platform(folder: Path, timers: Mapping[str, float] = SCALED_TIMERS) -> Iterator[Live]:
+def live_platform(
+    folder: Path, timers: Mapping[str, float] = SCALED_TIMERS, cpu_slots: int = 2
+) -> Iterator[Live]:
     """A platform in ``folder`` that ends with the block, its supervisors included."""
     data = DataFolder.take(folder)
-    platform = Platform(data, listen("127.0.0.1", 0), environment=live_environment(timers))
+    platform = Platform(
+        data, listen("127.0.0.1", 0), cpu_slots=cpu_slots, environment=live_environment(timers)
+    )
     try:
         with platform, Client(platform.url) as client:
             link = platform.command("link", "first-owner").strip().rsplit("/", 1)[-1]
