@@ -6,9 +6,10 @@ export const KINDS: Record<Checkpoint["kind"], string> = {
   state: "Resumable state",
 };
 
-/** `134 k parameters, 401 k float32 numbers, by 2 ranks`; empty where an older version wrote it. */
+/** `134 k parameters, 401 k float32 numbers, by 2 ranks`; empty for weights, and where an older version wrote it. */
 export function holdsWords({ holds }: Checkpoint): string {
-  if (!holds) return "";
+  // An export says it in its own config.json.
+  if (!holds || holds.parameters === 0) return "";
   const numbers = Object.entries(holds.dtypes)
     .sort(([, a], [, b]) => b - a)
     .map(([dtype, many]) => `${short(many)} ${dtype}`);

@@ -16,7 +16,7 @@ export function SpecDifferences({ runs }: { runs: readonly Run[] }) {
       {differences.length === 0 ? (
         <EmptyState title="These runs were asked for the same.">They differ in name only; their curves show chance and machines.</EmptyState>
       ) : (
-        <div className="panel overflow-x-auto" role="region" aria-label="Differences of configurations" tabIndex={0}>
+        <div className="panel w-max max-w-full overflow-x-auto" role="region" aria-label="Differences of configurations" tabIndex={0}>
           <table className="border-collapse text-left">
             <thead>
               <tr className="h-8 border-b">
