@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import typer
 from httpx import Response
 
 from tests.backend.scripted_agent import Scene
@@ -140,7 +141,6 @@ def test_viewers_cannot_and_another_team_does_not_see_the_run(scene: Scene) -> N
 
 
 def test_a_claim_at_the_same_moment_has_one_layout_or_the_other_as_the_events_say(scene: Scene) -> None:
-    seen = set()
     for _ in range(6):
         run_id = scene.submit(2, **TENSOR)
         scene.control.sweep()
@@ -153,9 +153,7 @@ def test_a_claim_at_the_same_moment_has_one_layout_or_the_other_as_the_events_sa
         first = order.index("layout") < order.index("leased")
         assert claiming.result().claim.job.spec.parallelism.pipeline == (2 if first else 1)
         assert degrees(scene, run_id) == (2, 1)
-        seen.add(first)
         end(scene, run_id)
-    assert seen <= {True, False}
 
 
 def end(scene: Scene, run_id: str) -> None:
@@ -174,6 +172,6 @@ def test_the_command_begins_with_the_layout_of_now(capsys: pytest.CaptureFixture
     layout = changed_layout(spec, ["parallelism.pipeline=2", "batch.micro_sequences=1"])
     assert (layout.parallelism.tensor, layout.parallelism.pipeline, layout.micro_sequences) == (2, 2, 1)
     assert show_layout(spec).startswith("4 ranks = pipeline 1 × data 2 × tensor 2, 2 sequences")
-    with pytest.raises(BaseException, match="2"):
+    with pytest.raises(typer.Exit):
         changed_layout(spec, ["schedule.steps=5"])
     assert "the rest of a run stays" in capsys.readouterr().err

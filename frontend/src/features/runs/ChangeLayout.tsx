@@ -53,8 +53,8 @@ export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
       }
     >
       <p>
-        The same {run.spec.resources.nodes * run.spec.resources.slots_per_node} ranks, cut in another way. {takesEffect(run)} The
-        losses stay those of the run.
+        The same {run.spec.resources.nodes * run.spec.resources.slots_per_node} ranks, cut in another way. {takesEffect(run)} It sees
+        the same text in the same order.
       </p>
       <form
         id="change-layout"
