@@ -466,8 +466,8 @@ def _nobody_hands_round() -> None:
 def _one_owner_hands_nothing_round() -> None:
     right = OwnedWeights.__init__
 
-    def wrong(self: Any, weights: Any, shard: Any) -> None:
-        right(self, weights, shard)
+    def wrong(self: Any, *given: Any) -> None:
+        right(self, *given)
         self._buffers = [(owner, buffer) for owner, buffer in self._buffers if owner != 1]
 
     OwnedWeights.__init__ = wrong  # type: ignore[method-assign]
@@ -490,7 +490,7 @@ def _sums_over_shards_only() -> None:
     right = build_module.share_states
 
     def wrong(model: Any, parts: Any, mesh: Mesh) -> Any:
-        shares.GradientBuckets = lambda weights, _: GradientBuckets(weights, mesh.shard)  # type: ignore
+        shares.GradientBuckets = lambda weights, *_: GradientBuckets(weights, mesh.shard)  # type: ignore
         return right(model, parts, mesh)
 
     build_module.share_states = wrong
