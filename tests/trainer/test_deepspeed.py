@@ -1,6 +1,8 @@
 """DeepSpeed's steps are the native engine's, its checkpoints are ours both ways, and it says nothing that nobody asked for."""
 
+import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,6 +28,7 @@ from tests.trainer.test_zero import (
     one_step,
     pieces,
     start,
+    uneven_losses,
 )
 from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.job_spec import output_folder
@@ -35,7 +38,7 @@ from trainwright_trainer.checkpoint.load import read_tensor
 from trainwright_trainer.deepspeed_engine import DeepSpeedEngine, DeepSpeedUpdater
 from trainwright_trainer.ends import BadJobError, read_job
 from trainwright_trainer.loop import train
-from trainwright_trainer.mesh import Axis, Mesh, make_mesh
+from trainwright_trainer.mesh import Axis, Mesh, RankLostError, make_mesh
 
 DEEPSPEED: dict[str, Any] = {"engine": "deepspeed"}
 UNEVEN = {"width": 10, "heads": 1, "kv_heads": 1, "feed_forward": 11}
@@ -296,6 +299,34 @@ def test_a_step_that_is_not_finite_leaves_all_untouched_on_every_rank(
         finite, unchanged, counted, (loss, norm) = rest[4 * index : 4 * index + 4]
         assert (finite, unchanged, counted) == (False, True, True)
         assert loss < 10 and 0 < norm < 100, "the step after it is finite"
+
+
+def _validated_and_left_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], str]:
+    """Losses of unequal numbers of batches, and what the first rank is told when it gathers the state and the other has left."""
+    training = start(mesh, job_file)
+    validation = uneven_losses(training)
+    pieces(training)
+    if mesh.rank == 1:
+        threading.Timer(1.0, os._exit, [0]).start()  # when its answer has been heard
+        return validation, "gone"
+    with pytest.raises(RankLostError) as raised:
+        pieces(training)
+    return validation, str(raised.value)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_ranks_with_fewer_batches_of_validation_keep_no_other_waiting_and_one_left_alone_says_so(
+    stage: int, job: Callable[..., Path]
+) -> None:
+    """At stage 3 each forward pass gathers weights, so all ranks must make as many. A checkpoint gathers at any."""
+    told = run(job(2, parallelism=DEEPSPEED | {"zero_stage": stage}), _validated_and_left_alone)
+    ((wanted, *_),) = run(job(1), _uneven_alone)
+    assert told[0][0] == told[1][0] == pytest.approx(wanted, rel=1e-6)
+    assert told[0][1].startswith("lost contact with another rank")
+
+
+def _uneven_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], str]:
+    return uneven_losses(start(mesh, job_file)), ""
 
 
 def _moments_are_not_restored() -> None:

@@ -27,7 +27,7 @@ from tests.trainer.ranks import on_mesh
 from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright_trainer import build as build_module
+from trainwright_trainer import held_model
 from trainwright_trainer.build import Training, build
 from trainwright_trainer.checkpoint.load import read_tensor
 from trainwright_trainer.data.loader import read_batches
@@ -487,13 +487,13 @@ def _a_bucket_stays() -> None:
 
 
 def _sums_over_shards_only() -> None:
-    right = build_module.share_states
+    right = held_model.share_states
 
     def wrong(model: Any, parts: Any, mesh: Mesh) -> Any:
         shares.GradientBuckets = lambda weights, *_: GradientBuckets(weights, mesh.shard)  # type: ignore
         return right(model, parts, mesh)
 
-    build_module.share_states = wrong
+    held_model.share_states = wrong
 
 
 def _replicas_keep_their_sums() -> None:
@@ -541,13 +541,13 @@ def _vectors_stay_apart() -> None:
 
 
 def _vectors_are_counted_by_all() -> None:
-    right = build_module.share_weights
+    right = held_model.share_weights
 
     def wrong(*given: Any) -> Any:
         found = right(*given)
         return replace(found, spoken_for=frozenset(found.weights))
 
-    build_module.share_weights = wrong
+    held_model.share_weights = wrong
 
 
 FAULTS: dict[str, tuple[int, dict[str, Any], Callable[[], None]]] = {
@@ -605,8 +605,11 @@ def test_a_rank_that_is_left_alone_says_so(stage: int, job: Callable[..., Path])
 
 
 def _uneven(mesh: Mesh, job_file: Path) -> list[float]:
+    return uneven_losses(start(mesh, job_file))
+
+
+def uneven_losses(training: Training) -> list[float]:
     """Validation losses of so many sequences that data ranks have unequal numbers of batches, or none."""
-    training = start(mesh, job_file)
     losses = []
     for count in (1, 5):
         mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)

@@ -48,7 +48,7 @@ from trainwright_trainer.optim.adamw import (
 from trainwright_trainer.optim.clip import clip, global_norm
 from trainwright_trainer.optim.finite import first_not_finite
 from trainwright_trainer.parts import Parts, whole
-from trainwright_trainer.passes import autocast
+from trainwright_trainer.passes import autocast, idle_batches
 from trainwright_trainer.updater import ReadTensor, StateTensor, Updater
 
 
@@ -124,7 +124,8 @@ class DeepSpeedUpdater:
         """Whole tensors, gathered one by one: the ranks take turns at keeping one, in host memory."""
         kept = []
         for index, (kind, name) in enumerate(self._state_names()):
-            tensor = self._gathered(self._weights[name], kind)
+            with naming_lost_ranks():
+                tensor = self._gathered(self._weights[name], kind)
             if index % self._mesh.ranks == self._mesh.rank:
                 kept.append(StateTensor(_state_name(kind, name), tensor.cpu()))
         return kept
@@ -141,6 +142,11 @@ class DeepSpeedUpdater:
                 self._put(weight, kind, read(_state_name(kind, name), whole(_shape(weight))))
         self._updates = position["updates"]
         set_updates(self._optimizer, self._updates)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether each forward pass gathers weights of all ranks, which must then make as many."""
+        return self._stage == 3
 
     def _state_names(self) -> list[tuple[str | None, str]]:
         """Of each tensor of the state the moment, None for a weight's values, and the weight's name."""
@@ -207,6 +213,7 @@ class DeepSpeedEngine:
         self._runner = updater.runner
         self._mesh = mesh
         self._rounds = rounds
+        self._gathers = updater.gathers
         updater.learner.head_loss = head_loss
 
     def step(
@@ -235,6 +242,10 @@ class DeepSpeedEngine:
         runner, total = self._runner, torch.zeros(2, dtype=torch.float64, device=self._mesh.device)
         runner.eval()
         with torch.no_grad(), naming_lost_ranks():
+            if self._gathers:
+                batches = list(batches)
+                for idle in idle_batches(len(batches), self._mesh.data, self.model.positions):
+                    runner(idle.tokens, idle.targets)
             for cpu_batch in batches:
                 batch = cpu_batch.to(self._mesh.device)
                 tokens = torch.tensor(batch.targets.numel(), device=self._mesh.device)

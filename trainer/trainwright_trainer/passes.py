@@ -1,13 +1,13 @@
 """Forward and backward passes over the micro batches of a step.
 
-``Rounds`` makes them one after the other over a whole model; ``parallel.pipeline.passes`` makes them over the stages of one. A loss is
-scaled by 1 / (rounds · data ranks) before its backward pass, so that sums over rounds and data ranks are means over the
-global batch.
+``Rounds`` makes them one after the other over a whole model; ``parallel.pipeline.passes`` makes them over the stages of one.
+A loss is scaled by 1 / (rounds · data ranks) before its backward pass, so that sums over rounds and data ranks are means
+over the global batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -43,6 +43,19 @@ def autocast(precision: PrecisionKind, device: torch.device) -> AbstractContextM
     if precision is not PrecisionKind.BF16:
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def idle_batches(count: int, gathering: Axis, positions: int) -> Iterator[Batch]:
+    """Batches to go forward with for nothing, so many that with ``count`` of their own all ranks make as many passes.
+
+    Args:
+        gathering: ranks of which each forward pass gathers weights: they wait for one that makes fewer.
+        positions: tokens of a sequence.
+    """
+    most = int(gathering.max(torch.tensor(count, device=gathering.device)))
+    tokens = torch.zeros(1, positions + 1, dtype=torch.int64, device=gathering.device)
+    for _ in range(most - count):
+        yield Batch(tokens)
 
 
 class Rounds:
@@ -88,19 +101,13 @@ class Rounds:
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
         if self._gathering is not None:
             batches = list(batches)
-            self._go_along(len(batches), self._gathering)
+            for idle in idle_batches(len(batches), self._gathering, self._model.positions):
+                self._loss(idle)
         for cpu_batch in batches:
             batch = cpu_batch.to(self._device)
             tokens = torch.tensor(batch.targets.numel(), device=self._device)
             total += torch.stack((self._loss(batch).double() * tokens, tokens))
         return total
-
-    def _go_along(self, count: int, gathering: Axis) -> None:
-        """Go forward for nothing, so often that with ``count`` passes to come all ranks make as many."""
-        most = int(gathering.max(torch.tensor(count, device=self._device)))
-        tokens = torch.zeros(1, self._model.positions + 1, dtype=torch.int64, device=self._device)
-        for _ in range(most - count):
-            self._loss(Batch(tokens))
 
     def _loss(self, batch: Batch) -> Tensor:
         with autocast(self._precision, self._device):
