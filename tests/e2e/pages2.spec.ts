@@ -43,7 +43,7 @@ test("a run is held, named, compared and found by keyboard", async ({ page }) =>
     await page.getByLabel("Show pilot-2").uncheck();
     await expect(loss.locator("figcaption")).toContainText(/^last [\d.]+$/);
     await expect(page).toHaveURL(new RegExp(`hide=${second}`));
-    await page.getByRole("radio", { name: "time" }).check();
+    await page.getByRole("radiogroup", { name: "x axis" }).getByText("time").click();
     await page.reload();
     await expect(page.getByLabel("Show pilot-2")).not.toBeChecked();
     await expect(page.getByRole("radio", { name: "time" })).toBeChecked();
