@@ -20,9 +20,7 @@ from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.mesh import make_mesh
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["torch.distributed", "trainwright_trainer.loop", "trainwright_trainer.parallel.pipeline.passes"]
-)
+_CONTEXT.set_forkserver_preload(["tests.trainer.warm"])
 _SECONDS = 100
 
 
