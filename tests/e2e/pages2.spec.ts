@@ -53,8 +53,9 @@ test("a run is held, named, compared and found by keyboard", async ({ page }) =>
   await test.step("checkpoints are pinned, explained and thinned out", async () => {
     await page.goto("/crew/checkpoints");
     const rows = page.getByRole("row");
-    await expect(rows.filter({ hasText: "pilot-1" }).first()).toContainText("parameters");
-    await rows.filter({ hasText: "pilot-1" }).filter({ hasText: "Resumable state" }).first().getByRole("button", { name: /^Pin/ }).click();
+    const state = rows.filter({ hasText: "pilot-1" }).filter({ hasText: "Resumable state" }).first();
+    await expect(state).toContainText(/parameters, .+ float32, by 1 rank/);
+    await state.getByRole("button", { name: /^Pin/ }).click();
     await expect(page.getByRole("button", { name: /^Pinned/ })).toHaveCount(1);
     await look(page, "checkpoints");
     await rows.filter({ hasText: "pilot-1" }).first().getByRole("button", { name: /^More/ }).click();
