@@ -76,7 +76,9 @@ def list_runs(
     request: Request,
     state: Annotated[list[RunState] | None, Query(max_length=len(RunState))] = None,
     q: Annotated[str, Query(max_length=200, description="Words that the name contains.")] = "",
-    tag: Annotated[list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags that it has, all.")] = None,
+    tag: Annotated[
+        list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags that it has, all.")
+    ] = None,
     by: Annotated[str | None, Query(max_length=80, description="Who started them: a name, or `me`.")] = None,
     sort: RunSort = RunSort.CREATED,
     order: SortOrder = SortOrder.DESCENDING,

@@ -59,7 +59,7 @@ describe("verbs for many", () => {
     aRun({ id: "2", state: "paused" }),
     aRun({ id: "3", state: "failed" }),
     aRun({ id: "4", state: "stopping", verdict: "cancel" }),
-    aRun({ id: "5", state: "stopping", verdict: "save" }),
+    aRun({ id: "5", state: "stopping", verdict: "pause" }),
   ];
   it.each([
     ["pause", ["1"]],
