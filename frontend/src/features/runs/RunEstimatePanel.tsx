@@ -65,12 +65,12 @@ function Fact({ name, note, children }: { name: string; note?: ReactNode; childr
 }
 
 function timeOf({ seconds }: RunEstimate): string {
-  return seconds === null || seconds === undefined ? "not measured yet" : duration(seconds);
+  return seconds === null ? "not measured yet" : duration(seconds);
 }
 
 /** How the time is known. */
 function Known({ estimate: { measured }, team }: { estimate: RunEstimate; team: string }) {
-  if (measured === null || measured === undefined) {
+  if (measured === null) {
     return "No run of this model and batch has trained on such a node, so nobody knows how long it takes.";
   }
   return (

@@ -103,7 +103,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
   );
   return (
     <div className={`flex flex-col gap-3 transition-opacity duration-100 ${listed === filter ? "" : "opacity-60"}`}>
-      <div onFocus={walking.onFocus}>
+      <div role="presentation" onFocus={walking.onFocus}>
         <Table
           ref={box}
           label="Runs"

@@ -28,7 +28,7 @@ function isWithin(path: string, fields: ReadonlyMap<string, Json>): boolean {
 export async function forkRun(team: string, parent: Run, checkpoint: string | undefined, spec: SpecJson, key: string): Promise<Run> {
   const verdicts = body(await api.POST("/api/v1/teams/{team}/runs/validate", { params: { path: { team } }, body: spec }));
   if (verdicts.spec === null || verdicts.spec === undefined) {
-    throw new ApiError(422, { detail: "The configuration is refused.", code: "invalid_request", errors: verdicts.problems ?? [] });
+    throw new ApiError(422, { detail: "The configuration is refused.", code: "invalid_request", errors: verdicts.problems });
   }
   return body(
     await api.POST("/api/v1/teams/{team}/runs/{run}/fork", {

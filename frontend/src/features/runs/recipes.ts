@@ -7,10 +7,14 @@ const OWN = ["name", "data.dataset", "data.version"] as const;
 
 /** What of a spec is kept in a recipe. */
 export function ofRun(spec: SpecJson): SpecJson {
-  const { name: _name, data, ...rest } = spec as Record<string, Json>;
+  const { data, ...rest } = without(spec as Record<string, Json>, "name");
   if (typeof data !== "object" || data === null || Array.isArray(data)) return rest;
-  const { dataset: _dataset, version: _version, ...kept } = data;
+  const kept = without(data, "dataset", "version");
   return Object.keys(kept).length === 0 ? rest : { ...rest, data: kept };
+}
+
+function without(fields: Record<string, Json>, ...names: string[]): Record<string, Json> {
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !names.includes(name)));
 }
 
 /** The fields with a recipe in them; the run's name and data stay. */

@@ -87,7 +87,7 @@ export const COLUMN_LOOKS: Record<RunColumn, ColumnLook> = {
     head: "slots",
     px: 68,
     right: true,
-    text: ({ spec }) => count((spec.resources.nodes ?? 1) * (spec.resources.slots_per_node ?? 1)),
+    text: ({ spec }) => count(spec.resources.nodes * spec.resources.slots_per_node),
   },
 };
 
