@@ -15,6 +15,8 @@ pytest_plugins = ["tests.services"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
+LONG_FILES = ("tests/e2e/test_browser.py", "tests/parity/", "tests/trainer/")
+
 _started = time.monotonic()
 
 
@@ -25,6 +27,7 @@ def repository() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu or _has_cuda():
         return
@@ -66,6 +69,12 @@ def _closing_line(reporter: pytest.TerminalReporter) -> str:
     on_gpu = [report for report in reporter.stats.get("skipped", []) if "gpu" in report.keywords]
     seconds = time.monotonic() - _started
     return f"=== {', '.join(words)} in {seconds:.1f}s (GPU tests skipped: {len(on_gpu)}) ==="
+
+
+def _turn(item: pytest.Item) -> int:
+    """Files that take minutes go first: one that begins last would be waited for with all other cores idle."""
+    first = [turn for turn, start in enumerate(LONG_FILES) if item.nodeid.startswith(start)]
+    return first[0] if first else len(LONG_FILES)
 
 
 def _folder(nodeid: str) -> str:
