@@ -85,7 +85,7 @@ def _heard_at_once(training: Training, asked: Asked) -> bool:
     return bool(training.mesh.world.sum(asking) > 0)
 
 
-def _learn(training: Training, clock: StepClock, step: int, asked: Asked) -> bool:
+def _learn(training: Training, clock: StepClock, step: int, asked: Asked = nobody_asks) -> bool:
     """Make one step and tell of it; returns whether the ranks are to leave after it."""
     spec = training.spec
     clock.start()
