@@ -105,9 +105,9 @@ def test_the_command_line_keeps_and_deletes_checkpoints(live: Live, parent: Run)
     assert [one.id for one in live.team.all_checkpoints(pinned=True)] == [states[4].id]
     assert states[4].id in said(run_cli(live, "checkpoints", "list", "--pinned"))
     keep = ("--keep-last", 1, "--run", parent.id)
-    would = said(run_cli(live, "checkpoints", "retain", *keep, "--dry-run"))
+    would = said(run_cli(live, "checkpoints", "retain", *keep))
     assert "pinned" in would and "1 checkpoint." in would.splitlines()[-1]
-    done = said(run_cli(live, "checkpoints", "retain", *keep))
+    done = said(run_cli(live, "checkpoints", "retain", *keep, "--delete"))
     assert done == would.replace("Would free", "Freed")
     left = [(one.step, one.kind.value) for one in live.team.checkpoints(parent.id)]
     assert sorted(left) == [(4, "state"), (12, "export"), (12, "state")]

@@ -26,7 +26,7 @@ from trainwright_backend.checkpoints.retention import (
 from trainwright_backend.checkpoints.service import get_checkpoint, remove, show_checkpoint
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Database, Read, Write, now
-from trainwright_backend.core.doomed import doom
+from trainwright_backend.core.doomed import doom, last_sparing
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.runs.moves import lock_run
 from trainwright_backend.runs.service import check_final, get_run, locked_run, run_folder
@@ -54,7 +54,10 @@ def delete_run(session: Write, team_id: UUID, run_id: str, *, dry_run: bool) -> 
     for checkpoint in checkpoints:
         _refuse_if_wanted(checkpoint, forks)
     if not dry_run:
-        doom(session, run_folder(run), links_until=_last_link(checkpoints))
+        links = (_last_link(checkpoints), last_sparing(session, run_folder(run)))
+        doom(
+            session, run_folder(run), links_until=max((one for one in links if one is not None), default=None)
+        )
         session.execute(delete(Run).where(Run.id == run.id))
     return _freed(checkpoints, dry_run)
 

@@ -7,7 +7,7 @@ The control loop deletes the folders; a crash in between costs time and no bytes
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, Read, UtcDateTime, Write, now
@@ -54,6 +54,14 @@ def spare(session: Write, prefix: str) -> bool:
         False when it was too late.
     """
     return session.change(delete(DoomedBytes).where(DoomedBytes.prefix == prefix)) == 1
+
+
+def last_sparing(session: Read, folder: str) -> datetime | None:
+    """Until when something below ``folder`` that is to be deleted is still spared, because links to it are good."""
+    below = DoomedBytes.prefix.startswith(f"{folder}/", autoescape=True)
+    return session.scalar(
+        select(func.max(DoomedBytes.next_sweep)).where(below, DoomedBytes.next_sweep > now())
+    )
 
 
 def is_doomed(session: Read, prefix: str) -> bool:

@@ -48,6 +48,8 @@ def claim(
     if seat is None or earlier is not None:
         raise _refused()
     node = session.get_one(Node, node_id)
+    if node.draining:  # since it was placed; the control loop gives the seat to another node
+        raise _refused()
     resume = where_to_begin(session, run)
     if resume is None and run.forked_checkpoint_id is not None:
         raise _refused()  # the control loop fails it: `forks.fail_lost`

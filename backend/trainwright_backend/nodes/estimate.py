@@ -110,12 +110,14 @@ def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> Measured | Non
 
 
 def what_is_computed(spec: RunSpec) -> dict[str, Any]:
-    """The choices that decide how long a token takes."""
+    """The choices that decide how long a token takes in a training step. A step's own costs and a pipeline's bubble are
+    spread over its rounds of accumulation; validation and saving come on top."""
     return {
         "model": spec.model,
         "vocabulary": spec.data.tokenizer.size,
         "sequence_tokens": spec.batch.sequence_tokens,
         "micro_sequences": spec.batch.micro_sequences,
+        "rounds": spec.accumulation_rounds,
         "precision": spec.precision,
         "memory": spec.memory,
         "degrees": spec.degrees,

@@ -14,7 +14,7 @@ from trainwright.contracts.api.verbs import RunLayout
 from trainwright.contracts.base import problems
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.run_state import FINAL, RunState
+from trainwright.contracts.run_state import FINAL, RunState, Verdict
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.runs.moves import add_event
@@ -35,6 +35,8 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
     run = locked_run(session, team_id, run_id)
     if run.state in FINAL:
         raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+    if run.verdict in (Verdict.FAIL, Verdict.CANCEL):
+        raise Conflict("run_is_stopping", "This run is stopping for good: it has no next attempt.")
     if run.state is RunState.COMPLETING:
         detail = "This run has trained all its steps: no attempt is left that another layout could be for."
         raise Conflict("run_is_completing", detail)

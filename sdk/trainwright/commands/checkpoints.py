@@ -82,15 +82,17 @@ def retain(
         bool, typer.Option("--delete-exports", help="Exports go too, but a run's newest.")
     ] = False,
     run: Annotated[list[str] | None, typer.Option("--run", help="Only of this run; may be repeated.")] = None,
-    dry_run: DryRun = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete them. Without it you are told what would go.")
+    ] = False,
 ) -> None:
-    """Delete the checkpoints that nothing keeps: not the newest, pinned, downloaded, or needed by a run."""
+    """Which checkpoints nothing keeps: not the newest, pinned, downloaded, or needed by a run. Then delete them."""
     rule = Retention(
         runs=None if run is None else tuple(run),
         keep_last=keep_last,
         keep_every_steps=keep_every_steps,
         delete_exports=exports,
-        dry_run=dry_run,
+        dry_run=not delete,
     )
     with open_team(server, key, team) as api:
         result = api.retain(rule)

@@ -234,6 +234,15 @@ def test_bytes_of_a_deleted_checkpoint_stay_while_links_to_it_are_good(scene: Sc
     assert scene.site.anonymous().get(files[0]["url"]).status_code == 404
 
 
+def test_links_outlive_the_run_of_a_checkpoint_that_was_deleted_before(scene: Scene, ended: Work) -> None:
+    path = address(scene, ended.run_id, 4)
+    files = scene.site.admin.get(f"{path}/files").json()
+    assert scene.site.admin.delete(path).status_code == 200
+    assert scene.site.admin.delete(f"{scene.runs}/{ended.run_id}").status_code == 200
+    scene.control.sweep()
+    assert scene.site.anonymous().get(files[0]["url"]).status_code == 200
+
+
 def test_links_are_marked_once_a_minute_and_while_an_archive_is_sent(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
 

@@ -54,6 +54,19 @@ def test_what_a_drained_node_has_claimed_goes_on_and_the_rest_is_placed_elsewher
     assert work.ended("finished", step=10) == "succeeded"
 
 
+def test_a_run_that_was_placed_before_is_not_claimed_any_more(scene: Scene) -> None:
+    run_id = scene.submit()
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [run_id]
+    set_draining(scene, "node-a", True)
+    refused = scene.agent.client.post(f"/api/v1/agent/runs/{run_id}/claim", json={"claim_id": "c" * 32})
+    assert (refused.status_code, refused.json()["code"]) == (409, "claim_refused")
+    assert scene.state(run_id) == "queued"
+    other = Agent.join(scene.site, "node-b")
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in other.heartbeat()] == [run_id]
+
+
 def test_draining_outlives_a_new_start_of_the_agent(scene: Scene) -> None:
     set_draining(scene, "node-a", True)
     Agent.join(scene.site, "node-a")

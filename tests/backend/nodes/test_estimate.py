@@ -69,6 +69,7 @@ OTHERS: list[dict[str, Any]] = [
     {"model": {"layers": 3}},
     {"batch": {"sequence_tokens": 128}},
     {"batch": {"micro_sequences": 4}},
+    {"batch": {"global_sequences": 128}},
     {"precision": {"kind": "fp32"}},
     {"memory": {"recompute": "full"}},
     {"slots": 2},

@@ -109,6 +109,13 @@ def test_a_layout_that_does_not_fit_is_refused_at_its_field(scene: Scene) -> Non
         assert degrees(scene, run_id) == (1, 2) and messages(scene, run_id) == []
 
 
+def test_a_run_that_is_being_cancelled_has_no_other_layout(scene: Scene) -> None:
+    work = scene.running(2, 4, **TENSOR)
+    scene.cancel(work.run_id)
+    answer = change(scene, work.run_id)
+    assert (answer.status_code, answer.json()["code"]) == (409, "run_is_stopping")
+
+
 def test_only_a_run_with_an_attempt_to_come_can_be_laid_out_anew(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
     layouts = [PIPELINE, {"parallelism": {"tensor": 2}}]
