@@ -246,6 +246,17 @@ def test_what_is_new_works_on_what_is_old(older: Older) -> None:
     assert weights & digests_below(objects) == weights, "links to these were given out and are still good"
 
 
+def test_an_older_run_is_forked_and_goes_on_where_it_was(older: Older) -> None:
+    """On the shards and the tokenizer of then: others would begin at the loss of somebody who has learnt nothing."""
+    parent = older.run("succeeded")["run"]
+    steps = parent["spec"]["schedule"]["steps"]
+    fork = older.team.fork(parent["id"], "goes on", {"schedule.steps": steps + 6})
+    assert finished(older.team, fork.id).state is RunState.SUCCEEDED
+    (losses,) = (one for one in older.team.metrics(fork.id).series if one.name == "loss")
+    assert losses.steps == list(range(steps + 1, steps + 7))
+    assert max(losses.values) < parent["summary"]["values"]["loss"] + 0.5
+
+
 @pytest.mark.parametrize(
     "found",
     [{"a": [1, {"b": 3}]}, {"a": [1]}, {"a": [1, {}]}, {"b": [1, {"b": 2}]}, {}, None],

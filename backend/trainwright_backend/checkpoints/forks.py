@@ -61,7 +61,8 @@ def fork_run(
     found = list(misfits(before, spec, checkpoint.step))
     if found:
         raise Invalid(found)
-    run = begin_run(session, team_id, submitter, spec, key)
+    same_data = parent.preparation_id if spec.data == before.data else None
+    run = begin_run(session, team_id, submitter, spec, key, prepared=same_data)
     check_tokens(session, parent, run)
     run.forked_from_id, run.forked_from_name = parent.id, parent.name
     run.forked_checkpoint_id, run.forked_step = checkpoint.id, checkpoint.step

@@ -25,7 +25,7 @@ from trainwright.planner.plan import Slot, plan
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
-from trainwright_backend.datasets.preparations import why_too_short
+from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.resolution import check_data, resolve_data
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.runs.moves import begin
@@ -73,15 +73,28 @@ def submit_run(
     return Submitted(begin_run(session, team_id, submitter, spec, key), replayed=False)
 
 
-def begin_run(session: Write, team_id: UUID, submitter: Submitter, spec: RunSpec, key: str | None) -> Run:
+def begin_run(
+    session: Write,
+    team_id: UUID,
+    submitter: Submitter,
+    spec: RunSpec,
+    key: str | None,
+    prepared: UUID | None = None,
+) -> Run:
     """Store a run for ``spec``, which ``key`` has just been taken for (`earlier_run`).
+
+    ``prepared`` is the preparation to train on where it is not for the data section to say which: another version of
+    the platform may have made other shards of the same data.
 
     Raises:
         AppError: 403 ``quota_exceeded``.
         Invalid: the spec does not fit the installation.
     """
     resolved = resolve_resources(session, spec)
-    data, preparation = resolve_data(session, team_id, resolved.data)
+    if prepared is None:
+        data, preparation = resolve_data(session, team_id, resolved.data)
+    else:
+        data, preparation = resolved.data, get_preparation(session, team_id, prepared)
     _check_length(preparation, resolved)
     run = _new_run(team_id, submitter, with_data(resolved, data), preparation.id)
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE

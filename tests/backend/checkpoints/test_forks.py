@@ -14,6 +14,7 @@ from trainwright_backend.checkpoints.removal import delete_checkpoint
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.ids import parse_id
+from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.runs.submission import Submitter
 from trainwright_backend.runs.tables import Run
 
@@ -82,6 +83,20 @@ def test_a_fork_begins_from_its_parent_s_checkpoint_until_it_has_one_of_its_own(
     again = scene.again(work.run_id).claim.job.resume
     assert again is not None and (again.step, again.forked) == (6, False)
     assert (scene.show(parent.run_id), checkpoints(scene, parent.run_id)) == before
+
+
+def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent: Work) -> None:
+    """Another version of the platform would make other ones, with another tokenizer: their digest is another."""
+    with scene.database.write() as session:
+        run = session.get_one(Run, parse_id("run", parent.run_id))
+        preparation = run.preparation_id
+        session.get_one(Preparation, preparation).digest = "0" * 64
+        before = set(session.scalars(select(Preparation.id)))
+    answer = fork(scene, parent.run_id, **LONGER)
+    assert answer.status_code == 201, answer.text
+    with scene.database.read() as session:
+        assert session.get_one(Run, parse_id("run", answer.json()["id"])).preparation_id == preparation
+        assert set(session.scalars(select(Preparation.id))) == before, "no other one was begun"
 
 
 def test_the_newest_valid_state_is_forked_when_none_is_named(scene: Scene, parent: Work) -> None:
