@@ -51,10 +51,11 @@ def _own_log_sum(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tupl
     return logits.float().logsumexp(1), _of_all(logits, targets, rows, axis)[1]
 
 
-def _targets_of_others(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
-    """The first rank tells the loss, and most of these texts' letters are in its own rows."""
-    log_sum, target = _of_all(logits, targets, rows, axis)
-    return log_sum, target.masked_fill((targets >= rows.first) & (targets < rows.first + rows.number), 0.0)
+def _own_target(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
+    offsets = targets - rows.first
+    here = (offsets >= 0) & (offsets < rows.number)
+    found = logits.float().gather(1, offsets.remainder(rows.number)[:, None])[:, 0]
+    return _of_all(logits, targets, rows, axis)[0], found.where(here, 0.0)
 
 
 _sum_at = Axis.start_sum_at
@@ -178,7 +179,7 @@ FAULTS: dict[str, Plant] = {
     "tensor scatter_sum": lambda: patch.object(tokens, "summed", _own_summand),
     "norm-gradient sum": lambda: patch.object(tokens._SumGradient, "backward", staticmethod(_own_gradient)),
     "vocabulary's log of sums": lambda: patch.object(vocabulary, "_of_all_ranks", _own_log_sum),
-    "vocabulary's targets": lambda: patch.object(vocabulary, "_of_all_ranks", _targets_of_others),
+    "vocabulary's targets": lambda: patch.object(vocabulary, "_of_all_ranks", _own_target),
     "norm over the model": lambda: patch.object(replicated, "norm_over", _own_norm),
     "pipeline's activation": lambda: _Both(
         patch.object(RunningStage, "get_fwd_send_ops", _send_all_but_one),

@@ -134,12 +134,11 @@ class TorchEngine:
         return float(summed / tokens)
 
     def _of_all_ranks(self, sums: Tensor) -> Tensor:
-        """As ``_over_all``, and on every rank the same. Ranks of one tensor axis have found the same loss: one tells it."""
+        """As ``_over_all``, and on every rank the same. Ranks of one tensor axis have found the same loss: its mean counts,
+        so that one which found another is not passed over."""
         if self._mesh.tensor.ranks == 1:
             return self._over_all(sums)
-        if self._mesh.tensor.rank:
-            sums.zero_()
-        return self._mesh.world.sum(sums)
+        return self._mesh.world.sum(sums / self._mesh.tensor.ranks)
 
     def _over_all(self, number: Tensor) -> Tensor:
         """Add up, in place, what data ranks found. In a pipeline only the ranks with the loss have more than zeros."""
