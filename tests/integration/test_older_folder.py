@@ -23,7 +23,7 @@ from trainwright.client import Client, TeamClient
 from trainwright.connection import ApiError
 from trainwright.contracts.api.people import Me
 from trainwright.contracts.checkpoint import CheckpointKind
-from trainwright.contracts.run_state import RunState
+from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.local import DataFolder, Platform, listen
 
@@ -215,6 +215,7 @@ def test_its_bad_lines_are_listed(older: Older, name: str) -> None:
 def test_what_is_new_works_on_what_is_old(older: Older) -> None:
     """A dataset goes, its twin of the same bytes stays; both old shards and new ones train; a run goes."""
     team, objects = older.team, older.platform.folder.path / "objects"
+    end_what_is_under_way(older)
     shared, only_drafts = (
         file["digest"] for file in older.expected["datasets"]["draft"]["dataset"]["versions"][0]["files"]
     )
@@ -248,6 +249,7 @@ def test_what_is_new_works_on_what_is_old(older: Older) -> None:
 
 def test_an_older_run_is_forked_and_goes_on_where_it_was(older: Older) -> None:
     """On the shards and the tokenizer of then: others would begin at the loss of somebody who has learnt nothing."""
+    end_what_is_under_way(older)
     parent = older.run("succeeded")["run"]
     steps = parent["spec"]["schedule"]["steps"]
     fork = older.team.fork(parent["id"], "goes on", {"schedule.steps": steps + 6})
@@ -264,6 +266,15 @@ def test_an_older_run_is_forked_and_goes_on_where_it_was(older: Older) -> None:
 def test_a_planted_difference_is_found(found: Any) -> None:
     assert lacking({"a": [1, {"b": 2}]}, found)
     assert lacking({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2, "later": 0}], "later": 0}) == []
+
+
+def end_what_is_under_way(older: Older) -> None:
+    """It holds the slots that others are to have, unless the first test has ended it."""
+    for run in older.team.runs():
+        if run.state not in FINAL:
+            older.team.cancel(run.id)
+            finished(older.team, run.id)
+            older.team.delete_run(run.id)
 
 
 def short_run(older: Older, tokenizer: str) -> dict[str, Any]:
