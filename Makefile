@@ -35,7 +35,7 @@ test: check chromium ## everything: checks, unit tests, the tests with real serv
 	@echo "test: frontend"
 	@$(NODE) npm test --silent
 	@echo "test: python and browser"
-	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.gpu $(ROW) $(if $(DRY),--dry-run) $(ARGS)

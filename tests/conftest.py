@@ -15,7 +15,7 @@ pytest_plugins = ["tests.services"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
-LONG_FILES = ("tests/e2e/test_browser.py", "tests/parity/", "tests/trainer/")
+LONG_FILES = ("tests/e2e/test_browser.py",)
 
 _started = time.monotonic()
 

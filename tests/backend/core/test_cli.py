@@ -38,6 +38,7 @@ def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
     assert code == 0 and "/link/" in said
 
 
+@pytest.mark.timeout(300)
 def test_commands_find_the_settings_of_the_folder_of_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
