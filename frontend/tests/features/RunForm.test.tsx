@@ -85,7 +85,7 @@ beforeEach(() => {
       }
       const odd = (spec.model?.width ?? 0) % 2 === 1;
       const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
-      return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : aRun().spec, parameters: odd ? null : 360_768 });
+      return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : asStored(spec.model), parameters: odd ? null : 360_768 });
     }),
     http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json([])),
     http.post("*/runs/estimate", async ({ request }) => {
@@ -324,3 +324,9 @@ it("offers the tokenizers by name, or the datasets, as the kind asks for, and no
   await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "bytes");
   expect(screen.queryByLabelText("Uploaded tokenizer")).toBeNull();
 });
+
+/** A spec as the server answers it: what was written, over what it leaves out. */
+function asStored(model: object = {}) {
+  const { spec } = aRun();
+  return { ...spec, model: { ...spec.model, ...model } };
+}

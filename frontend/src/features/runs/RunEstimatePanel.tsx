@@ -19,9 +19,10 @@ interface Props {
 
 /** What the run would come to, and how that is known. Numbers that are not known are not guessed. */
 export function RunEstimatePanel({ team, spec, verdicts }: Props) {
-  const valid = spec !== null && verdicts?.valid === true;
-  const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, spec ?? {}), enabled: valid });
-  const estimate = valid ? data : undefined;
+  // What was found valid is asked about, and not what is written by now: that may be neither read nor right yet.
+  const checked = spec !== null && verdicts?.valid === true ? (verdicts.spec ?? null) : null;
+  const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, checked), enabled: checked !== null });
+  const estimate = checked === null ? undefined : data;
   const { global_sequences: sequences, sequence_tokens: length } = verdicts?.spec?.batch ?? {};
   const step = sequences === undefined || length === undefined ? undefined : sequences * length;
   const steps = verdicts?.spec?.schedule.steps;
@@ -49,7 +50,7 @@ export function RunEstimatePanel({ team, spec, verdicts }: Props) {
         </Fact>
         <Fact name="slot-hours">{estimate?.slot_hours == null ? "–" : decimal(estimate.slot_hours)}</Fact>
       </dl>
-      {valid && error !== null && <p className="border-t px-4 py-2 text-small text-soft">No estimate: {sentenceOf(error)}</p>}
+      {checked !== null && error !== null && <p className="border-t px-4 py-2 text-small text-soft">No estimate: {sentenceOf(error)}</p>}
     </section>
   );
 }

@@ -21,17 +21,13 @@ export async function deleteRecipe(team: string, recipe: string): Promise<void> 
 }
 
 /** What a run for a valid configuration would come to. */
-export function estimateQuery(team: string, spec: SpecJson) {
+export function estimateQuery(team: string, spec: Run["spec"] | null) {
   return queryOptions({
     queryKey: ["estimate", team, spec],
-    queryFn: async ({ signal }): Promise<RunEstimate> =>
-      body(
-        await api.POST("/api/v1/teams/{team}/runs/estimate", {
-          params: { path: { team } },
-          body: spec as unknown as Run["spec"],
-          signal,
-        }),
-      ),
+    queryFn: async ({ signal }): Promise<RunEstimate> => {
+      if (spec === null) throw new Error("only what is valid is estimated");
+      return body(await api.POST("/api/v1/teams/{team}/runs/estimate", { params: { path: { team } }, body: spec, signal }));
+    },
     placeholderData: keepPreviousData,
     staleTime: 60_000,
     gcTime: 60_000,
