@@ -5,8 +5,6 @@ import { complaints, look } from "./look";
 
 const SLOW_BYTES_PER_SECOND = 400 * 1_024;
 
-test.use({ actionTimeout: 20_000 });
-
 /** A person brings data in through pauses and a reload, looks at it, mends it and mixes it. */
 test("from files on a disk to a mixture of datasets", async ({ page }) => {
   const heard = complaints(page);

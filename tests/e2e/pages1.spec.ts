@@ -2,8 +2,6 @@ import { join } from "node:path";
 import { expect, test, type Locator, type Page } from "@playwright/test";
 import { complaints, look } from "./look";
 
-test.use({ actionTimeout: 20_000 });
-
 const SIZES = [390, 820, 1_440] as const;
 
 /** A person lives in the pages before and around a run: home, the form and its YAML, the table, usage. */

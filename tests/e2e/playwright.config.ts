@@ -13,6 +13,9 @@ export default defineConfig({
     viewport: { width: 1440, height: 900 },
     colorScheme: "light",
     locale: "en-GB",
+    // What is not there fails soon, and not when the whole test has run out of time.
+    actionTimeout: 30_000,
+    navigationTimeout: 60_000,
     trace: "retain-on-failure",
     launchOptions: {
       executablePath: process.env["CHROMIUM_PATH"] ?? "/usr/bin/chromium",

@@ -29,7 +29,7 @@ export function RunEstimatePanel({ team, spec, verdicts }: Props) {
   const { nodes = 1, slots_per_node: slots } = verdicts?.spec?.resources ?? {};
   const parameters = estimate?.parameters ?? verdicts?.parameters;
   return (
-    <section aria-label="Estimate" className={`panel ${isPlaceholderData ? "opacity-60" : ""}`}>
+    <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
       <dl className="divide-y">
         <Fact name="parameters">{parameters === null || parameters === undefined ? "–" : short(parameters)}</Fact>
         <Fact name="tokens" note={step === undefined ? undefined : `${count(step)} a step`}>
@@ -50,6 +50,9 @@ export function RunEstimatePanel({ team, spec, verdicts }: Props) {
         </Fact>
         <Fact name="slot-hours">{estimate?.slot_hours == null ? "–" : decimal(estimate.slot_hours)}</Fact>
       </dl>
+      {estimate !== undefined && isPlaceholderData && (
+        <p className="border-t px-4 py-2 text-small text-soft">Of what stood here before; the new numbers are on their way.</p>
+      )}
       {checked !== null && error !== null && <p className="border-t px-4 py-2 text-small text-soft">No estimate: {sentenceOf(error)}</p>}
     </section>
   );
