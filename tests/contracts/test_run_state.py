@@ -42,7 +42,7 @@ def test_the_undisturbed_way_is_allowed() -> None:
 def test_verdicts_have_one_order_and_one_target_each() -> None:
     assert [v.strength for v in (Verdict.RETRY, Verdict.PAUSE, Verdict.FAIL, Verdict.CANCEL)] == [0, 1, 2, 3]
     assert set(SETTLES_TO) == set(Verdict)
-    assert MOVES[RunState.STOPPING] == set(SETTLES_TO.values())
+    assert MOVES[RunState.STOPPING] == {RunState.SUCCEEDED, *SETTLES_TO.values()}
 
 
 def test_quota_is_held_exactly_until_the_end_or_a_pause() -> None:

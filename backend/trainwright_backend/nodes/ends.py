@@ -45,8 +45,9 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
         return Ended(state=run.state, code=seat.end_reason or report.exit.code)
     check_seat(run, seat, report.fence)
     _check_shipped(session, run, report.offsets)
-    finished = report.exit.code is EndCode.FINISHED and run.state is not RunState.STOPPING
-    if finished and not has_export(session, run):
+    finished = report.exit.code is EndCode.FINISHED
+    exported = finished and has_export(session, run)
+    if finished and not exported and run.state is not RunState.STOPPING:
         raise Conflict(
             "not_exported", "The export of this attempt is not committed yet. Send it, then report again."
         )
@@ -54,14 +55,17 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
     if run.state is RunState.STOPPING:
         if run.verdict is Verdict.PAUSE:
             _note_paused_end(session, run, report.exit)
-        settle(session, run)
+        settle(session, run, finished=_trained(run) if exported else "")
     elif finished:
         walk(session, run, RunState.COMPLETING)
-        steps = RunSpec.model_validate(run.spec).schedule.steps
-        move(session, run, RunState.SUCCEEDED, f"trained {steps:,} steps", reason=EndCode.FINISHED)
+        move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
     else:
         end_attempt(session, run, _unasked(report.exit), timers)
     return Ended(state=run.state, code=report.exit.code)
+
+
+def _trained(run: Run) -> str:
+    return f"trained {RunSpec.model_validate(run.spec).schedule.steps:,} steps"
 
 
 def close_seat(session: Write, seat: Placement, how: Closed, code: EndCode) -> None:

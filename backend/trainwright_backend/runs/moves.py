@@ -126,11 +126,16 @@ def stop(
     return settle(session, run)
 
 
-def settle(session: Write, run: Run) -> Run:
-    """Move a stopping run by its verdict, if all claimed placements of its fence are closed."""
+def settle(session: Write, run: Run, *, finished: str = "") -> Run:
+    """Move a stopping run by its verdict, if all claimed placements of its fence are closed.
+
+    ``finished`` says in words what the attempt did that ends now, if nothing is left to do: then the run is not paused.
+    """
     if run.state is not RunState.STOPPING or _has_open_claim(session, run):
         return run
     assert run.verdict is not None, "a stopping run has a verdict"
+    if finished and run.verdict is Verdict.PAUSE:
+        return move(session, run, RunState.SUCCEEDED, finished, reason=EndCode.FINISHED)
     return move(session, run, SETTLES_TO[run.verdict], run.message, reason=run.reason, retry_at=run.retry_at)
 
 

@@ -57,11 +57,12 @@ MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.STARTING: frozenset({RunState.RUNNING, RunState.COMPLETING, RunState.STOPPING}),
     RunState.RUNNING: frozenset({RunState.COMPLETING, RunState.STOPPING}),
     RunState.COMPLETING: frozenset({RunState.SUCCEEDED, RunState.STOPPING}),
-    RunState.STOPPING: frozenset(SETTLES_TO.values()),
+    RunState.STOPPING: frozenset({RunState.SUCCEEDED, *SETTLES_TO.values()}),
     RunState.RETRY_WAIT: frozenset({RunState.QUEUED, RunState.PAUSED, RunState.FAILED, RunState.CANCELLED}),
     RunState.PAUSED: frozenset({RunState.QUEUED, RunState.CANCELLED}),
     RunState.SUCCEEDED: frozenset(),
     RunState.FAILED: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
-"""Allowed moves. ``starting → completing`` is the claim of an export: nothing is left to train."""
+"""Allowed moves. ``starting → completing`` is the claim of an export: nothing is left to train. ``stopping → succeeded`` is
+a run that had done everything before the word to pause reached it."""

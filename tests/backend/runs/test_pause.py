@@ -223,6 +223,39 @@ def test_a_trainer_that_finished_before_the_pause_reached_it_only_exports_later(
     assert again.finish(10) == "succeeded"
 
 
+def test_a_run_whose_export_is_there_when_the_pause_reaches_it_has_succeeded_and_is_exported_once(
+    scene: Scene,
+) -> None:
+    work = scene.running(last_step=10)
+    work.save(10)
+    work.order("completing")
+    work.save(10, "export")
+    pause(scene, work.run_id)
+    assert work.ended("finished", step=10) == "succeeded"
+    shown = scene.show(work.run_id)
+    assert (shown["verdict"], shown["reason"], scene.used()) == (None, "finished", 0)
+    assert ends(scene, work.run_id) == ["finished"]
+    assert code(resume(scene, work.run_id)) == (409, "run_not_paused")
+    kept = scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()
+    assert [one["kind"] for one in kept].count("export") == 1
+    scene.check_invariants()
+
+
+def test_a_run_that_finished_without_its_export_is_paused_and_a_cancelled_one_is_cancelled(
+    scene: Scene,
+) -> None:
+    for stop_it, becomes in ((partial(pause, scene), "paused"), (scene.cancel, "cancelled")):
+        work = scene.running(last_step=10)
+        work.save(10)
+        work.order("completing")
+        if becomes == "cancelled":
+            work.save(10, "export")
+        stop_it(work.run_id)
+        assert work.ended("finished", step=10) == becomes
+        scene.check_invariants()
+        scene.cancel(work.run_id)
+
+
 def test_a_node_that_falls_silent_while_pausing_leaves_the_run_paused(scene: Scene) -> None:
     work = scene.running()
     scene.control.sweep()
