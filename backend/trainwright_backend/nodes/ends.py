@@ -3,13 +3,14 @@
 An end is accepted once everything that was shipped before it is stored; accepting it closes the placement, and
 repeating it is harmless. Ends are counted by class over the attempts since the newest checkpoint, so progress forgives
 and standing still does not (`RETRIES`). A damaged checkpoint was progress once: the ends before it stay forgiven, but
-ends by damage itself are counted since the newest checkpoint that is still good.
+ends by damage itself are counted since the newest checkpoint that is still good. An end that speaks against a new layout
+(`trials`) counts nowhere: the run goes on in another one.
 """
 
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import Select, and_, func, or_, select, update
 
 from trainwright.contracts.agent_protocol import Ended, EndReport, Timers
 from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class
@@ -19,13 +20,15 @@ from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.checkpoints.forks import has_lost_its_beginning, mark_parent_invalid
 from trainwright_backend.checkpoints.service import has_export, last_saving_attempt, mark_invalid
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.errors import Conflict
+from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.nodes.renewals import walk
 from trainwright_backend.nodes.seats import check_seat, run_of_node, seat_of_claim
+from trainwright_backend.nodes.trials import layout_to_go_on_in, speaks_against_a_layout
 from trainwright_backend.runs.files import stored_bytes
+from trainwright_backend.runs.layout import PUT_BACK_EVENT, put_back_layout
 from trainwright_backend.runs.moves import add_event, blame, lock_run, move, settle, stop
 from trainwright_backend.runs.sentences import end_sentence, failed_sentence, lost_beginning_sentence
-from trainwright_backend.runs.tables import Attempt, Closed, Placement, Run
+from trainwright_backend.runs.tables import Attempt, Closed, Placement, Run, RunEvent
 
 FAILS_AS = {EndClass.LOST: EndCode.POISON, EndClass.LAPSE: EndCode.UNREACHABLE}
 """Reason of a run that fails by too many ends of the class; others fail with the last end's own."""
@@ -60,7 +63,7 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
         walk(session, run, RunState.COMPLETING)
         move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
     else:
-        end_attempt(session, run, _unasked(report.exit), timers)
+        end_attempt(session, run, report.exit, timers)
     return Ended(state=run.state, code=report.exit.code)
 
 
@@ -104,7 +107,8 @@ def lapse(session: Write, placement_id: UUID, seen_renewal: int, timers: Timers)
 
 
 def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
-    """Stop the run as the early end of its attempt asks: try again after a while, or fail."""
+    """Stop the run as the early end of its attempt asks: try again after a while, in another layout, or fail."""
+    reported, exit = exit.code, _unasked(exit)
     if exit.code is EndCode.CHECKPOINT_INVALID:
         _mark_damaged(session, run, exit.step)
         if has_lost_its_beginning(session, run):
@@ -113,6 +117,9 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
                 session, run, Verdict.FAIL, reason, lost_beginning_sentence(run), attempt_reason=reason
             )
     fails_as = _fails_as(session, run, exit.code)
+    if speaks_against_a_layout(reported, fails_as) and _put_layout_back(session, run, exit):
+        message = f"{_cause(exit)}; goes on in another layout"
+        return stop(session, run, Verdict.RETRY, exit.code, message, retry_at=_retry_at(session, run, timers))
     if fails_as is not None:
         message = failed_sentence(fails_as, exit.message)
         return stop(session, run, Verdict.FAIL, fails_as, message, attempt_reason=exit.code)
@@ -124,6 +131,22 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
         exit.message or end_sentence(exit.code, ""),
         retry_at=_retry_at(session, run, timers),
     )
+
+
+def _put_layout_back(session: Write, run: Run, exit: Outcome) -> bool:
+    """Give the next attempt a layout that made steps, where this one's never did; False where there is none."""
+    layout = layout_to_go_on_in(session, run)
+    if layout is None:
+        return False
+    try:
+        put_back_layout(session, run, layout, _cause(exit))
+    except Invalid:  # the rules have changed since its attempt
+        return False
+    return True
+
+
+def _cause(exit: Outcome) -> str:
+    return exit.message.strip().rstrip(".") or exit.code.value
 
 
 def _mark_damaged(session: Write, run: Run, step: int | None) -> None:
@@ -168,17 +191,24 @@ def _fails_as(session: Read, run: Run, code: EndCode) -> EndCode | None:
     if kind in RETRIES and _earlier_ends(session, run, kind) + 1 >= RETRIES[kind]:
         return FAILS_AS.get(kind, code)
     most = RunSpec.model_validate(run.spec).resources.max_attempts
-    if most is not None and run.attempt - _paused_attempts(session, run) >= most:
+    if most is not None and run.attempt - _uncounted_attempts(session, run) >= most:
         return EndCode.TOO_MANY_ATTEMPTS
     return None
 
 
-def _paused_attempts(session: Read, run: Run) -> int:
-    """Earlier attempts that did what they were asked and ended: a person paused the run."""
-    paused = select(func.count()).where(
-        Attempt.run_id == run.id, Attempt.number < run.attempt, Attempt.reason.in_(_PLANNED)
+def _uncounted_attempts(session: Read, run: Run) -> int:
+    """Earlier attempts that a person paused, or whose layout was put back."""
+    uncounted = select(func.count()).where(
+        Attempt.run_id == run.id,
+        Attempt.number < run.attempt,
+        or_(Attempt.reason.in_(_PLANNED), Attempt.number.in_(_put_back(run))),
     )
-    return session.scalar(paused) or 0
+    return session.scalar(uncounted) or 0
+
+
+def _put_back(run: Run) -> Select[int]:
+    """Attempts that ended by their layout."""
+    return select(RunEvent.attempt).where(RunEvent.run_id == run.id, RunEvent.type == PUT_BACK_EVENT)
 
 
 def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
@@ -189,6 +219,7 @@ def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
     ends = select(func.count()).where(
         Attempt.run_id == run.id,
         Attempt.number < run.attempt,
+        Attempt.number.not_in(_put_back(run)),
         or_(
             and_(Attempt.number >= saved, Attempt.reason.in_(codes - damage)),
             and_(Attempt.number >= still_good, Attempt.reason.in_(codes & damage)),

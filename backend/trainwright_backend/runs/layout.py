@@ -3,9 +3,12 @@
 The layout is written into the run's spec, of which every claim makes its JobSpec: an attempt that lives goes on as it
 began. What the run learns does not change, for a state is stored unsharded and the order of the data is counted in
 global sequences. More or fewer ranks would be another reservation; that is for a new run.
+
+A layout whose attempt ended before its first step is put back; whether it is so is for `nodes.trials` to say.
 """
 
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -22,6 +25,8 @@ from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run
 
 LAYOUT_EVENT = "layout"
+PUT_BACK_EVENT = "layout_put_back"
+"""Of an attempt whose end speaks against its layout: it does not count as one of the run's."""
 _AXES = ("pipeline", "data", "tensor")
 
 
@@ -48,6 +53,32 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
         session.flush()
         add_event(session, run, LAYOUT_EVENT, f"layout changed by {by}: {change}; from the next attempt on")
     return run
+
+
+def put_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) -> None:
+    """Cut the next attempt as ``layout`` says, for this one ended before its first step by ``cause``.
+
+    Raises:
+        Invalid: ``layout`` does not fit by the rules of this version.
+    """
+    before = RunSpec.model_validate(run.spec)
+    after = with_layout(before, layout)
+    change = "; ".join(_changes(before, after))
+    run.spec = after.model_dump(mode="json")
+    session.flush()
+    was = f"is put back: {change}" if change else "is not tried again: another was chosen meanwhile"
+    advice = f"Read the logs of attempt {run.attempt}, and change the layout again once the node can run it."
+    words = (
+        f"attempt {run.attempt} ended before its first step in a new layout ({cause}), which {was}. {advice}"
+    )
+    add_event(session, run, PUT_BACK_EVENT, words)
+
+
+def layout_of(spec: dict[str, Any]) -> RunLayout:
+    """The layout in a stored spec."""
+    return RunLayout.model_validate(
+        {"parallelism": spec["parallelism"], "micro_sequences": spec["batch"]["micro_sequences"]}
+    )
 
 
 def with_layout(spec: RunSpec, layout: RunLayout) -> RunSpec:
