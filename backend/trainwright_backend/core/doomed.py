@@ -28,6 +28,8 @@ class DoomedBytes(Base):
     next_sweep: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     last_sweep: Mapped[datetime] = mapped_column(UtcDateTime)
     """No link is good any more: after this sweep the row goes."""
+    links_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """Nothing is deleted before: somebody may be reading by links that are out."""
 
 
 def doom(session: Write, prefix: str, links_until: datetime | None = None) -> None:
@@ -38,7 +40,7 @@ def doom(session: Write, prefix: str, links_until: datetime | None = None) -> No
     """
     first = max(now(), links_until or now())
     last = max(first, now() + timedelta(seconds=LINK_SECONDS))
-    session.merge(DoomedBytes(prefix=prefix, next_sweep=first, last_sweep=last))
+    session.merge(DoomedBytes(prefix=prefix, next_sweep=first, last_sweep=last, links_until=links_until))
 
 
 def doom_unless_spared(session: Write, prefix: str) -> None:
@@ -60,7 +62,7 @@ def last_sparing(session: Read, folder: str) -> datetime | None:
     """Until when something below ``folder`` that is to be deleted is still spared, because links to it are good."""
     below = DoomedBytes.prefix.startswith(f"{folder}/", autoescape=True)
     return session.scalar(
-        select(func.max(DoomedBytes.next_sweep)).where(below, DoomedBytes.next_sweep > now())
+        select(func.max(DoomedBytes.links_until)).where(below, DoomedBytes.links_until > now())
     )
 
 

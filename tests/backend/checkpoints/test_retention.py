@@ -243,6 +243,15 @@ def test_links_outlive_the_run_of_a_checkpoint_that_was_deleted_before(scene: Sc
     assert scene.site.anonymous().get(files[0]["url"]).status_code == 200
 
 
+def test_a_checkpoint_that_went_before_does_not_hold_up_its_runs_bytes(scene: Scene, ended: Work) -> None:
+    assert scene.site.admin.delete(address(scene, ended.run_id, 4)).status_code == 200
+    scene.control.sweep()
+    assert list(scene.site.app.state.store.root.rglob("step-*/manifest.json"))
+    assert scene.site.admin.delete(f"{scene.runs}/{ended.run_id}").status_code == 200
+    scene.control.sweep()
+    assert not list(scene.site.app.state.store.root.rglob("step-*/manifest.json"))
+
+
 def test_links_are_marked_once_a_minute_and_while_an_archive_is_sent(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
 
