@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 
 from tests.benchmarks.entries import Entry
-from tests.benchmarks.platform_reads import _fill_runs as fill_runs
-from tests.benchmarks.platform_reads import _fill_series as fill_series
+from tests.benchmarks.platform_reads import fill_runs, fill_series
 from tests.benchmarks.platform_site import SPEC, TEAM, Caller, Site, running_site
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.shards import Shard, ShardManifest, ShardSplit, TokenType

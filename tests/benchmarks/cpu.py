@@ -18,6 +18,7 @@ from statistics import mean
 
 from tests.benchmarks import parity
 from tests.benchmarks.entries import Entry, merge
+from tests.benchmarks.pages import UI_ROWS
 from tests.benchmarks.platform_reads import PLATFORM_ROWS
 from tests.benchmarks.platform_rows import DATA_AND_START_ROWS
 from tests.benchmarks.results import RefusedError
@@ -55,7 +56,13 @@ def judge_parity(losses: dict[str, list[float]]) -> Entries:
     return entries
 
 
-ROWS: dict[str, Row] = {**TRAINER_ROWS, **PLATFORM_ROWS, **DATA_AND_START_ROWS, "parity": run_parity}
+ROWS: dict[str, Row] = {
+    **TRAINER_ROWS,
+    **PLATFORM_ROWS,
+    **DATA_AND_START_ROWS,
+    **UI_ROWS,
+    "parity": run_parity,
+}
 """Each part of the platform has a module of its own with its rows."""
 
 

@@ -118,7 +118,7 @@ def _chart(site: Site, given: argparse.Namespace) -> Entries:
     steps = 10_000 if given.toy else 1_000_000
     run_id, run = site.start_run()
     names = [f"s{n}" for n in range(12)]
-    _fill_series(site, run_id, names, steps)
+    fill_series(site, run_id, names, steps)
     person = site.person()
 
     def look(names: list[str], after: int, to: int) -> None:
@@ -133,7 +133,7 @@ def _chart(site: Site, given: argparse.Namespace) -> Entries:
     return {f"chart-{site.kind}": _waiting(*_in_turn(site, lambda: look(["s0"], -1, steps), _rounds(given)))}
 
 
-def _fill_series(site: Site, run_id: UUID, names: list[str], steps: int) -> None:
+def fill_series(site: Site, run_id: UUID, names: list[str], steps: int) -> None:
     dice = np.random.default_rng(1)
     for begin in range(0, steps, 10_000):
         numbers = list(range(begin + 1, begin + 10_001))
@@ -148,7 +148,7 @@ def run_list(given: argparse.Namespace) -> Entries:
 
 
 def _run_list(site: Site, given: argparse.Namespace) -> Entries:
-    _fill_runs(site, 2_000 if given.toy else 100_000)
+    fill_runs(site, 2_000 if given.toy else 100_000)
     person = site.person()
     found = []
     for query in ({"sort": "created"}, *FILTERS):
@@ -166,7 +166,7 @@ FILTERS: tuple[dict[str, str], ...] = (
 )
 
 
-def _fill_runs(site: Site, runs: int) -> None:
+def fill_runs(site: Site, runs: int) -> None:
     dice = random.Random(1)
     columns = Run.__table__.columns.keys()
     for begin in range(0, runs, 1_000):
@@ -198,7 +198,7 @@ def log_search(given: argparse.Namespace) -> Entries:
 def _log_search(site: Site, given: argparse.Namespace) -> Entries:
     lines = 20_000 if given.toy else 1_000_000
     run_id, run = site.start_run()
-    _fill_log(site, run_id, lines)
+    fill_log(site, run_id, lines)
     person, path = site.person(), f"{site.team_path}/runs/{run}/logs/1/rank-0.log"
 
     def page() -> None:
@@ -220,7 +220,7 @@ def _log_search(site: Site, given: argparse.Namespace) -> Entries:
     }
 
 
-def _fill_log(site: Site, run_id: UUID, lines: int) -> None:
+def fill_log(site: Site, run_id: UUID, lines: int) -> None:
     text = b"".join(
         b"2026-01-01 00:00:00 INFO step %d: loss 2.345, 12,345 tokens/s, grad norm 0.98\n" % n
         for n in range(lines - 1)

@@ -41,6 +41,7 @@ from trainwright_backend.runs.tables import Attempt, Placement, Run, RunSummary
 from trainwright_backend.teams import links
 
 TEAM = "crew"
+EMAIL = "ada@crew.example"
 DURABLE = ("fsync=on", "synchronous_commit=on", "max_connections=60", "shared_buffers=256MB")
 START_SECONDS = 60.0
 
@@ -56,6 +57,9 @@ class Site:
     preparation_id: UUID
     node_id: UUID
     key: str
+    password: str
+    """Of the account, whose e-mail is `EMAIL`."""
+
     node_token: str
 
     @property
@@ -247,7 +251,8 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 def _furnished(url: str, database: Database, settings: Settings) -> Site:
     with database.write() as session:
         link = links.first_owner_link(session, settings).url
-    owner_id, key = _signed_in(url, link)
+    password = secrets.token_urlsafe(16)
+    owner_id, key = _signed_in(url, link, password)
     token = Caller(url, key).post("/api/v1/join-tokens", {"name": "bench"})["token"]
     machine = {"hostname": "bench", "os": "Linux", "cores": 2, "memory_bytes": 2**30}
     joined = Caller(url).post("/api/v1/agent/join", {"token": token, "name": "bench", "inventory": machine})
@@ -275,14 +280,13 @@ def _furnished(url: str, database: Database, settings: Settings) -> Site:
         session.flush()
         preparation_id = preparation.id
     account_id = parse_id("user", owner_id)
-    return Site(url, database, team_id, account_id, preparation_id, node_id, key, joined["node_token"])
-
-
-def _signed_in(url: str, link: str) -> tuple[str, str]:
-    """The first owner: id, and a key to act with."""
-    password = secrets.token_urlsafe(16)
-    owner = OneTimeLink(
-        token=link.rsplit("/", 1)[-1], name="Ada", email="ada@crew.example", password=password, team=TEAM
+    return Site(
+        url, database, team_id, account_id, preparation_id, node_id, key, password, joined["node_token"]
     )
+
+
+def _signed_in(url: str, link: str, password: str) -> tuple[str, str]:
+    """The first owner: id, and a key to act with."""
+    owner = OneTimeLink(token=link.rsplit("/", 1)[-1], name="Ada", email=EMAIL, password=password, team=TEAM)
     with Client(url) as client:
         return client.use_link(owner).id, client.create_key("bench").secret

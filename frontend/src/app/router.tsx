@@ -1,18 +1,9 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { queryClient, session } from "@/app/queryClient";
-import { CheckpointsPage } from "@/app/routes/CheckpointsPage";
-import { ComparePage } from "@/app/routes/ComparePage";
-import { DatasetPage } from "@/app/routes/DatasetPage";
-import { DatasetsPage } from "@/app/routes/DatasetsPage";
 import { HomePage } from "@/app/routes/HomePage";
-import { LinkPage } from "@/app/routes/LinkPage";
-import { NodesPage } from "@/app/routes/NodesPage";
 import { NotFoundPage } from "@/app/routes/NotFoundPage";
-import { RunPage } from "@/app/routes/RunPage";
 import { RunsPage } from "@/app/routes/RunsPage";
-import { SettingsPage } from "@/app/routes/SettingsPage";
 import { SignInPage } from "@/app/routes/SignInPage";
-import { UsagePage } from "@/app/routes/UsagePage";
 import { NothingHere } from "@/app/NothingHere";
 import { FrameError } from "@/app/FrameError";
 import { Root } from "@/app/Root";
@@ -29,6 +20,8 @@ import { parseRunsSearch } from "@/features/runs/runFilter";
 import { parseUsageSearch } from "@/features/teams/usageView";
 import { isRunTab } from "@/lib/runTabs";
 
+// Where people begin, at home and in the list of runs, is part of the first script; a page that is opened from there comes
+// when it is.
 const root = createRootRoute({ component: Root, notFoundComponent: NotFoundPage });
 
 const home = createRoute({
@@ -50,7 +43,7 @@ const signIn = createRoute({
   component: SignInPage,
 });
 
-const link = createRoute({ getParentRoute: () => root, path: "/link/$token", component: LinkPage });
+const link = createRoute({ getParentRoute: () => root, path: "/link/$token", component: lazyRouteComponent(() => import("@/app/routes/LinkPage"), "LinkPage") });
 
 const team = createRoute({
   getParentRoute: () => root,
@@ -69,7 +62,6 @@ const newRun = createRoute({
   getParentRoute: () => team,
   path: "/runs/new",
   validateSearch: parseNewRunSearch,
-  // The form and its reader of YAML come when somebody writes a run.
   component: lazyRouteComponent(() => import("@/app/routes/NewRunPage"), "NewRunPage"),
 });
 
@@ -97,21 +89,21 @@ const runTab = createRoute({
       throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });
     }
   },
-  component: RunPage,
+  component: lazyRouteComponent(() => import("@/app/routes/RunPage"), "RunPage"),
 });
 
 const checkpoints = createRoute({
   getParentRoute: () => team,
   path: "/checkpoints",
   validateSearch: parseCheckpointFilter,
-  component: CheckpointsPage,
+  component: lazyRouteComponent(() => import("@/app/routes/CheckpointsPage"), "CheckpointsPage"),
 });
-const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: ComparePage });
-const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: DatasetsPage });
-const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: DatasetPage });
-const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: NodesPage });
-const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: UsagePage });
-const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: SettingsPage });
+const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: lazyRouteComponent(() => import("@/app/routes/ComparePage"), "ComparePage") });
+const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: lazyRouteComponent(() => import("@/app/routes/DatasetsPage"), "DatasetsPage") });
+const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: lazyRouteComponent(() => import("@/app/routes/DatasetPage"), "DatasetPage") });
+const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: lazyRouteComponent(() => import("@/app/routes/NodesPage"), "NodesPage") });
+const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: lazyRouteComponent(() => import("@/app/routes/UsagePage"), "UsagePage") });
+const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: lazyRouteComponent(() => import("@/app/routes/SettingsPage"), "SettingsPage") });
 
 const tree = root.addChildren([
   home,
