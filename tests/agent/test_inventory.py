@@ -1,6 +1,7 @@
 """What a node says it has."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ def test_a_self_test_that_fails_costs_the_peak_and_is_loud(
     assert inventory.cpu_name
     assert "SELF-TEST FAILED" in caplog.text
     assert "no_such_trainer" in caplog.text
+
+
+def test_whether_deepspeed_is_installed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    packages = tmp_path / "packages"
+    (packages / "deepspeed").mkdir(parents=True)
+    (packages / "deepspeed" / "__init__.py").write_text("raise RuntimeError('looking must not import it')")
+    settings = Settings(trainer_module="no_such_trainer")
+    monkeypatch.setattr(sys, "path", [str(packages)])
+    assert take_inventory(tmp_path, settings).deepspeed is True
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert take_inventory(tmp_path, settings).deepspeed is False
 
 
 def test_the_peak_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path) -> None:

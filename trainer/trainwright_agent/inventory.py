@@ -1,4 +1,4 @@
-"""What this node has: cores, memory, GPUs, and how fast one CPU slot multiplies.
+"""What this node has: cores, memory, GPUs, engines, and how fast one CPU slot multiplies.
 
 A slot is a GPU as the trainer counts it, so the list is the trainer's: its self-test gives it, in a process of its own
 and in the environment that its ranks get. The driver's tool only tells whether it is worth asking, and whether something
@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -80,6 +81,7 @@ def take_inventory(data: Path, settings: Settings) -> Inventory:
         cpu_name=name,
         cpu_slots=settings.cpu_slots,
         cpu_peak=peak,
+        deepspeed=find_spec("deepspeed") is not None,  # looking imports nothing
         agent_version=_agent_version(),
     )
 

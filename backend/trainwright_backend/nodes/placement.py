@@ -1,6 +1,6 @@
 """Choosing nodes for queued runs: who is next, and where it fits.
 
-A node that is drained gets nothing. First come, first served, all slots of a run or none. A run that does not fit now keeps the nodes that could ever hold
+A node that is drained gets nothing, and one without a run's engine not that run. First come, first served, all slots of a run or none. A run that does not fit now keeps the nodes that could ever hold
 it from those behind it, so that small runs cannot starve a large one; nodes that are too small for it stay open. Of
 the nodes with room the fullest is taken, which keeps large gaps whole.
 
@@ -19,7 +19,7 @@ from sqlalchemy import Select, delete, or_, select, update
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.parallelism_spec import Device, EngineKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
@@ -50,11 +50,15 @@ class Room:
     kept_for: set[str] = field(default_factory=set)
     """Devices of which a run that came earlier waits for this node."""
 
-    def could_hold(self, run: Run) -> bool:
+    def is_large_enough(self, run: Run) -> bool:
         return len(slots_of(self.node)[run.device]) >= run.slots
 
+    def could_hold(self, run: Run) -> bool:
+        return self.is_large_enough(run) and has_engine(self.node, run)
+
     def can_hold(self, run: Run) -> bool:
-        return run.device not in self.kept_for and len(self.free[run.device]) >= run.slots
+        kept = run.device in self.kept_for
+        return not kept and len(self.free[run.device]) >= run.slots and has_engine(self.node, run)
 
 
 @dataclass
@@ -105,12 +109,25 @@ def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
     if _fail_too_short(session, run):
         return False
     free = free_slots(node, run.device, taken_slots(session).get(node.id, set()))
-    if len(free) < run.slots or node.draining or not is_online(node, now(), timers):
+    if len(free) < run.slots or node.draining or not has_engine(node, run):
+        return False
+    if not is_online(node, now(), timers):
         return False
     _seat(session, run, node, free[: run.slots])
     explain(session, {run.id: f"placed on {node.name}"})
     _hint(session, run, node)
     return True
+
+
+def has_engine(node: Node, run: Run) -> bool:
+    """Whether the node can run the run's engine, as far as its agent has said."""
+    return engine_of(run) != EngineKind.DEEPSPEED or node.inventory.get("deepspeed") is not False
+
+
+def engine_of(run: Run) -> str:
+    """The engine of the run's next attempt."""
+    engine: str = run.spec.get("parallelism", {}).get("engine", EngineKind.NATIVE)
+    return engine
 
 
 def explain(session: Write, reasons: dict[UUID, str]) -> None:
@@ -271,6 +288,8 @@ def _waits_for(run: Run, rooms: list[Room], drained: list[Room], position: int, 
     needs = f"needs {_slots(run.slots)}"
     if not able and (names := [room.node.name for room in drained if room.could_hold(run)]):
         return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
+    if not able and (names := [room.node.name for room in rooms if room.is_large_enough(run)]):
+        return f"{needs} and engine {engine_of(run)}, which is not installed on {', '.join(names[:3])}"
     if not able:
         return f"{needs} on one node; no node that is online has so many {run.device} slots"
     free = sum(len(room.free[run.device]) for room in able)

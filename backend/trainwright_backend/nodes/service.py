@@ -19,6 +19,7 @@ from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.tables import JoinToken, Node
+from trainwright_backend.runs.fleet import MACHINES, Machine
 from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot, Run
 from trainwright_backend.runs.wake import wake_control
 
@@ -146,6 +147,20 @@ def taken_slots(session: Read) -> dict[UUID, set[tuple[str, int]]]:
     for slot in session.scalars(select(PlacementSlot)):
         taken.setdefault(slot.node_id, set()).add((slot.device, slot.slot_index))
     return taken
+
+
+def machines(session: Read) -> list[Machine]:
+    """What submissions and layouts are checked against."""
+    return [_machine(node) for node in session.scalars(select(Node).order_by(Node.name))]
+
+
+def _machine(node: Node) -> Machine:
+    inventory = Inventory.model_validate(node.inventory)
+    slots = {device: len(indices) for device, indices in slots_of(node).items()}
+    return Machine(node.name, slots, inventory.memory_bytes, inventory.deepspeed)
+
+
+MACHINES.append(machines)
 
 
 def is_online(node: Node, at: datetime, timers: Timers) -> bool:

@@ -20,6 +20,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState, Verdict
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.runs.fleet import check_engine
 from trainwright_backend.runs.moves import add_event
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run
@@ -35,7 +36,7 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
 
     Raises:
         Conflict: the run has ended, or has trained all its steps.
-        Invalid: the layout does not fit the rest of the run's spec.
+        Invalid: the layout does not fit the rest of the run's spec, or no node has its engine.
     """
     run = locked_run(session, team_id, run_id)
     if run.state in FINAL:
@@ -49,6 +50,7 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
     after = with_layout(before, layout)
     change = "; ".join(_changes(before, after))
     if change:
+        check_engine(session, after)
         run.spec = after.model_dump(mode="json")
         session.flush()
         add_event(session, run, LAYOUT_EVENT, f"layout changed by {by}: {change}; from the next attempt on")
@@ -77,7 +79,7 @@ def put_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) -> 
 def layout_of(spec: dict[str, Any]) -> RunLayout:
     """The layout in a stored spec."""
     return RunLayout.model_validate(
-        {"parallelism": spec["parallelism"], "micro_sequences": spec["batch"]["micro_sequences"]}
+        {"parallelism": spec.get("parallelism", {}), "micro_sequences": spec["batch"]["micro_sequences"]}
     )
 
 

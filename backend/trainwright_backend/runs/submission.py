@@ -28,6 +28,7 @@ from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.resolution import check_data, resolve_data
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.runs.fleet import check_engine
 from trainwright_backend.runs.moves import begin
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
 from trainwright_backend.teams.service import reserve
@@ -121,7 +122,7 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
     """``spec`` with its device chosen.
 
     Raises:
-        Invalid: no node has the device, or more slots than the largest node that ever joined has.
+        Invalid: no node has the device or the engine, or more slots than the largest node that ever joined has.
     """
     asked = spec.resources
     device = asked.device
@@ -141,7 +142,9 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
             f"{largest.node_name}, has {largest.slots}. Ask for fewer, or let a larger node join.",
             asked.slots_per_node,
         )
-    return spec.model_copy(update={"resources": asked.model_copy(update={"device": device})})
+    resolved = spec.model_copy(update={"resources": asked.model_copy(update={"device": device})})
+    check_engine(session, resolved)
+    return resolved
 
 
 def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> Verdicts:

@@ -2353,6 +2353,11 @@ export interface components {
              */
             cpu_slots: number;
             /**
+             * Deepspeed
+             * @description Whether the engine `deepspeed` is installed; empty from agents older than this field.
+             */
+            deepspeed?: boolean | null;
+            /**
              * Gpus
              * @default []
              */

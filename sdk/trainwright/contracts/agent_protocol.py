@@ -121,6 +121,9 @@ class Inventory(Envelope):
     cpu_name: str = ""
     cpu_slots: int = Field(default=2, ge=0)
     cpu_peak: CpuPeak | None = None
+    deepspeed: bool | None = None
+    """Whether the engine `deepspeed` is installed; empty from agents older than this field."""
+
     agent_version: str = ""
 
 

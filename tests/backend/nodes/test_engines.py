@@ -1,0 +1,71 @@
+"""Nodes without DeepSpeed: what is refused, what is placed elsewhere, what waits and says why."""
+
+from typing import Any
+
+from tests.backend.scripted_agent import Agent, Scene, inventory
+
+DEEPSPEED = {"parallelism": {"engine": "deepspeed", "zero_stage": 1}}
+
+
+def tell(agent: Agent, deepspeed: bool | None) -> None:
+    agent.heartbeat(inventory=inventory() | {"deepspeed": deepspeed})
+
+
+def problem(answer: Any) -> dict[str, Any]:
+    assert answer.status_code == 422, answer.text
+    [found] = answer.json()["errors"]
+    return dict(found)
+
+
+def test_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> None:
+    tell(scene.agent, False)
+    Agent.join(scene.site, "node-g", cpu_slots=1)  # has not told, and is too small
+    spec = scene.spec(2, **DEEPSPEED)
+    for path in (scene.runs, f"{scene.runs}/plan", f"{scene.runs}/estimate"):
+        found = problem(scene.site.admin.post(path, json=spec))
+        assert found["field"] == "parallelism.engine"
+        assert found["message"].startswith(
+            "deepspeed is not installed on any node with 2 cpu slots (node-a): install it there"
+        )
+    verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert [one["field"] for one in verdicts["problems"]] == ["parallelism.engine"]
+    assert scene.site.admin.post(scene.runs, json=scene.spec(1, **DEEPSPEED)).status_code == 201
+    tell(scene.agent, None)  # an older agent
+    assert scene.site.admin.post(scene.runs, json=spec).status_code == 201
+
+
+def test_a_layout_of_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> None:
+    work = scene.running(2)
+    tell(scene.agent, False)
+    found = problem(scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json=DEEPSPEED))
+    assert found["field"] == "parallelism.engine" and "node-a" in found["message"]
+    assert scene.show(work.run_id)["spec"]["parallelism"]["engine"] == "native"
+    tell(scene.agent, True)
+    answer = scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json=DEEPSPEED)
+    assert answer.status_code == 200
+    scene.cancel(work.run_id)
+    assert work.ended("stopped") == "cancelled"
+
+
+def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
+    run_id = scene.submit(2, **DEEPSPEED)
+    tell(scene.agent, False)
+    scene.control.sweep()
+    assert scene.agent.heartbeat() == []
+    sentence = scene.show(run_id)["sentence"]
+    assert sentence == "needs 2 slots and engine deepspeed, which is not installed on node-a"
+    other = scene.submit(2)  # is behind it, and waits for nothing
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [other]
+    able = Agent.join(scene.site, "node-b")
+    tell(able, True)
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in able.heartbeat()] == [run_id]
+    assert able.claim(run_id).finish(10) == "succeeded"
+
+
+def test_nodes_say_whether_they_have_it(scene: Scene) -> None:
+    for said in (None, False, True):
+        tell(scene.agent, said)
+        [node] = scene.site.admin.get("/api/v1/nodes").json()
+        assert node["inventory"]["deepspeed"] is said
