@@ -20,10 +20,11 @@ from trainwright_backend.checkpoints.service import get_checkpoint, newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.datasets.resolution import hold_data
 from trainwright_backend.runs.copies import changed_spec, differences, refuse_gone_data
 from trainwright_backend.runs.moves import add_event, lock_run, move
 from trainwright_backend.runs.sentences import lost_beginning_sentence
-from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.service import get_run, locked_run
 from trainwright_backend.runs.submission import Submitted, Submitter, begin_run, earlier_run
 from trainwright_backend.runs.tables import Run
 
@@ -53,6 +54,7 @@ def fork_run(
     earlier = earlier_run(session, team_id, key, {"fork": run_id, **asked.model_dump(mode="json")})
     if earlier is not None:
         return Submitted(earlier, replayed=True)
+    hold_data(session, team_id, changed_spec(get_run(session, team_id, run_id), asked).data)
     parent = locked_run(session, team_id, run_id)  # so that nobody deletes the checkpoint meanwhile
     checkpoint = _state_of(session, parent, asked.checkpoint)
     before = RunSpec.model_validate(parent.spec)

@@ -51,7 +51,7 @@ def resolve_data(session: Write, team_id: UUID, data: DataSpec) -> tuple[DataSpe
     Raises:
         Invalid: there is no such dataset, version or tokenizer, or it cannot be used.
     """
-    _hold(session, team_id, data)
+    hold_data(session, team_id, data)
     version = _version_of(session, team_id, data)
     tokenizer, file = _resolve_tokenizer(session, team_id, data.tokenizer)
     resolved = data.model_copy(update={"version": version.number, "tokenizer": tokenizer})
@@ -60,6 +60,22 @@ def resolve_data(session: Write, team_id: UUID, data: DataSpec) -> tuple[DataSpe
     if version.state in UNREAD:
         send_step(session, Work.SURVEY, version.id)  # of an older release: it may never have been read
     return resolved, made
+
+
+def hold_data(session: Write, team_id: UUID, data: DataSpec) -> None:
+    """Keep what is named from being deleted until the run that uses it is there to be seen.
+
+    Who holds a run's row too takes this first: a delete holds the data when it comes to the rows of ended runs.
+    """
+    ids = {_id("ds", data.dataset)}
+    if data.tokenizer.kind is TokenizerKind.DATASET:
+        ids.add(_id("ds", data.tokenizer.source or ""))
+    held = select(Dataset.id).where(Dataset.id.in_([one for one in ids if one]), Dataset.team_id == team_id)
+    session.execute(held.order_by(Dataset.id).with_for_update(read=True))
+    if data.tokenizer.kind is TokenizerKind.UPLOADED:
+        tokenizer_id = _id("tok", data.tokenizer.source or "")
+        kept = select(UploadedTokenizer.id).where(UploadedTokenizer.id == tokenizer_id)
+        session.execute(kept.where(UploadedTokenizer.team_id == team_id).with_for_update(read=True))
 
 
 def check_data(session: Read, team_id: UUID, data: DataSpec) -> tuple[DataSpec, Preparation | None]:
@@ -165,19 +181,6 @@ def _trained_files(session: Read, team_id: UUID, source: str) -> list[TokenizerF
             digest = ShardManifest.model_validate(row.manifest).tokenizer_digest
             found.append(TokenizerFile(object_key(row, TOKENIZER_NAME), digest, spec.size))
     return found
-
-
-def _hold(session: Write, team_id: UUID, data: DataSpec) -> None:
-    """Keep what is named from being deleted until the run that uses it is there to be seen."""
-    ids = {_id("ds", data.dataset)}
-    if data.tokenizer.kind is TokenizerKind.DATASET:
-        ids.add(_id("ds", data.tokenizer.source or ""))
-    held = select(Dataset.id).where(Dataset.id.in_([one for one in ids if one]), Dataset.team_id == team_id)
-    session.execute(held.order_by(Dataset.id).with_for_update(read=True))
-    if data.tokenizer.kind is TokenizerKind.UPLOADED:
-        tokenizer_id = _id("tok", data.tokenizer.source or "")
-        kept = select(UploadedTokenizer.id).where(UploadedTokenizer.id == tokenizer_id)
-        session.execute(kept.where(UploadedTokenizer.team_id == team_id).with_for_update(read=True))
 
 
 def _version_of(session: Read, team_id: UUID, data: DataSpec) -> DatasetVersion:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tests.backend.datasets.test_delete_races import answer_after
+from tests.backend.datasets.test_delete_races import answer_after, meanwhile
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.contracts.api.verbs import NewFork
 from trainwright_backend.auth.tables import Account
@@ -14,6 +14,8 @@ from trainwright_backend.checkpoints.removal import delete_checkpoint
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.ids import parse_id
+from trainwright_backend.datasets.deletion import delete_dataset
+from trainwright_backend.datasets.service import lock_dataset
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.runs.submission import Submitter
 from trainwright_backend.runs.tables import Run
@@ -212,3 +214,19 @@ def test_a_fork_of_a_checkpoint_that_is_just_being_deleted_finds_none(scene: Sce
     assert answer_after(scene.site, remove, lambda: fork(scene, parent.run_id, state)) == (404, "not_found")
     with scene.database.read() as session:
         assert session.get(Checkpoint, parse_id("ckpt", state)) is None
+
+
+def test_a_fork_while_its_dataset_is_being_deleted_finds_none_and_neither_waits_for_the_other(
+    scene: Scene, parent: Work
+) -> None:
+    """The delete holds the data and comes to the parent's row last; the fork needs both."""
+    with scene.database.read() as session:
+        team_id = session.get_one(Run, parse_id("run", parent.run_id)).team_id
+    answer = meanwhile(
+        scene.site,
+        lambda session: lock_dataset(session, team_id, scene.dataset),
+        lambda: fork(scene, parent.run_id, **LONGER),
+        lambda session: delete_dataset(session, team_id, scene.dataset),
+    )
+    assert refusal(answer)[0] == "data.dataset"
+    assert scene.site.admin.get(f"{scene.site.path}/datasets/{scene.dataset}").status_code == 404
