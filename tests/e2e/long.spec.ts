@@ -13,6 +13,8 @@ test("a run of a million steps, while it grows", async ({ page }) => {
   const heard = complaints(page);
   await page.goto(process.env["TRAINWRIGHT_E2E_LINK"] ?? "");
   await page.getByRole("main").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("link", { name: "Runs", exact: true }).click();
+  await expect(page.getByRole("heading", { name: "Runs", level: 1 })).toBeVisible();
   await expect(page.getByRole("link", { name: "million" })).toBeVisible();
 
   await test.step("the list is filtered and sorted, and the address keeps it", async () => {
@@ -145,10 +147,16 @@ test("a run of a million steps, while it grows", async ({ page }) => {
     await page.getByRole("spinbutton", { name: "line" }).fill("500000");
     await page.keyboard.press("Enter");
     await expect(log.getByText("step 500000: loss")).toBeInViewport();
-    await expect(page).toHaveURL(/line=500000/);
+    await expect(page).toHaveURL(/#L500000$/);
     await log.getByRole("button", { name: "Link to line 500,003" }).click();
-    await expect(page).toHaveURL(/line=500003/);
-    await page.reload();
+    await expect(page).toHaveURL(/[?&]attempt=1&file=rank-0\.log#L500003$/);
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.getByRole("button", { name: "Copy link" }).click();
+    await expect(page.getByRole("button", { name: "Copied" })).toBeVisible();
+    const link = await page.evaluate(() => navigator.clipboard.readText());
+    expect(link).toBe(page.url());
+    await page.goto("/crew/runs");
+    await page.goto(link);
     await expect(log.locator("[aria-current]")).toContainText("step 500003: loss");
     await expect(log.locator("[aria-current]")).toBeInViewport();
     await expect(page.getByText("Not following.")).toBeVisible();

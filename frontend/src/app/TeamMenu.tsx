@@ -32,7 +32,7 @@ export function TeamMenu({ team, me }: { team: string; me: Me }) {
       trigger={
         <button
           type="button"
-          className="flex h-8 min-w-0 items-center gap-1 rounded-box px-2 font-semibold hover:bg-raised max-tablet:h-12 max-tablet:max-w-28"
+          className="flex h-8 min-w-0 items-center gap-1 rounded-box px-2 font-semibold hover:bg-raised max-tablet:h-12 max-tablet:max-w-20 max-tablet:px-1"
         >
           <span className="truncate">{team}</span>
           <ChevronDown aria-hidden size={14} className="shrink-0" />

@@ -4,13 +4,13 @@ import { Button } from "@/components/Button";
 import { copyText } from "@/lib/copyText";
 
 /** Copies a longer text that is not itself shown. */
-export function CopyButton({ words, text }: { words: string; text: string }) {
+export function CopyButton({ words, text }: { words: string; text: string | (() => string) }) {
   const [copied, setCopied] = useState(false);
   const Icon = copied ? Check : Copy;
   return (
     <Button
       onClick={() => {
-        void copyText(text).then(() => {
+        void copyText(typeof text === "string" ? text : text()).then(() => {
           setCopied(true);
         });
       }}

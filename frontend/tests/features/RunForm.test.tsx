@@ -102,7 +102,7 @@ beforeEach(() => {
 function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}) {
   return renderRoute(
     <Boundary>
-      <RunForm team="lab" datasets={DATASETS} tokenizers={TOKENIZERS} start={start} onCreated={onCreated} />
+      <RunForm team="lab" person="ana" datasets={DATASETS} tokenizers={TOKENIZERS} start={start} onCreated={onCreated} />
     </Boundary>,
   );
 }
@@ -152,7 +152,7 @@ it("keeps the draft over a reload, and shows it as YAML and back", async () => {
   expect(yamlText().value).toBe("# What is left out keeps its default.\nname: pilot\ndata:\n  dataset: ds_1\n");
   await userEvent.click(screen.getByLabelText("form"));
   expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
-  expect(sessionStorage.getItem("trainwright.draft.lab")).toContain("pilot");
+  expect(sessionStorage.getItem("trainwright.draft.ana.lab")).toContain("pilot");
 });
 
 it("has one truth: what is written as YAML stands in the fields, and what is filled in stands in the YAML beside its comments", async () => {
@@ -238,10 +238,12 @@ it("says what the run would come to and how that is known", async () => {
 
 it("says that a draft is restored, takes no field of another dataset's data from it, and begins anew", async () => {
   const values = { name: "pilot", "data.dataset": "ds_1", "data.tokenizer.kind": "bytes", "model.width": "64" };
-  storeDraft("lab", values);
+  storeDraft({ person: "bo", team: "lab" }, { ...values, name: "not yours" });
+  storeDraft({ person: "ana", team: "lab" }, values);
   show().unmount();
   const page = show();
   expect(await screen.findByText(/^Your draft of/)).toBeDefined();
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
   expect(screen.getByLabelText<HTMLSelectElement>("Tokenizer kind").value).toBe("bytes");
   page.unmount();
   const other = show(() => undefined, { "data.dataset": "ds_2" });
@@ -251,7 +253,7 @@ it("says that a draft is restored, takes no field of another dataset's data from
   expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("");
   expect(screen.queryByText(/^Your draft of/)).toBeNull();
   other.unmount();
-  storeDraft("lab", values);
+  storeDraft({ person: "ana", team: "lab" }, values);
   show(() => undefined, { name: "", "data.dataset": "ds_1" });
   expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("");
   expect(screen.queryByText(/^Your draft of/)).toBeNull();

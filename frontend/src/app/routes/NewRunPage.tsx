@@ -1,5 +1,5 @@
 import { useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import { useEffect, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { ForkOrigin } from "@/app/ForkOrigin";
@@ -93,6 +93,7 @@ interface FilledProps {
 
 function Filled({ start, verb, submit, children }: FilledProps) {
   const { team } = useParams({ from: "/$team" });
+  const { me } = useRouteContext({ from: "/$team" });
   const { dataset, view } = useSearch({ from: "/$team/runs/new" });
   const datasets = useAllDatasets(team);
   const { data: tokenizers } = useSuspenseQuery(tokenizersQuery(team));
@@ -112,6 +113,7 @@ function Filled({ start, verb, submit, children }: FilledProps) {
   return (
     <RunForm
       team={team}
+      person={me.id}
       datasets={datasets}
       tokenizers={tokenizers}
       start={dataset === undefined ? start : { ...start, "data.dataset": dataset }}

@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
+import { Link, useLocation, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import { DatasetLink } from "@/app/DatasetLink";
 import { Fp8Tab } from "@/app/Fp8Tab";
 import { Overview } from "@/app/Overview";
@@ -21,7 +21,7 @@ import { ConfigurationTab } from "@/features/runs/ConfigurationTab";
 import { EventList } from "@/features/runs/EventList";
 import { LogTab } from "@/features/runs/LogTab";
 import { RunActions } from "@/features/runs/RunActions";
-import { searchOfLog } from "@/features/runs/logSearch";
+import { hashOfLine, lineOfHash, searchOfLog } from "@/features/runs/logSearch";
 import { RunBanner } from "@/features/runs/RunBanner";
 import { RunHeader } from "@/features/runs/RunHeader";
 import { runQuery } from "@/features/runs/queries";
@@ -41,6 +41,7 @@ export function RunPage() {
 function LiveRun() {
   const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
   const search = useSearch({ from: "/$team/runs/$runId/$tab" });
+  const line = useLocation({ select: ({ hash }) => lineOfHash(hash) });
   const navigate = useNavigate();
   const { data: stored } = useSuspenseQuery(runQuery(team, runId));
   const live = !isFinal(stored.state);
@@ -90,8 +91,8 @@ function LiveRun() {
   );
 
   /** Changes what the address says of this page, and leaves the rest of it and the place on the page. */
-  function change(next: Partial<typeof search>): void {
-    void navigate({ to: ".", search: (old) => ({ ...old, ...next }), replace: true, resetScroll: false });
+  function change(next: Partial<typeof search>, hash: string | true = true): void {
+    void navigate({ to: ".", search: (old) => ({ ...old, ...next }), hash, replace: true, resetScroll: false });
   }
 
   function show(next: ChartView): void {
@@ -124,9 +125,9 @@ function LiveRun() {
           <LogTab
             team={team}
             run={run}
-            view={search}
+            view={line === undefined ? search : { ...search, line }}
             onView={(next) => {
-              change(searchOfLog(next));
+              change(searchOfLog(next), hashOfLine(next.line));
             }}
           />
         );

@@ -74,7 +74,8 @@ export function Composer({ team, uploads, names, start, named, verb, make, onMad
             </div>
           )
         ) : (
-          <div className={isPlaceholderData ? "opacity-60" : ""}>
+          <div aria-busy={isPlaceholderData}>
+            {isPlaceholderData && <p className="px-4 pt-2 text-small text-soft">As read before; the files are being read anew.</p>}
             <ReadChoice preview={preview} draft={draft} onChange={setDraft} />
             {needDifferentFields(preview.files) && (
               <p role="status" className="mx-4 mb-3 rounded-box border border-warn px-3 py-2">

@@ -34,7 +34,7 @@ export function CountPanel({ team, dataset, version, recipe, disabled, names }: 
       {counting.error !== null && !stale && <ErrorNote error={counting.error} />}
       <div role="status">
         {counting.data !== undefined && (
-          <div className={stale ? "opacity-60" : ""}>
+          <div>
             {stale && <p className="text-small text-soft">Of the recipe before the last change:</p>}
             <Counts counts={counting.data} names={names} />
           </div>

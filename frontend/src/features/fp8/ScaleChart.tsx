@@ -33,7 +33,7 @@ export function ScaleChart({ scaling, tensors, marks, zoom, choice, pattern, lay
   if (scales.isError) return <ErrorState error={scales.error} onRetry={() => void scales.refetch()} />;
   if (scales.data === undefined) return <Skeleton rows={1} height={280} />;
   return (
-    <div className={`grid min-w-0 ${scales.isPlaceholderData ? "opacity-60" : ""}`}>
+    <div className="grid min-w-0" aria-busy={scales.isPlaceholderData}>
       <Chart
         title={`scale of ${partWords(choice.part)} ${kindWords(choice.kind)}`}
         group="fp8"

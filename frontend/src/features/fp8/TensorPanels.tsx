@@ -50,7 +50,7 @@ export function TensorPanels({ scaling, tensors: place, marks, zoom, wish, onCho
       {amaxes.data === undefined ? (
         <Skeleton rows={1} height={280} />
       ) : (
-        <div className={`grid min-w-0 ${amaxes.isPlaceholderData ? "opacity-60" : ""}`}>
+        <div className="grid min-w-0" aria-busy={amaxes.isPlaceholderData}>
           <HeatMap
             title={layers.length > 1 ? "amax by layer" : "amax"}
             rowName="layer"

@@ -95,7 +95,7 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
   const coarse = zoomed && close.fetching;
   const known = [...new Set([...runs.values()].flatMap(({ summary }) => Object.keys(summary.values)))];
   return (
-    <section aria-label="Curves">
+    <section aria-label="Curves" aria-busy={whole.pending}>
       <ChartControls
         view={chart}
         marked={false}

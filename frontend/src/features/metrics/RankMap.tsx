@@ -37,7 +37,7 @@ export function RankMap({ team, run, live, window, newest, phase, onPhase, logOf
   if (columns === undefined) return <Skeleton rows={1} height={280} />;
   const chosen = Math.min(rank, Math.max(0, columns.length - 1));
   return (
-    <div className={`mt-3 ${ranks.isPlaceholderData ? "opacity-60" : ""}`}>
+    <div className="mt-3" aria-busy={ranks.isPlaceholderData}>
       {columns.length === 0 ? (
         <section className="panel p-3">
           <h2 className="font-medium">{TITLE}</h2>

@@ -23,11 +23,12 @@ export function LayoutPlan({ team, spec }: Props) {
   if (plan === undefined) return <div className="col-span-full h-40 animate-appear rounded-box bg-raised" aria-hidden />;
   const { pipeline, data, tensor, shard, ranks, bubble_fraction: bubble } = plan;
   return (
-    <section aria-label="Layout" className={`col-span-full flex flex-col gap-4 border-t pt-4 ${isPlaceholderData ? "opacity-60" : ""}`}>
+    <section aria-label="Layout" aria-busy={isPlaceholderData} className="col-span-full flex flex-col gap-4 border-t pt-4">
       <p>
         <span className="font-medium">{plural(ranks.length, "rank")}</span> = pipeline {count(pipeline)} × data {count(data)} × tensor{" "}
         {count(tensor)}
         {shard > 1 && <span className="text-soft">; {plural(shard, "data rank")} share one copy of what ZeRO cuts</span>}
+        {isPlaceholderData && <span className="text-soft">; drawn for what stood here before</span>}
       </p>
       <div className="grid grid-cols-2 gap-6 max-tablet:grid-cols-1">
         <MeshPicture plan={plan} />

@@ -2,6 +2,7 @@ import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
 import type { LogLine } from "@/api/types";
 import { Button } from "@/components/Button";
+import { CopyButton } from "@/components/CopyButton";
 import { ErrorNote } from "@/components/ErrorNote";
 import { TextInput } from "@/components/TextInput";
 import { logMatchesQuery, type LogPlace } from "@/features/runs/logQueries";
@@ -82,6 +83,7 @@ export function LogFind({ place, total, line, find, onView }: Props) {
         </Button>
       )}
       {matches.error !== null && <ErrorNote error={matches.error} />}
+      {line !== undefined && <CopyButton key={line} words="Copy link" text={() => window.location.href} />}
       <LineField
         line={line}
         total={total}

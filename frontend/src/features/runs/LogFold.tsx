@@ -15,7 +15,13 @@ interface Props {
 }
 
 export function LogFold({ place, bytes, live, view, onView }: Props) {
-  const [open, setOpen] = useState(view !== null);
+  const meant = view !== null;
+  const [open, setOpen] = useState(meant);
+  const [wasMeant, setWasMeant] = useState(meant);
+  if (meant !== wasMeant) {
+    setWasMeant(meant);
+    if (meant) setOpen(true);
+  }
   return (
     <section className="panel overflow-hidden">
       <h2>

@@ -19,6 +19,8 @@ import { useDebounced } from "@/lib/useDebounced";
 
 interface Props {
   team: string;
+  /** Who writes; a draft is not shown to another. */
+  person: string;
   datasets: readonly Dataset[];
   tokenizers: readonly Tokenizer[];
   /** Fields that the way here has filled in. */
@@ -39,12 +41,13 @@ const VIEWS: readonly View[] = ["form", "YAML"];
 
 /** The configuration of a new run, as a form or as YAML, checked by the API while it is written. */
 export function RunForm(props: Props) {
-  const { team, datasets, tokenizers, start, view = "form", onView, verb = "Start run", children, onCreated } = props;
+  const { team, person, datasets, tokenizers, start, view = "form", onView, verb = "Start run", children, onCreated } = props;
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
   const fresh = { "data.dataset": datasets[0]?.id ?? "", ...start };
-  const draft = useRunDraft(team, fields, fresh, start, view);
+  const writer = { person, team };
+  const draft = useRunDraft(writer, fields, fresh, start, view);
   const { values, touched } = draft;
   const asForm = draft.text === null;
   const [asked, setAsked] = useState(false);
@@ -56,7 +59,7 @@ export function RunForm(props: Props) {
   const submission = useMutation({
     mutationFn: (asSent: SpecJson) => (props.submit ?? ((sent, key) => createRun(team, sent, key)))(asSent, draft.key),
     onSuccess: (run) => {
-      dropDraft(team);
+      dropDraft(writer);
       onCreated(run);
     },
   });

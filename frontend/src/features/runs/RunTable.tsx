@@ -102,7 +102,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
     />
   );
   return (
-    <div className={`flex flex-col gap-3 transition-opacity duration-100 ${listed === filter ? "" : "opacity-60"}`}>
+    <div aria-busy={listed !== filter} className="flex flex-col gap-3">
       <div role="presentation" onFocus={walking.onFocus}>
         <Table
           ref={box}
@@ -144,6 +144,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
         <span className="text-small text-soft">
           {plural(runs.length, "run")}
           {hasNextPage && ", and more"}
+          {listed !== filter && "; looking for those that match"}
         </span>
         {hasNextPage && (
           <Button

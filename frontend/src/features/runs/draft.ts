@@ -1,5 +1,11 @@
-/** The unfinished configuration of a new run, kept in this tab so that a reload loses nothing. */
+/** The unfinished configuration of a new run, kept in this tab for the person who writes it, so that a reload loses nothing. */
 import type { SpecValues } from "@/lib/specForm";
+
+/** Whose draft it is, and of which team. */
+export interface Writer {
+  person: string;
+  team: string;
+}
 
 export interface Draft {
   /** When it was last changed, as ISO 8601. */
@@ -9,22 +15,22 @@ export interface Draft {
 
 const DATASET = "data.dataset";
 
-export function storedDraft(team: string): Draft | null {
+export function storedDraft(writer: Writer): Draft | null {
   try {
-    const value: unknown = JSON.parse(sessionStorage.getItem(keyOf(team)) ?? "null");
+    const value: unknown = JSON.parse(sessionStorage.getItem(keyOf(writer)) ?? "null");
     return isDraft(value) ? value : null;
   } catch {
     return null;
   }
 }
 
-export function storeDraft(team: string, values: SpecValues): void {
+export function storeDraft(writer: Writer, values: SpecValues): void {
   const draft: Draft = { at: new Date().toISOString(), values };
-  sessionStorage.setItem(keyOf(team), JSON.stringify(draft));
+  sessionStorage.setItem(keyOf(writer), JSON.stringify(draft));
 }
 
-export function dropDraft(team: string): void {
-  sessionStorage.removeItem(keyOf(team));
+export function dropDraft(writer: Writer): void {
+  sessionStorage.removeItem(keyOf(writer));
 }
 
 /** What of a draft is restored where ``start`` is filled in: all, what says nothing of another dataset, or, beside another run's configuration, nothing. */
@@ -39,6 +45,6 @@ function isDraft(value: unknown): value is Draft {
   return typeof value === "object" && value !== null && "values" in value && typeof value.values === "object" && "at" in value;
 }
 
-function keyOf(team: string): string {
-  return `trainwright.draft.${team}`;
+function keyOf({ person, team }: Writer): string {
+  return `trainwright.draft.${person}.${team}`;
 }

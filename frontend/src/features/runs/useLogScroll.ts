@@ -45,6 +45,11 @@ export function useLogScroll(total: number, line: number | undefined) {
     const { wanted, list } = latest.current;
     if (drawn && box.current !== null && wanted !== null) box.current.scrollTop = list.scrolledAt(wanted);
   }, [line, drawn]);
+  // Who comes by a link to a line finds its log in sight, wherever on the page it lies.
+  const [came] = useState(line !== undefined);
+  useEffect(() => {
+    if (drawn && came) box.current?.scrollIntoView({ block: "nearest" });
+  }, [drawn, came]);
 
   return {
     box,

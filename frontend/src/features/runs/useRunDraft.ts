@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { dropDraft, restored, storeDraft, storedDraft } from "@/features/runs/draft";
+import { dropDraft, restored, storeDraft, storedDraft, type Writer } from "@/features/runs/draft";
 import { randomId } from "@/lib/randomId";
 import { specOf, valuesOf, type Json, type SpecField, type SpecValues } from "@/lib/specForm";
 import { readYaml, rewritten, writeYaml, type SpecText } from "@/lib/specYaml";
@@ -26,13 +26,13 @@ interface Draft {
  * The configuration that is being written, as fields or as text. There is one truth: what is written as text is read
  * into the fields as soon as they can hold it, and the text begins with what the fields hold.
  */
-export function useRunDraft(team: string, fields: readonly SpecField[], fresh: SpecValues, start: SpecValues, view: View) {
-  const [draft, setDraft] = useState<Draft>(() => first(team, fields, fresh, start, view));
+export function useRunDraft(writer: Writer, fields: readonly SpecField[], fresh: SpecValues, start: SpecValues, view: View) {
+  const [draft, setDraft] = useState<Draft>(() => first(writer, fields, fresh, start, view));
   // Comments and order of the text survive a visit to the form.
   const [lastText, setLastText] = useState<string | null>(null);
 
   function set(values: SpecValues, touched: ReadonlySet<string>): void {
-    storeDraft(team, values);
+    storeDraft(writer, values);
     setDraft({ ...draft, ...written(values, fields, draft.text), values, touched, key: randomId(), stay: null });
   }
 
@@ -51,7 +51,7 @@ export function useRunDraft(team: string, fields: readonly SpecField[], fresh: S
       const read = readYaml(text);
       const held = read.spec === null ? null : valuesOf(read.spec, fields);
       const values = held?.strangers.length === 0 ? held.values : draft.values;
-      if (values !== draft.values) storeDraft(team, values);
+      if (values !== draft.values) storeDraft(writer, values);
       setLastText(text);
       setDraft({ ...draft, values, text, read, spec: read.spec, key: randomId(), stay: null });
     },
@@ -68,15 +68,15 @@ export function useRunDraft(team: string, fields: readonly SpecField[], fresh: S
       return stay === null;
     },
     beginAnew: (): void => {
-      dropDraft(team);
+      dropDraft(writer);
       setLastText(null);
       setDraft({ ...draft, ...written(fresh, fields, draft.text), values: fresh, touched: new Set(), restoredFrom: null, key: randomId(), stay: null });
     },
   };
 }
 
-function first(team: string, fields: readonly SpecField[], fresh: SpecValues, start: SpecValues, view: View): Draft {
-  const found = storedDraft(team);
+function first(writer: Writer, fields: readonly SpecField[], fresh: SpecValues, start: SpecValues, view: View): Draft {
+  const found = storedDraft(writer);
   const kept = restored(found, start);
   const values = { ...fresh, ...kept, ...start };
   const tells = Object.keys(kept).some((path) => path !== "data.dataset");
