@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tests.parity.cases import TOKENS, Cell
 from tests.parity.learning import Piece, Told
+from trainwright.contracts.parallelism_spec import Place
 
 Gradients = dict[str, NDArray[np.float32]]
 Steps = dict[int, Gradients]
@@ -62,6 +63,10 @@ def together(told: Sequence[Told]) -> Learned:
     for one, other in pairwise(told):
         assert one.losses == other.losses, "ranks differ in their losses"
         assert one.norms == other.norms, "ranks differ in their norms"
+    lines: dict[Place, Told] = {}
+    for one in told:
+        first = lines.setdefault(one.line, one)
+        assert one.own_losses == first.own_losses, "ranks of a tensor axis differ in their own losses"
     steps = told[0].gradients
     return Learned(
         told[0].losses,

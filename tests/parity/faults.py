@@ -58,6 +58,13 @@ def _own_target(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple
     return _of_all(logits, targets, rows, axis)[0], found.where(here, 0.0)
 
 
+def _targets_of_the_first(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
+    """Both ranks lack the second one's targets: they agree, and only a text that uses its rows tells."""
+    log_sum, target = _of_all(logits, targets, rows, axis)
+    first_of_second = rows.first or rows.number
+    return log_sum, target.masked_fill(targets >= first_of_second, 0.0)
+
+
 _sum_at = Axis.start_sum_at
 
 
@@ -180,6 +187,9 @@ FAULTS: dict[str, Plant] = {
     "norm-gradient sum": lambda: patch.object(tokens._SumGradient, "backward", staticmethod(_own_gradient)),
     "vocabulary's log of sums": lambda: patch.object(vocabulary, "_of_all_ranks", _own_log_sum),
     "vocabulary's targets": lambda: patch.object(vocabulary, "_of_all_ranks", _own_target),
+    "vocabulary's targets, of the second rank": lambda: patch.object(
+        vocabulary, "_of_all_ranks", _targets_of_the_first
+    ),
     "norm over the model": lambda: patch.object(replicated, "norm_over", _own_norm),
     "pipeline's activation": lambda: _Both(
         patch.object(RunningStage, "get_fwd_send_ops", _send_all_but_one),
@@ -221,6 +231,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted("norm-gradient sum", "tensor 2"),
     Planted("vocabulary's log of sums", "tensor 2"),
     Planted("vocabulary's targets", "tensor 2"),
+    Planted("vocabulary's targets, of the second rank", "tensor 2"),
     Planted("norm over the model", "tensor 2"),
     Planted("pipeline's activation", "pipeline 2"),
     Planted("pipeline's gradient, another micro batch's", "pipeline 2"),

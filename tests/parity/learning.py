@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -22,6 +24,8 @@ from tests.parity.cases import LEARNING_RATE, Cell
 from tests.parity.faults import FAULTS
 from tests.trainer.jobs import write_job
 from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Place
+from trainwright_trainer import engine
 from trainwright_trainer.build import Training, build
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.fp8.formats import widen
@@ -49,6 +53,12 @@ class Told(NamedTuple):
     norms: list[float]
     gradients: dict[int, dict[str, Piece]]
     """By step, then by canonical name of the weight."""
+
+    own_losses: list[float]
+    """This rank's share of each loss, before the ranks add theirs up; none where DeepSpeed makes the passes."""
+
+    line: Place
+    """Where on its tensor axis the rank stands: the place of that axis' first rank."""
 
 
 class Task(NamedTuple):
@@ -82,19 +92,38 @@ def _learn_or_complain(world: Mesh, task: Task) -> Told | str:
 def learn(world: Mesh, task: Task) -> Told:
     job = read_job(task.job_file)
     output_folder(task.job_file).mkdir(exist_ok=True)
-    training = build(job, task.job_file, make_mesh(world.rank, job.spec.degrees, world.device))
-    told = Told([], [], {})
+    mesh = make_mesh(world.rank, job.spec.degrees, world.device)
+    training = build(job, task.job_file, mesh)
+    told = Told([], [], {}, [], replace(mesh.place, tensor=0))
+    with _overheard(told.own_losses):
+        _steps(training, task, told)
+    return told
+
+
+def _steps(training: Training, task: Task, told: Told) -> None:
     for step in range(1, task.steps + 1):
         looks = task.every_step or step in (1, task.steps)
         before = _first_moments(training) if looks else {}
-        clock = StepClock(world.device)
+        clock = StepClock(training.mesh.device)
         clock.start()
         numbers = training.engine.step(training.loader.micro_batches(step), LEARNING_RATE, clock)
         told.losses.append(numbers.loss)
         told.norms.append(numbers.grad_norm)
         if looks:
             told.gradients[step] = _gradients(training, before)
-    return told
+
+
+@contextmanager
+def _overheard(own_losses: list[float]) -> Iterator[None]:
+    """Take down what this rank gives to the sum that is the step's loss."""
+    given = engine.with_question
+
+    def overheard(loss: Tensor, asked: engine.Asked) -> Tensor:
+        own_losses.append(loss.item())
+        return given(loss, asked)
+
+    with patch.object(engine, "with_question", overheard):
+        yield
 
 
 def _gradients(training: Training, before: dict[str, Piece]) -> dict[str, Piece]:
@@ -143,9 +172,13 @@ def write_cell(folder: Path, data: Path, cell: Cell, **more: Any) -> Path:
 
 
 def prepare(folder: Path) -> Path:
-    """Byte-level shards of some thousands of invented words."""
+    """Byte-level shards of invented words in letters of one to four bytes, so that every part of the vocabulary is used.
+
+    Of letters of one byte alone, the upper half of it would be in no text, and the tensor rank that has these rows would
+    have next to nothing to do.
+    """
     draw = random.Random(0)
-    words = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "sees", "nothing"]
+    words = [_word(draw) for _ in range(100)]
     folder.mkdir(parents=True, exist_ok=True)
     texts = folder / "texts.jsonl"
     texts.write_text(
@@ -155,3 +188,12 @@ def prepare(folder: Path) -> Path:
     given = ["--out", str(out), "--tokenizer", "bytes", "--validation-fraction", "0.1"]
     assert main(["prepare", str(texts), *given]) == 0
     return out
+
+
+def _word(draw: random.Random) -> str:
+    ranges = draw.choices(_LETTERS, weights=(5, 1, 1, 1), k=4)
+    return "".join(chr(draw.randrange(*one)) for one in ranges)
+
+
+_LETTERS = ((0x21, 0x7F), (0xA1, 0x800), (0x800, 0xD800), (0x10000, 0x40000))
+"""Code points of one, two, three and four bytes in UTF-8; drawn so that about half of all bytes are of either kind."""
