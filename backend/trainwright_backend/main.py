@@ -27,6 +27,7 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.storage import LocalStore
 from trainwright_backend.core.stream import Topics
 from trainwright_backend.datasets import router as datasets
+from trainwright_backend.metrics import compare_router
 from trainwright_backend.metrics import router as metrics
 from trainwright_backend.nodes import estimate_router
 from trainwright_backend.nodes import router as nodes
@@ -50,6 +51,7 @@ ROUTERS = (
     recipes_router.router,
     usage_router.router,
     metrics.router,
+    compare_router.router,
     runs_router.router,
     checkpoints.router,
     retention_router.router,

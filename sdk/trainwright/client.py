@@ -45,7 +45,7 @@ from trainwright.contracts.api.datasets import (
 )
 from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
 from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
-from trainwright.contracts.api.metrics import MetricPoints, Metrics
+from trainwright.contracts.api.metrics import MetricPoints, Metrics, RunSeries
 from trainwright.contracts.api.nodes import JoinToken, Node
 from trainwright.contracts.api.people import CreatedKey, Me, OneTimeLink, StorageUse, Team
 from trainwright.contracts.api.runs import Run, RunEvent
@@ -245,7 +245,7 @@ class TeamClient(PlanCalls, RunCalls):
         return self._client.post_repeatable(f"{self._path}/runs", Run, json=as_json(spec))
 
     def runs(self, state: str | None = None, **query: Any) -> list[Run]:
-        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``tag``, ``sort``, ``order``."""
+        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``tag``, ``ids``, ``sort``, ``order``."""
         return self._pages(f"{self._path}/runs", Run, query | ({"state": state} if state else {}))
 
     def run(self, run_id: str) -> Run:
@@ -289,6 +289,17 @@ class TeamClient(PlanCalls, RunCalls):
         if points is not None:
             params["points"] = points
         return self._client.get(f"{self._path}/runs/{run_id}/metrics", Metrics, params)
+
+    def compare_metrics(
+        self, run_ids: Sequence[str], names: Sequence[str] = (), points: int | None = None, **window: int
+    ) -> list[RunSeries]:
+        """Curves of up to a hundred runs; ``window`` is as in `metrics`. Runs that are not the team's are left out."""
+        params: dict[str, Any] = {"runs": list(run_ids), **window}
+        if names:
+            params["names"] = list(names)
+        if points is not None:
+            params["points"] = points
+        return self._client.get_list(f"{self._path}/metrics", RunSeries, params)
 
     def stream_metrics(self, run_id: str, cursor: str | None = None) -> Iterator[MetricPoints]:
         """Points as they are made, from the first one or from ``cursor``, until the run has ended.

@@ -86,6 +86,7 @@ EXPECTED = {
     f"POST {T}/runs/{{run}}/resume": "editor",
     f"GET {T}/runs/{{run}}/events": "viewer",
     f"GET {T}/runs/{{run}}/events/stream": "viewer",
+    f"GET {T}/metrics": "viewer",
     f"GET {T}/runs/{{run}}/metrics": "viewer",
     f"GET {T}/runs/{{run}}/metrics/names": "viewer",
     f"GET {T}/runs/{{run}}/metrics/stream": "viewer",

@@ -1,18 +1,19 @@
 """The curves that people see: windows of them, thinned out to what a chart can show."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import select
 
-from trainwright.contracts.api.metrics import AttemptMark, Metrics, Series
+from trainwright.contracts.api.metrics import AttemptMark, Metrics, RunSeries, Series
 from trainwright.contracts.events import SERIES_UNITS
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.curves import Curve, thinned
 from trainwright_backend.metrics.names import ELAPSED, Selection, family
-from trainwright_backend.metrics.reading import ALL_STEPS, read_shown, series_of
+from trainwright_backend.metrics.reading import ALL_STEPS, FINEST_COARSE, read_curves, read_shown, series_of
 from trainwright_backend.metrics.service import cursor_of, newest_mark
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.tables import Attempt, Run
@@ -22,6 +23,9 @@ MOST_SERIES = 1_000
 MOST_POINTS_OF_ALL = 500_000
 """In one answer, over all its series: some 13 MB of JSON."""
 
+
+MOST_READ_AT_ONCE = 500_000
+"""Points that are in memory before they are thinned out, where series are read together."""
 
 MOST_POINTS_TO_SUM = 2**62
 """So many that no coarse copy is taken for a series."""
@@ -39,26 +43,87 @@ class Window:
 def read_metrics(session: Read, run: Run, selection: Selection, window: Window) -> Metrics:
     """Curves of the run over all its attempts, of at most ``window.points`` points each; see `thinned`.
 
-    One series is in memory at a time: those of a long run are larger together than what is answered.
-
     Raises:
         Invalid: the names stand for more than `MOST_SERIES` series.
     """
     mark = newest_mark(session, run.id)
+    series = _series(session, run, mark, selection, window, MOST_POINTS_OF_ALL)
+    return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
+
+
+def compare_metrics(
+    session: Read, runs: Sequence[Run], selection: Selection, window: Window
+) -> list[RunSeries]:
+    """Curves of several runs, in the order of ``runs``; see `read_metrics`. They share `MOST_POINTS_OF_ALL`.
+
+    Raises:
+        Invalid: the names stand for more than `MOST_SERIES` series of one run.
+    """
+    share = MOST_POINTS_OF_ALL // max(1, len(runs))
+    return [
+        RunSeries.model_construct(
+            run=public_id("run", run.id),
+            series=_series(session, run, newest_mark(session, run.id), selection, window, share),
+        )
+        for run in runs
+    ]
+
+
+def _series(
+    session: Read, run: Run, mark: MetricMark | None, selection: Selection, window: Window, most_of_all: int
+) -> list[Series]:
+    """At most ``most_of_all`` points, over all series.
+
+    Few series are in memory at a time: those of a long run are larger together than what is answered.
+    """
     by_name: dict[str, list[MetricSeries]] = {}
     for one in series_of(session, run.id, selection=selection):
         by_name.setdefault(one.name, []).append(one)
-    most = min(window.points, MOST_POINTS_OF_ALL // max(1, _checked(len(by_name))))
-    series = []
-    for name in sorted(by_name, key=_order):
-        parts = by_name[name]
-        shown = _thinned_by_steps([_shown(session, one, mark, window, most) for one in parts], most)
-        series.append(
-            Series(name=name, unit=parts[0].unit, steps=shown.steps.tolist(), values=shown.values.tolist())
-        )
+    most = min(window.points, most_of_all // max(1, _checked(len(by_name))))
+    found: dict[str, Series] = {}
+    for parts, curves in _all_shown(session, by_name.values(), mark, window, most):
+        found[parts[0].name] = _told(parts[0].name, parts[0].unit, _thinned_by_steps(curves, most))
+    series = [found[name] for name in sorted(found, key=_order)]
     if selection.wants_elapsed and (elapsed := _elapsed(session, run, mark, window, most)) is not None:
         series.append(elapsed)
-    return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
+    return series
+
+
+def _told(name: str, unit: str, curve: Curve) -> Series:
+    """As it is answered. Made without a check of each number: they are the database's own."""
+    return Series.model_construct(
+        name=name, unit=unit, steps=curve.steps.tolist(), values=curve.values.tolist()
+    )
+
+
+def _all_shown(
+    session: Read,
+    by_name: Iterable[list[MetricSeries]],
+    mark: MetricMark | None,
+    window: Window,
+    points: int,
+) -> Iterator[tuple[list[MetricSeries], list[Curve]]]:
+    """What each has in the window. Short series are read many in a query, which is most of what they cost."""
+    together: list[list[MetricSeries]] = []
+    room = MOST_READ_AT_ONCE // (FINEST_COARSE * points)
+    for parts in by_name:
+        last = min(window.to_step, max(one.last_step for one in parts))
+        if last - window.after_step > FINEST_COARSE * points:
+            yield parts, [_shown(session, one, mark, window, points) for one in parts]
+        else:
+            together.append(parts)
+            if sum(map(len, together)) >= max(1, room):
+                yield from _shown_together(session, together, mark, window)
+                together = []
+    yield from _shown_together(session, together, mark, window)
+
+
+def _shown_together(
+    session: Read, each: list[list[MetricSeries]], mark: MetricMark | None, window: Window
+) -> Iterator[tuple[list[MetricSeries], list[Curve]]]:
+    whole = read_curves(session, [one for parts in each for one in parts], window.after_step, window.to_step)
+    for parts in each:
+        yield parts, [whole[one.id].between(window.after_step, _last(one, mark, window)) for one in parts]
 
 
 def _elapsed(session: Read, run: Run, mark: MetricMark | None, window: Window, points: int) -> Series | None:
@@ -70,7 +135,7 @@ def _elapsed(session: Read, run: Run, mark: MetricMark | None, window: Window, p
         return None
     passed = Curve(lengths.steps, lengths.values.cumsum()).between(window.after_step)
     shown = thinned(passed, points)
-    return Series(name=ELAPSED, unit="s", steps=shown.steps.tolist(), values=shown.values.tolist())
+    return _told(ELAPSED, "s", shown)
 
 
 def _thinned_by_steps(parts: Sequence[Curve], points: int) -> Curve:
@@ -86,11 +151,15 @@ def _thinned_by_steps(parts: Sequence[Curve], points: int) -> Curve:
 def _shown(
     session: Read, series: MetricSeries, mark: MetricMark | None, window: Window, points: int
 ) -> Curve:
-    """What of one attempt's series is in the window, up to what ``mark`` vouches for."""
-    last = window.to_step
-    if mark is not None and series.attempt == mark.attempt:
-        last = min(last, int(mark.last_steps.get(family(series.name), 0)))
-    return read_shown(session, series, window.after_step, last, points)
+    """What of one attempt's series is in the window."""
+    return read_shown(session, series, window.after_step, _last(series, mark, window), points)
+
+
+def _last(series: MetricSeries, mark: MetricMark | None, window: Window) -> int:
+    """The last step to show: ``mark`` does not vouch for more."""
+    if mark is None or series.attempt != mark.attempt:
+        return window.to_step
+    return min(window.to_step, int(mark.last_steps.get(family(series.name), 0)))
 
 
 def read_names(session: Read, run: Run, selection: Selection) -> list[str]:

@@ -8,6 +8,8 @@ stood still while others came, went or moved. Runs without the number that is so
 
 import base64
 import json
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -50,6 +52,9 @@ class Asked:
     tags: tuple[str, ...] = ()
     """All of them."""
 
+    ids: tuple[str, ...] = ()
+    """Some of them; empty: all."""
+
     sort: RunSort = RunSort.CREATED
     order: SortOrder = SortOrder.DESCENDING
 
@@ -79,6 +84,24 @@ def list_runs(
     return Page[ShownRun](items=items, next_cursor=more)
 
 
+def find_runs(session: Read, team_id: UUID, ids: Sequence[str]) -> list[Run]:
+    """Those of these runs that the team has, each once, in the order in which they are named."""
+    wanted = _known(ids)
+    found = {
+        one.id: one for one in session.scalars(select(Run).where(Run.team_id == team_id, Run.id.in_(wanted)))
+    }
+    return [found[run_id] for run_id in wanted if run_id in found]
+
+
+def _known(ids: Sequence[str]) -> list[UUID]:
+    """Without those that are no ids: of a list, what cannot be found is left out."""
+    found: dict[UUID, None] = {}
+    for text in ids:
+        with suppress(NotFound):
+            found[parse_id("run", text)] = None
+    return list(found)
+
+
 def _filters(asked: Asked) -> list[ColumnElement[bool]]:
     words = asked.words.casefold().split()
     if len(words) > MOST_WORDS:
@@ -89,6 +112,8 @@ def _filters(asked: Asked) -> list[ColumnElement[bool]]:
     if asked.created_by is not None:
         column = Run.created_by if isinstance(asked.created_by, UUID) else Run.created_by_name
         found.append(column == asked.created_by)
+    if asked.ids:
+        found.append(Run.id.in_(_known(asked.ids)))
     for tag in asked.tags:
         tagged = exists().where(RunTag.run_id == Run.id, RunTag.tag == tag)
         found.append(tagged)

@@ -80,6 +80,9 @@ def list_runs(
         list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags that it has, all.")
     ] = None,
     by: Annotated[str | None, Query(max_length=80, description="Who started them: a name, or `me`.")] = None,
+    ids: Annotated[
+        list[str] | None, Query(max_length=200, description="Of these only; an unknown one is left out.")
+    ] = None,
     sort: RunSort = RunSort.CREATED,
     order: SortOrder = SortOrder.DESCENDING,
     limit: Limit = 50,
@@ -87,7 +90,7 @@ def list_runs(
 ) -> Page[ShownRun]:
     """The team's runs, newest first unless sorted otherwise; those without the number sorted by come last."""
     person = access.user_id if by == "me" else by
-    asked = lists.Asked(tuple(state or ()), q, person, tuple(tag or ()), sort, order)
+    asked = lists.Asked(tuple(state or ()), q, person, tuple(tag or ()), tuple(ids or ()), sort, order)
     return lists.list_runs(session, access.team_id, asked, limit, cursor, _scale(request))
 
 

@@ -788,6 +788,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Metrics Of Runs
+         * @description Curves of several runs within after_step < step ≤ to_step, each thinned out as those of one run are.
+         */
+        get: operations["show_metrics_of_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/quota/{device}": {
         parameters: {
             query?: never;
@@ -3838,6 +3858,8 @@ export interface components {
         Run: {
             /** Attempt */
             attempt: number;
+            /** @description How the newest attempt is cut, or was; empty before the first one, and for one that only exports. */
+            attempt_layout?: components["schemas"]["RunLayout"] | null;
             /**
              * Created
              * Format: date-time
@@ -3870,6 +3892,7 @@ export interface components {
              * @description The state's reason in words: why it waits, what it does, how it ended.
              */
             sentence: string;
+            /** @description As it is for the next attempt: a run's layout can be changed. */
             spec: components["schemas"]["RunSpec"];
             /** Started */
             started?: string | null;
@@ -4032,6 +4055,16 @@ export interface components {
              * @default []
              */
             warnings: string[];
+        };
+        /**
+         * RunSeries
+         * @description Series of one run among several that are compared.
+         */
+        RunSeries: {
+            /** Run */
+            run: string;
+            /** Series */
+            series: components["schemas"]["Series"][];
         };
         /**
          * RunSort
@@ -6152,6 +6185,45 @@ export interface operations {
             };
         };
     };
+    show_metrics_of_runs: {
+        parameters: {
+            query: {
+                /** @description Ids of runs. One that the team does not have is left out of the answer. */
+                runs: string[];
+                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
+                names?: string[] | null;
+                after_step?: number;
+                to_step?: number;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunSeries"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     set_quota: {
         parameters: {
             query?: never;
@@ -6294,6 +6366,8 @@ export interface operations {
                 tag?: string[] | null;
                 /** @description Who started them: a name, or `me`. */
                 by?: string | null;
+                /** @description Of these only; an unknown one is left out. */
+                ids?: string[] | null;
                 sort?: components["schemas"]["RunSort"];
                 order?: components["schemas"]["SortOrder"];
                 limit?: number;

@@ -30,7 +30,7 @@ POST    T/datasets/{dataset}/preparations/{id}/cancel   Preparation; 409 names t
 GET POST T/tokenizers · DELETE T/tokenizers/{id}    Tokenizer; NewTokenizer (a complete upload) → 201
 POST    T/runs                                      RunSpec (+ header Idempotency-Key) → 201 Run
 POST    T/runs/validate                             any JSON → Verdicts: problems by field, or the resolved spec
-GET     T/runs?state&q&by&tag&sort&order&limit&cursor   Page[Run], newest first unless sorted otherwise
+GET     T/runs?state&q&by&tag&ids&sort&order&limit&cursor   Page[Run], newest first unless sorted otherwise
 GET     T/runs/{run}                                Run
 PATCH   T/runs/{run}                                RunEdit → Run: name, tags, notes
 DELETE  T/runs/{run}?dry_run                        Freed: an ended run with all that it made
@@ -45,6 +45,7 @@ GET     T/runs/{run}/events?after                   list[RunEvent] by sequence n
 GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent
 GET     T/runs/{run}/metrics?names&after_step&to_step&points  Metrics; without `names` all series; `points`
                                                     down-samples the window after_step < step ≤ to_step
+GET     T/metrics?runs&names&after_step&to_step&points  list[RunSeries]: of up to a hundred runs at once
 GET     T/runs/{run}/metrics/stream                 SSE, id = `attempt:offset`: event `points` data MetricPoints,
                                                     event `rewind` data {"step": s}: forget what lies after s
 GET     T/runs/{run}/logs                           list[LogFile]

@@ -24,6 +24,13 @@ class Metrics(Envelope):
     """Pass as Last-Event-ID to the stream to go on from here."""
 
 
+class RunSeries(Envelope):
+    """Series of one run among several that are compared."""
+
+    run: str
+    series: list[Series]
+
+
 class AttemptMark(Envelope):
     """Where an attempt begins on the step axis, for charts."""
 
