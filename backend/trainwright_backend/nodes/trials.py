@@ -19,7 +19,7 @@ from trainwright.contracts.job_spec import JobKind
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read
 from trainwright_backend.metrics.tables import MetricSeries
-from trainwright_backend.runs.layout import layout_of
+from trainwright_backend.runs.attempts import layout_of
 from trainwright_backend.runs.moves import STATE_EVENT
 from trainwright_backend.runs.tables import Placement, Run, RunEvent
 

@@ -8,7 +8,6 @@ A layout whose attempt ended before its first step is put back; whether it is so
 """
 
 from collections.abc import Iterator
-from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -74,13 +73,6 @@ def put_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) -> 
         f"attempt {run.attempt} ended before its first step in a new layout ({cause}), which {was}. {advice}"
     )
     add_event(session, run, PUT_BACK_EVENT, words)
-
-
-def layout_of(spec: dict[str, Any]) -> RunLayout:
-    """The layout in a stored spec."""
-    return RunLayout.model_validate(
-        {"parallelism": spec.get("parallelism", {}), "micro_sequences": spec["batch"]["micro_sequences"]}
-    )
 
 
 def with_layout(spec: RunSpec, layout: RunLayout) -> RunSpec:

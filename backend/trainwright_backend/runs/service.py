@@ -19,6 +19,7 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.datasets.preparations import PREPARATION_USERS
+from trainwright_backend.runs.attempts import newest_layouts
 from trainwright_backend.runs.moves import lock_run, move, stop
 from trainwright_backend.runs.sentences import run_sentence
 from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary, RunTag
@@ -130,9 +131,16 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
             seats[placement.run_id].append(placement)
     tags = _tags_of(session, [run.id for run, _ in runs])
     parents = _parents_of(session, [run for run, _ in runs])
+    layouts = newest_layouts(session, [run.id for run, _ in runs])
     shown = [_shown(run, summary, seats.get(run.id, []), scale) for run, summary in runs]
     return [
-        one.model_copy(update={"tags": tags.get(run.id, []), "forked_from": _forked_from(run, parents)})
+        one.model_copy(
+            update={
+                "tags": tags.get(run.id, []),
+                "forked_from": _forked_from(run, parents),
+                "attempt_layout": layouts.get(run.id),
+            }
+        )
         for one, (run, _) in zip(shown, runs, strict=True)
     ]
 
@@ -197,6 +205,7 @@ def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], sca
         tags=[],
         notes=run.notes,
         forked_from=None,
+        attempt_layout=None,
     )
 
 

@@ -1,7 +1,7 @@
 import type { Run } from "@/api/types";
 
 /** What the platform takes for a field that was left empty, where that follows from the rest of the spec. */
-export function automaticValue({ data, model, resources, schedule }: Run["spec"], path: string): number | undefined {
+export function automaticValue({ data, model, parallelism, resources, schedule }: Run["spec"], path: string): number | undefined {
   switch (path) {
     case "data.tokenizer.vocabulary":
       return data.tokenizer.kind === "bytes" ? 257 : 4_096;
@@ -14,7 +14,7 @@ export function automaticValue({ data, model, resources, schedule }: Run["spec"]
     case "schedule.decay_steps":
       return schedule.kind === "wsd" ? Math.min(Math.ceil(schedule.steps / 5), schedule.steps - schedule.warmup_steps) : undefined;
     case "parallelism.data":
-      return resources.nodes * resources.slots_per_node;
+      return (resources.nodes * resources.slots_per_node) / (parallelism.tensor * parallelism.pipeline);
     default:
       return undefined;
   }

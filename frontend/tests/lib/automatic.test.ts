@@ -15,6 +15,7 @@ it.each([
   [wide, "model.feed_forward", 512],
   [spec, "model.feed_forward", 192],
   [wide, "parallelism.data", 8],
+  [{ ...wide, parallelism: { ...wide.parallelism, tensor: 2, pipeline: 2 } }, "parallelism.data", 2],
   [wsd, "schedule.decay_steps", 21],
   [{ ...wsd, schedule: { ...wsd.schedule, warmup_steps: 95 } }, "schedule.decay_steps", 6],
   [spec, "schedule.decay_steps", undefined],

@@ -68,6 +68,30 @@ def test_a_live_run_goes_on_and_its_next_attempt_has_the_new_layout(scene: Scene
     assert again.finish(10) == "succeeded"
 
 
+def test_a_run_tells_how_it_is_cut_now_and_next(scene: Scene) -> None:
+    def told(run_id: str) -> tuple[Any, ...]:
+        """Pipeline and micro batch of the newest attempt, in the run and in the list, and of the next one."""
+        shown = scene.show(run_id)
+        [listed] = scene.site.admin.get(scene.runs).json()["items"]
+        assert listed["attempt_layout"] == shown["attempt_layout"]
+        now, spec = shown["attempt_layout"], shown["spec"]
+        then = spec["parallelism"]["pipeline"], spec["batch"]["micro_sequences"]
+        return now and (now["parallelism"]["pipeline"], now["micro_sequences"]), then
+
+    run_id = scene.submit(2, **TENSOR)
+    assert told(run_id) == (None, (1, 2))
+    scene.control.sweep()
+    work = scene.agent.claim(run_id)
+    assert change(scene, run_id, PIPELINE | {"micro_sequences": 1}).status_code == 200
+    assert told(run_id) == ((1, 2), (2, 1))
+    assert work.ended("crashed") == "retry_wait"
+    assert told(run_id) == ((1, 2), (2, 1))
+    again = scene.again(run_id)
+    assert told(run_id) == ((2, 1), (2, 1))
+    assert again.finish(10) == "succeeded"
+    assert told(run_id) == ((2, 1), (2, 1))
+
+
 def test_the_layout_that_it_has_already_says_nothing(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
     assert change(scene, run_id, {"parallelism": {"tensor": 2}}).status_code == 200

@@ -4,6 +4,7 @@ import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { CopyButton } from "@/components/CopyButton";
 import { ForEditors } from "@/components/ForEditors";
+import { layoutNote, nowAndNext, specOfAttempt } from "@/features/runs/attemptLayout";
 import { ChangeLayout } from "@/features/runs/ChangeLayout";
 import { canBeLaidOut } from "@/features/runs/layout";
 import { runQuery } from "@/features/runs/queries";
@@ -31,6 +32,9 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
   const spec = run.spec as unknown as Record<string, Json>;
   const general = Object.entries(spec).filter(([, value]) => !isSection(value));
   const sections = Object.entries(spec).filter(([, value]) => isSection(value));
+  const entries = sections.map(([key, value]) => [key, entriesOf(value, key)] as const);
+  const ofAttempt = specOfAttempt(run);
+  const differs = entries.flatMap(([, those]) => those).some(({ path }) => words(ofAttempt, path) !== words(run.spec, path));
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap gap-2">
@@ -59,18 +63,24 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
           }}
         />
       )}
+      {differs && (
+        <p role="note" className="panel px-4 py-2">
+          {layoutNote(run)}
+        </p>
+      )}
       <div className="columns-3 gap-3 max-desk:columns-2 max-tablet:columns-1">
         <Section title="Run" entries={general.map(([key, value]) => ({ path: key, name: key, value }))} show={show} />
-        {sections.map(([key, value]) => (
-          <Section key={key} title={label(key)} entries={entriesOf(value, key)} show={show} />
+        {entries.map(([key, those]) => (
+          <Section key={key} title={label(key)} entries={those} show={show} />
         ))}
       </div>
     </div>
   );
 
-  function show({ path, value }: Entry): ReactNode {
+  function show({ path }: Entry): ReactNode {
     if (path === "data.dataset") return dataset;
-    return value === null ? empty(run.spec, path) : told(value);
+    const [now, next] = [words(ofAttempt, path), words(run.spec, path)];
+    return now === next ? next : nowAndNext(run, now, next);
   }
 }
 
@@ -114,6 +124,12 @@ const EMPTY: Record<string, string> = {
   "schedule.decay_steps": "the whole course",
   "precision.fp8": "off",
 };
+
+/** The value of a field, or what it was left empty for. */
+function words(spec: Run["spec"], path: string): string {
+  const value = path.split(".").reduce<Json>((at, key) => (isSection(at) ? (at[key] ?? null) : null), spec as unknown as Json);
+  return value === null ? empty(spec, path) : told(value);
+}
 
 function empty(spec: Run["spec"], path: string): string {
   const value = automaticValue(spec, path);

@@ -9,7 +9,8 @@ const MICRO_SEQUENCES = "batch.micro_sequences";
 const CONTEXT = "parallelism.context";
 
 const ENDING: ReadonlySet<Run["state"]> = new Set(["completing", "succeeded", "failed", "cancelled"]);
-const LIVE: ReadonlySet<Run["state"]> = new Set(["leased", "starting", "running", "stopping"]);
+/** States in which an attempt is on a node. */
+export const LIVE: ReadonlySet<Run["state"]> = new Set(["leased", "starting", "running", "stopping"]);
 
 /** Whether an attempt is to come that another layout could be for. */
 export function canBeLaidOut({ state }: Run): boolean {

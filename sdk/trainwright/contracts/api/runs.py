@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime
 
+from trainwright.contracts.api.verbs import RunLayout
 from trainwright.contracts.base import Envelope, Problem
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
@@ -55,7 +56,12 @@ class Run(Envelope):
     """Silence of the run's node, when it is longer than 30 s: shown, not acted upon."""
 
     spec: RunSpec
+    """As it is for the next attempt: a run's layout can be changed."""
+
     attempt: int
+    attempt_layout: RunLayout | None = None
+    """How the newest attempt is cut, or was; empty before the first one, and for one that only exports."""
+
     summary: RunSummary
     created: AwareDatetime
     created_by: str | None
