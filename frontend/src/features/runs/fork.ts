@@ -5,6 +5,8 @@ import type { Run } from "@/api/types";
 import type { SpecJson } from "@/features/runs/queries";
 import { leaves, type Json } from "@/lib/specForm";
 
+const VOCABULARY = "data.tokenizer.vocabulary";
+
 /** Fields of the parent that a whole configuration has otherwise, by their dotted names. A run's name is no change. */
 export function changesOf(parent: SpecJson, whole: SpecJson): Record<string, Json> {
   const before = new Map(leaves(parent as Record<string, Json>, ""));
@@ -24,6 +26,16 @@ function isWithin(path: string, fields: ReadonlyMap<string, Json>): boolean {
   return [...fields].some(([field, value]) => value === null && path.startsWith(`${field}.`));
 }
 
+/**
+ * What a fork of ``parent`` differs by. A vocabulary that is left open stays so: a submission has it from the tokenizer, a
+ * fork from its parent, and which it is, is for the API to say.
+ */
+function forkChanges(parent: SpecJson, written: SpecJson, filled: SpecJson): Record<string, Json> {
+  const changes = changesOf(parent, filled);
+  const vocabulary = new Map(leaves(written as Record<string, Json>, "")).get(VOCABULARY) ?? null;
+  return vocabulary === null && VOCABULARY in changes ? { ...changes, [VOCABULARY]: null } : changes;
+}
+
 /** Makes the fork of what is written: its defaults are filled in first, so that only what differs is sent. */
 export async function forkRun(team: string, parent: Run, checkpoint: string | undefined, spec: SpecJson, key: string): Promise<Run> {
   const verdicts = body(await api.POST("/api/v1/teams/{team}/runs/validate", { params: { path: { team } }, body: spec }));
@@ -33,7 +45,7 @@ export async function forkRun(team: string, parent: Run, checkpoint: string | un
   return body(
     await api.POST("/api/v1/teams/{team}/runs/{run}/fork", {
       params: { path: { team, run: parent.id }, header: { "idempotency-key": key } },
-      body: { name: verdicts.spec.name, changes: changesOf(parent.spec, verdicts.spec), checkpoint: checkpoint ?? null },
+      body: { name: verdicts.spec.name, changes: forkChanges(parent.spec, spec, verdicts.spec), checkpoint: checkpoint ?? null },
     }),
   );
 }
