@@ -8,6 +8,7 @@
 # PYTEST_ARGS    more arguments for the Python tests of `test`
 # ROW            the one row of `gpu` to measure; all of them when empty
 # DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
+# PAUSES         rounds of `pauses`
 # ONLY           the one row of `bench` to measure; all of them when empty
 
 PYTHON ?=
@@ -17,13 +18,14 @@ ARGS ?=
 PYTEST_ARGS ?=
 ROW ?=
 DRY ?=
+PAUSES ?= 20
 ONLY ?=
 
 BIN = .venv/bin
 NODE = infra/with-node.sh
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test gpu bench parity dev check fix openapi setup frontend chromium lock clean on-linux
+.PHONY: help demo test gpu bench parity pauses dev check fix openapi setup frontend chromium lock clean on-linux
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +47,9 @@ bench: setup ## ratios measured on this CPU (ONLY=name: that one), in bench.json
 
 parity: setup ## compare every layout's training with one process, recorded in docs/parity.md (ARGS: cells, --steps, --minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.parity.run $(ARGS)
+
+pauses: setup ## pause and resume a run at 20 random moments (PAUSES=n: at n) and compare its losses bit by bit
+	@TRAINWRIGHT_PAUSES=$(PAUSES) OMP_NUM_THREADS=1 $(BIN)/pytest -n 0 -s tests/faults/test_pauses.py $(PYTEST_ARGS)
 
 dev: setup frontend ## API, worker and agent with reload, and Vite's server for the frontend
 	@infra/dev.sh
