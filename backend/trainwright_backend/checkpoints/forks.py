@@ -8,7 +8,7 @@ keeps as long.
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Select, exists, select
+from sqlalchemy import Select, exists, func, select
 
 from trainwright.contracts.api.verbs import NewFork
 from trainwright.contracts.checkpoint import CheckpointKind
@@ -26,7 +26,7 @@ from trainwright_backend.runs.moves import add_event, lock_run, move
 from trainwright_backend.runs.sentences import lost_beginning_sentence
 from trainwright_backend.runs.service import get_run, locked_run
 from trainwright_backend.runs.submission import Submitted, Submitter, begin_run, earlier_run
-from trainwright_backend.runs.tables import Run
+from trainwright_backend.runs.tables import NodeSize, Placement, Run
 
 
 class Resume(NamedTuple):
@@ -112,11 +112,38 @@ def fail_lost(session: Write, run_id: UUID) -> None:
 
 
 def mark_parent_invalid(session: Write, run: Run, step: int | None) -> None:
-    """A node found that the checkpoint which the run was forked from does not match its manifest."""
+    """A node found that the checkpoint which the run was forked from does not match its manifest.
+
+    It is the parent's, and other forks': one node's word is not enough. It counts as damaged once a second attempt of this
+    fork says so, on another node where there is one that could take the run. A fork that is not believed tries again, and
+    fails by itself when it has tried too often.
+    """
     found = _forked_checkpoint(session, run)
-    if found is not None and newest_state(session, run.id) is None and step in (None, found.step):
-        found.valid = False
-        session.flush()
+    if found is None or newest_state(session, run.id) is not None or step != found.step:
+        return
+    nodes = _nodes_that_could_not_read_it(session, run)
+    if len(nodes) < 2 or (len(set(nodes)) < 2 and _nodes_for(session, run) > 1):
+        return
+    parent = lock_run(session, found.run_id)  # before its checkpoint's row, as whoever deletes one does
+    if parent is None:
+        return
+    where = " and ".join(sorted(set(nodes)))
+    words = f"the checkpoint of step {found.step:,} is damaged: {run.name}, forked from it, could not read it on {where}"
+    add_event(session, parent, "note", f"{words} in {len(nodes)} attempts", step=found.step)
+    found.valid = False
+    session.flush()
+
+
+def _nodes_that_could_not_read_it(session: Read, run: Run) -> list[str]:
+    """Of each attempt that ended so, the one that ends now included; all of them began from the parent's checkpoint."""
+    damaged = (Placement.run_id == run.id, Placement.end_reason == EndCode.CHECKPOINT_INVALID)
+    return list(session.scalars(select(Placement.node_name).where(*damaged).order_by(Placement.fence)))
+
+
+def _nodes_for(session: Read, run: Run) -> int:
+    """Joined nodes that are large enough for the run."""
+    fitting = (NodeSize.device == run.device, NodeSize.joined, NodeSize.slots >= run.slots)
+    return session.scalar(select(func.count()).select_from(NodeSize).where(*fitting)) or 0
 
 
 def _forked_checkpoint(session: Read, run: Run) -> Checkpoint | None:

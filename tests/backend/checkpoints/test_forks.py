@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.backend.datasets.test_delete_races import answer_after, meanwhile
-from tests.backend.scripted_agent import Scene, Work
+from tests.backend.scripted_agent import Agent, Scene, Work
 from trainwright.contracts.api.verbs import NewFork
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.checkpoints.forks import fork_run
@@ -154,7 +154,7 @@ def test_other_data_needs_the_parent_s_own_tokenizer(scene: Scene, upload: Any) 
     assert blamed == "data.tokenizer.kind"
     assert f"source {scene.dataset}, vocabulary 300" in why
     taken = {"kind": "dataset", "source": scene.dataset}
-    for tokenizer in (taken | {"vocabulary": 300}, taken):
+    for tokenizer in (taken | {"vocabulary": 300}, taken, taken | {"vocabulary": None}):
         made = fork(scene, run_id, **(LONGER | {"data.dataset": other, "data.tokenizer": tokenizer}))
         assert made.status_code == 201, made.text
         assert made.json()["spec"]["data"]["tokenizer"]["vocabulary"] == 300
@@ -165,11 +165,61 @@ def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Sc
     waiting = fork(scene, parent.run_id, **LONGER).json()["id"]
     work = claimed(scene, made)
     assert work.order() == "go"
+    assert work.ended("checkpoint_invalid", step=10) == "retry_wait"
+    assert all(one["valid"] for one in checkpoints(scene, parent.run_id)), "one attempt may be mistaken"
+    work = scene.again(made)
+    assert work.order() == "go"
     assert work.ended("checkpoint_invalid", step=10) == "failed"
     assert "from which it was forked, is damaged" in scene.show(made)["sentence"]
     assert [one["valid"] for one in checkpoints(scene, parent.run_id) if one["step"] == 10] == [True, False]
     scene.control.sweep()
     assert scene.state(waiting) == "failed", "it must not begin at step 0 instead"
+    told = scene.site.admin.get(f"{scene.runs}/{parent.run_id}/events").json()[-1]
+    assert (told["type"], told["step"]) == ("note", 10)
+    assert (
+        "step 10 is damaged: fork, forked from it, could not read it on node-a in 2 attempts"
+        in told["message"]
+    )
+
+
+def test_what_a_fork_s_node_says_of_no_step_or_another_one_leaves_the_parent_s_checkpoint(
+    scene: Scene, parent: Work
+) -> None:
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    before = checkpoints(scene, parent.run_id)
+    work = claimed(scene, made)
+    for step, becomes in ((None, "retry_wait"), (4, "retry_wait"), (None, "failed")):
+        assert work.order() == "go"
+        assert work.ended("checkpoint_invalid", step=step) == becomes
+        work = scene.again(made) if becomes == "retry_wait" else work
+    assert checkpoints(scene, parent.run_id) == before
+
+
+@pytest.mark.parametrize("second", ["node-a", "node-b"])
+def test_where_there_are_two_nodes_both_must_find_a_parent_s_checkpoint_damaged(
+    scene: Scene, parent: Work, second: str
+) -> None:
+    agents = {"node-a": scene.agent, "node-b": Agent.join(scene.site, "node-b")}
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    for node in ("node-a", second):
+        only(scene, node)
+        scene.end_backoff(made)
+        scene.control.sweep()
+        work = agents[node].claim(made)
+        assert work.order() == "go"
+        work.ended("checkpoint_invalid", step=10)
+    (state,) = [
+        one for one in checkpoints(scene, parent.run_id) if (one["kind"], one["step"]) == ("state", 10)
+    ]
+    assert state["valid"] is (second == "node-a")
+    assert scene.state(made) == ("retry_wait" if second == "node-a" else "failed")
+
+
+def only(scene: Scene, name: str) -> None:
+    """Let runs be placed on this node alone."""
+    for node in scene.site.admin.get("/api/v1/nodes").json():
+        drained = {"draining": node["name"] != name}
+        assert scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json=drained).status_code == 200
 
 
 def test_a_deleted_parent_leaves_its_name(scene: Scene, parent: Work) -> None:
