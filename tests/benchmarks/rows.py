@@ -186,6 +186,47 @@ def capped(setting: Setting) -> Figures:
     }
 
 
+OFFLOADED = {"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}
+"""DeepSpeed with masters and moments in the host's memory, where a CPU updates them."""
+
+
+def offload_3b(setting: Setting) -> Figures:
+    """What either way of fitting more into a GPU costs: states moved to the host, or kept in 8 and 16 bits."""
+    shape = setting.shape("3b")
+    figures: Figures = {"parameters": shape.parameters}
+    ways: dict[str, dict[str, Any]] = {
+        "offload": {"precision": BF16, "parallelism": OFFLOADED},
+        "fp8": {"precision": FP8},
+    }
+    rates = {}
+    for kind, sections in ways.items():
+        timing = measure(setting.folder / kind, shape, *setting.steps, **sections)
+        _free()
+        figures |= _rates(kind, shape, timing)
+        rates[kind] = timing.tokens_per_second
+    return figures | {"ratio": rates["fp8"] / rates["offload"]}
+
+
+ALONE = {"tensor": 1, "pipeline": 1, "data": 1, "schedule": "1f1b", "stages_per_rank": 1}
+
+
+def degree_1(setting: Setting) -> Figures:
+    """Steps of a layout whose every degree is 1, at each ZeRO stage, against those of a plain spec, there and back."""
+    shape = setting.shape("1.3b")
+    names: list[str] = ["plain", *(f"zero_{stage}" for stage in range(4))]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn, name in enumerate([*names, *reversed(names)]):
+        layout = {} if name == "plain" else ALONE | {"zero_stage": int(name.removeprefix("zero_"))}
+        folder = setting.folder / f"{turn}-{name}"
+        timing = measure(folder, shape, *setting.steps, precision=BF16, parallelism=layout)
+        _free()
+        seconds[name].append(timing.seconds)
+    mean = {name: sum(both) / len(both) for name, both in seconds.items()}
+    return {f"{name}_ratio": mean[name] / mean["plain"] for name in names[1:]} | {
+        "plain_step_seconds": mean["plain"]
+    }
+
+
 def beside_peer(name: str, precision: str, setting: Setting) -> Figures:
     """Ours and another trainer, in turn, each in processes of its own."""
     shape = setting.shape("peer")
@@ -311,6 +352,18 @@ ROWS: tuple[Row, ...] = (
         "7B under one cap at which bfloat16 must recompute and FP8 need not",
         capped,
         (Mark("ratio", 1.64),),
+    ),
+    Row(
+        "offload-3b",
+        "3B in FP8 (O2) beside bfloat16 with its states on the host (DeepSpeed, ZeRO-2), in turn",
+        offload_3b,
+        (Mark("ratio", 1.0),),
+    ),
+    Row(
+        "degree-1",
+        "a layout of one rank, said in full, against a spec that names none (1.3B, bfloat16)",
+        degree_1,
+        tuple(Mark(f"zero_{stage}_ratio", 1.01, at_most=True) for stage in range(4)),
     ),
     _peer_row(
         "torchtitan", "bf16", "FP8 (O2) beside torchtitan 0.2.2 in bfloat16, compiled", Mark("ratio", 1.15)
