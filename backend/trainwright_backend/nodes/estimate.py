@@ -12,9 +12,11 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlalchemy.orm import defer, load_only
 
 from trainwright.contracts.agent_protocol import Inventory
+from trainwright.contracts.api.people import StorageUse
 from trainwright.contracts.api.usage import Measured, RunEstimate
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.parallelism_spec import Device
@@ -22,6 +24,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.checkpoints import state_bytes, stored_bytes
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright.planner.plan import plan
+from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.reading import read_curves
@@ -74,7 +77,7 @@ def estimate(session: Read, team_id: UUID, asked: RunSpec) -> RunEstimate:
         memory_bytes=max(rank.total for rank in planned.memory),
         checkpoint_bytes=state_bytes(spec),
         stored_bytes=stored_bytes(spec),
-        storage=storage_use(session, team_id),
+        storage=_storage(session, team_id),
         measured=measured,
         seconds=seconds,
         slot_hours=None if seconds is None else seconds * spec.resources.ranks / SECONDS_AN_HOUR,
@@ -150,11 +153,25 @@ def _seats(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, P
     """Claimed seats of the team's runs on as many slots of the device, the newest first."""
     device, slots = spec.resources.device.value, spec.resources.slots_per_node
     like_it = (Run.team_id == team_id, Run.device == device, Run.slots == slots)
-    found = select(Run).where(*like_it, Run.tokens_per_second.is_not(None)).order_by(Run.id.desc())
-    for run in session.scalars(found.limit(LOOKED_AT_RUNS)).all():
-        claimed = select(Placement).where(Placement.run_id == run.id, Placement.job.is_not(None))
-        for seat in session.scalars(claimed.order_by(Placement.fence.desc())):
-            yield run, seat
+    newest = select(Run.id).where(*like_it, Run.tokens_per_second.is_not(None)).order_by(Run.id.desc())
+    found = (
+        select(Run, Placement)
+        .join(Placement, Placement.run_id == Run.id)
+        .where(Run.id.in_(newest.limit(LOOKED_AT_RUNS)), Placement.job.is_not(None))
+        .order_by(Run.id.desc(), Placement.fence.desc())
+        .options(load_only(Run.name), defer(Placement.downloads))
+    )
+    for row in session.execute(found):
+        yield row.Run, row.Placement
+
+
+def _storage(session: Read, team_id: UUID) -> StorageUse:
+    """The team's storage, in which its checkpoints and exports stand beside its files."""
+    files = storage_use(session, team_id)
+    kept = select(func.sum(Checkpoint.bytes)).join(Run, Run.id == Checkpoint.run_id)
+    mine = (Run.team_id == team_id, Checkpoint.committed.is_not(None))
+    checkpoints = int(session.scalar(kept.where(*mine)) or 0)
+    return files.model_copy(update={"used_bytes": files.used_bytes + checkpoints})
 
 
 def _median_rate(session: Read, run_id: UUID, attempt: int) -> float | None:

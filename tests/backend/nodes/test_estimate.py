@@ -4,6 +4,8 @@ from statistics import median
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy import event as hooks
 
 from tests.backend.scripted_agent import Agent, Scene, Work, losses
 from trainwright.commands.plan import show_estimate
@@ -81,6 +83,38 @@ def test_what_computes_otherwise_is_no_measurement(scene: Scene) -> None:
     assert ask(scene)["measured"] is not None
     for other in OTHERS:
         assert ask(scene, scene.spec(**other))["measured"] is None, other
+
+
+def test_what_is_left_of_the_storage_is_less_by_the_checkpoints_that_are_there(scene: Scene) -> None:
+    before = ask(scene)["storage"]
+    work = measured(scene)
+    work.save(5)
+    (state,) = scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()
+    assert ask(scene)["storage"] == before | {"used_bytes": before["used_bytes"] + state["bytes"]}
+
+
+def test_earlier_runs_are_looked_at_in_one_query_without_what_is_wide(scene: Scene) -> None:
+    def statements() -> list[str]:
+        found: list[str] = []
+
+        def note(_: object, __: object, statement: str, *___: object) -> None:
+            found.append(statement)
+
+        hooks.listen(Engine, "before_cursor_execute", note)
+        try:
+            assert ask(scene, scene.spec(memory={"recompute": "full"}))["measured"] is None
+        finally:
+            hooks.remove(Engine, "before_cursor_execute", note)
+        return found
+
+    asked = []
+    for _ in range(2):
+        work = measured(scene)
+        scene.cancel(work.run_id)
+        work.ended("stopped")
+        asked.append(statements())
+    assert len(asked[0]) == len(asked[1]) > 0
+    assert not any("placement.downloads" in one for one in asked[1])
 
 
 def test_the_newest_run_counts_and_one_that_made_too_few_steps_does_not(scene: Scene) -> None:
