@@ -7,7 +7,7 @@ import pytest
 from trainwright.contracts.layout_rules import stages_even
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import RankMemory, largest_share, rank_memory
-from trainwright.planner.plan import Slot, auto_stages, plan, stage_times
+from trainwright.planner.plan import Host, Slot, auto_stages, plan, stage_times
 from trainwright.planner.split import DoesNotFitError, Holder
 
 SPEC: dict[str, Any] = {
@@ -200,6 +200,19 @@ def test_who_needs_more_than_a_slot_has_is_warned_of() -> None:
     [every] = plan(spec, slot=Slot("node-1", 1)).warnings
     assert every.startswith("Each rank")
     assert plan(spec).slot_bytes is None and plan(spec).warnings == []
+
+
+def test_offload_of_more_than_the_largest_node_has_is_warned_of() -> None:
+    parallelism = {"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}
+    spec = spec_of(2, parallelism=parallelism, precision={"kind": "bf16"})
+    found = plan(spec, cuda=True)
+    assert found.host_bytes == 2 * found.memory[0].host > 0 and found.warnings == []
+    enough, less = Host("node-1", found.host_bytes), Host("node-1", found.host_bytes - 1)
+    assert plan(spec, cuda=True, host=enough).warnings == []
+    [warning] = plan(spec, cuda=True, host=less).warnings
+    assert "the largest node for this run, node-1, has" in warning and "parallelism.offload" in warning
+    assert plan(spec, host=less).warnings == [], "the ranks of a CPU have their slots' shares"
+    assert plan(spec_of(2), cuda=True, host=Host("node-1", 1)).warnings == []
 
 
 def test_what_a_cpu_offloads_lies_in_the_same_memory() -> None:

@@ -75,6 +75,7 @@ def estimate(session: Read, team_id: UUID, asked: RunSpec) -> RunEstimate:
         flops=flops,
         petaflop_days=flops / (1e15 * SECONDS_A_DAY),
         memory_bytes=max(rank.total for rank in planned.memory),
+        host_bytes=planned.host_bytes,
         checkpoint_bytes=state_bytes(spec),
         stored_bytes=stored_bytes(spec),
         storage=_storage(session, team_id),

@@ -1,8 +1,9 @@
 """Choosing nodes for queued runs: who is next, and where it fits.
 
-A node that is drained gets nothing, and one without a run's engine not that run. First come, first served, all slots of a run or none. A run that does not fit now keeps the nodes that could ever hold
-it from those behind it, so that small runs cannot starve a large one; nodes that are too small for it stay open. Of
-the nodes with room the fullest is taken, which keeps large gaps whole.
+A node that is drained gets nothing, and one without a run's engine not that run; nor does one with too little memory for
+what the run puts on the host, while another has enough. First come, first served, all slots of a run or none. A run that
+does not fit now keeps the nodes that could ever hold it from those behind it, so that small runs cannot starve a large
+one; nodes that are too small for it stay open. Of the nodes with room the fullest is taken, which keeps large gaps whole.
 
 A round is a plan and its execution. The plan is made for all runs in one snapshot and changes nothing. Then each run
 is placed in a transaction of its own, under the locks of the run and of its node, if it still fits: what is wrong with
@@ -19,7 +20,7 @@ from sqlalchemy import Select, delete, or_, select, update
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.parallelism_spec import Device, EngineKind
+from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
@@ -27,6 +28,7 @@ from trainwright_backend.core.enqueue import enqueuer_of
 from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.nodes.needs import engine_of, has_engine, host_bytes_of
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.moves import lock_run, move
@@ -49,6 +51,11 @@ class Room:
     free: dict[str, list[int]]
     kept_for: set[str] = field(default_factory=set)
     """Devices of which a run that came earlier waits for this node."""
+
+    @property
+    def memory_bytes(self) -> int:
+        found: int = self.node.inventory["memory_bytes"]
+        return found
 
     def is_large_enough(self, run: Run) -> bool:
         return len(slots_of(self.node)[run.device]) >= run.slots
@@ -117,17 +124,6 @@ def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
     explain(session, {run.id: f"placed on {node.name}"})
     _hint(session, run, node)
     return True
-
-
-def has_engine(node: Node, run: Run) -> bool:
-    """Whether the node can run the run's engine, as far as its agent has said."""
-    return engine_of(run) != EngineKind.DEEPSPEED or node.inventory.get("deepspeed") is not False
-
-
-def engine_of(run: Run) -> str:
-    """The engine of the run's next attempt."""
-    engine: str = run.spec.get("parallelism", {}).get("engine", EngineKind.NATIVE)
-    return engine
 
 
 def explain(session: Write, reasons: dict[UUID, str]) -> None:
@@ -227,16 +223,25 @@ def _plan_queue(
 ) -> None:
     position = 0
     for run in queue:
-        room = _fitting(rooms, run)
+        suited = _suited(rooms, run)
+        room = _fitting(suited, run)
         if room is not None:
             found.seats[run.id] = room.node.id
             del room.free[run.device][: run.slots]
             continue
         position += 1
-        found.explain(run, _waits_for(run, rooms, drained, position, any_joined=any_joined))
-        for could in rooms:
+        found.explain(run, _waits_for(run, suited, drained, position, any_joined=any_joined))
+        for could in suited:
             if could.could_hold(run):
                 could.kept_for.add(run.device)
+
+
+def _suited(rooms: list[Room], run: Run) -> list[Room]:
+    """Those with memory for what the run puts on the host; all where none has it, for the plan has warned of that."""
+    needed = host_bytes_of(run)
+    if not needed:
+        return rooms
+    return [room for room in rooms if room.could_hold(run) and room.memory_bytes >= needed] or rooms
 
 
 def _fitting(rooms: list[Room], run: Run) -> Room | None:

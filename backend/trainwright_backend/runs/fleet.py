@@ -48,13 +48,18 @@ def check_engine(session: Read, spec: RunSpec) -> None:
     if engine is not EngineKind.DEEPSPEED:
         return
     large_enough = machines_for(session, spec)
-    if large_enough and all(machine.deepspeed is False for machine in large_enough):
+    if large_enough and not any(can_run(machine, spec) for machine in large_enough):
         slots = f"{spec.resources.slots_per_node} {spec.resources.device} slots"
         message = (
             f"deepspeed is not installed on any node with {slots} ({named(large_enough)}): install it there "
             "(pip install 'trainwright[deepspeed]') and restart the node's agent, or use engine native."
         )
         raise Invalid.at("parallelism.engine", message, engine.value)
+
+
+def can_run(machine: Machine, spec: RunSpec) -> bool:
+    """Whether it has the engine of ``spec``, as far as it has told."""
+    return spec.parallelism.engine is not EngineKind.DEEPSPEED or machine.deepspeed is not False
 
 
 def named(machines: list[Machine]) -> str:

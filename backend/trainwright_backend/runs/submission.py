@@ -21,14 +21,14 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
-from trainwright.planner.plan import Slot, plan
+from trainwright.planner.plan import Host, Slot, plan
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.resolution import check_data, resolve_data
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.runs.fleet import check_engine
+from trainwright_backend.runs.fleet import can_run, check_engine, machines_for
 from trainwright_backend.runs.moves import begin
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
 from trainwright_backend.teams.service import reserve
@@ -172,7 +172,8 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
     assert verdicts.spec is not None
     resources = verdicts.spec.resources
     slot = _smallest_slot(session, resources.device, resources.slots_per_node)
-    return plan(verdicts.spec, cuda=resources.device is Device.CUDA, slot=slot)
+    cuda = resources.device is Device.CUDA
+    return plan(verdicts.spec, cuda=cuda, slot=slot, host=_largest_host(session, verdicts.spec))
 
 
 def _smallest_slot(session: Read, device: Device, slots: int) -> Slot | None:
@@ -181,6 +182,13 @@ def _smallest_slot(session: Read, device: Device, slots: int) -> Slot | None:
     known = sizes.where(NodeSize.slot_bytes.is_not(None)).order_by(NodeSize.slot_bytes, NodeSize.node_name)
     found = session.scalars(known.limit(1)).first()
     return Slot(found.node_name, found.slot_bytes) if found and found.slot_bytes else None
+
+
+def _largest_host(session: Read, spec: RunSpec) -> Host | None:
+    """The joined node with most memory of those that could run ``spec``: placing prefers it where offload needs it."""
+    able = [one for one in machines_for(session, spec) if can_run(one, spec)]
+    largest = max(able, key=lambda one: one.memory_bytes, default=None)
+    return Host(largest.name, largest.memory_bytes) if largest else None
 
 
 def with_data(spec: RunSpec, data: DataSpec) -> RunSpec:

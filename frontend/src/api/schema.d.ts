@@ -3938,6 +3938,12 @@ export interface components {
              * @description Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts).
              */
             flops: number;
+            /**
+             * Host Bytes
+             * @description What all ranks of a node put into its own memory, by offload.
+             * @default 0
+             */
+            host_bytes: number;
             /** @description Empty: no such run was measured yet, and time is not known. */
             measured: components["schemas"]["Measured"] | null;
             /**
@@ -4009,6 +4015,22 @@ export interface components {
             bubble_fraction: number;
             /** Data */
             data: number;
+            /**
+             * Host Bytes
+             * @description What all ranks of a node put into its own memory, by offload.
+             * @default 0
+             */
+            host_bytes: number;
+            /**
+             * Host Node
+             * @description The node that has it.
+             */
+            host_node?: string | null;
+            /**
+             * Host Node Bytes
+             * @description Own memory of the largest node that the run may get; null when unknown.
+             */
+            host_node_bytes?: number | null;
             /** Memory */
             memory: components["schemas"]["PlannedMemory"][];
             /**
@@ -4051,7 +4073,8 @@ export interface components {
             timeline: components["schemas"]["PlannedAction"][][];
             /**
              * Warnings
-             * @description Why the run may fail although it is accepted: a rank that needs more memory than the slot has.
+             * @description Why the run may fail although it is accepted: a rank that needs more memory than the slot has, offload of more than
+             *     the node has.
              * @default []
              */
             warnings: string[];

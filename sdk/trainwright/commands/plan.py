@@ -85,6 +85,8 @@ def show_estimate(found: RunEstimate) -> None:
     typer.echo(f"parameters   {found.parameters:,}")
     typer.echo(f"arithmetic   {found.flops:.3g} FLOPs, {found.petaflop_days:.3g} petaFLOP/s-days")
     typer.echo(f"memory       {in_mib(found.memory_bytes)} MiB on the fullest rank")
+    if found.host_bytes:
+        typer.echo(f"host memory  {in_mib(found.host_bytes)} MiB on each node, by offload")
     typer.echo(
         f"checkpoints  {in_mib(found.checkpoint_bytes)} MiB each, {in_mib(found.stored_bytes)} MiB kept in all"
     )
@@ -109,6 +111,13 @@ def show(plan: RunPlan) -> None:
     out.print(_memory(plan.memory))
     if plan.slot_bytes is not None:
         typer.echo(f"The smallest slot, on {plan.slot_node}, has {plan.slot_bytes / 2**20:,.0f} MiB.")
+    if plan.host_bytes:
+        has = (
+            ""
+            if plan.host_node_bytes is None
+            else f"; {plan.host_node} has {in_mib(plan.host_node_bytes)} MiB"
+        )
+        typer.echo(f"Offload puts {in_mib(plan.host_bytes)} MiB into the memory of each node{has}.")
     for warning in plan.warnings:
         typer.secho(warning, fg=typer.colors.YELLOW)
     if plan.stages_are_measured:

@@ -128,6 +128,14 @@ def static_memory(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
     return _deepspeed(spec, tensors) if _on_deepspeed(spec) else _native(spec, tensors)
 
 
+def host_bytes_per_node(spec: RunSpec) -> int:
+    """What the ranks of one node put into its memory, together. Only DeepSpeed's do, which are all alike."""
+    if spec.parallelism.offload is OffloadKind.NONE:
+        return 0
+    whole = stages_of([spec.model.layers])
+    return spec.resources.slots_per_node * static_memory(spec, weights_of(spec, whole)).host
+
+
 def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[int]:
     """Elements of each weight tensor that a rank of a tensor group holds for ``stages``."""
     held = list(stages)

@@ -21,6 +21,7 @@ from trainwright.planner.memory import (
     block_weights,
     end_weights,
     form_of,
+    host_bytes_per_node,
     loss_bytes,
     pipeline_of,
     rank_memory,
@@ -44,8 +45,21 @@ class Slot:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Host:
+    """The largest node that a run may get."""
+
+    node: str
+    bytes: int
+    """Of its own memory, beside that of its GPUs."""
+
+
 def plan(
-    spec: RunSpec, cuda: bool = False, holders: Sequence[Holder] | None = None, slot: Slot | None = None
+    spec: RunSpec,
+    cuda: bool = False,
+    holders: Sequence[Holder] | None = None,
+    slot: Slot | None = None,
+    host: Host | None = None,
 ) -> RunPlan:
     """The layout of ``spec``.
 
@@ -53,6 +67,7 @@ def plan(
         cuda: whether it will run on GPUs, where blocks are compiled.
         holders: the pipeline's ranks, for ``stages: auto``; equal ones where left out.
         slot: what memory is compared with; with nothing where left out.
+        host: what is compared with the memory that GPU ranks take of their node; CPU ranks' is in their slots' share.
 
     Raises:
         DoesNotFitError: stages are to be found, and none fit into the holders' memory.
@@ -97,7 +112,13 @@ def plan(
         memory=[_told(rank, one) for rank, one in enumerate(memory)],
         slot_bytes=slot.bytes if slot else None,
         slot_node=slot.node if slot else None,
-        warnings=_too_large(memory, slot, cuda) if slot else [],
+        host_bytes=host_bytes_per_node(spec),
+        host_node_bytes=host.bytes if host else None,
+        host_node=host.node if host else None,
+        warnings=[
+            *(_too_large(memory, slot, cuda) if slot else []),
+            *(_too_large_for_host(spec, host) if host and cuda else []),
+        ],
         timeline=shown,
         bubble_fraction=bubble,
     )
@@ -256,6 +277,17 @@ def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str
     return [
         f"{who} needs up to {_gib(max(needs))}, and on {slot.node} {has} {_gib(slot.bytes)}: the run may end for want of memory. "
         "Use more ranks with parallelism.pipeline, tensor or zero_stage, memory.recompute, or a smaller batch.micro_sequences."
+    ]
+
+
+def _too_large_for_host(spec: RunSpec, host: Host) -> list[str]:
+    """A sentence where what GPU ranks offload is more than the memory of any node that could run them."""
+    needed = host_bytes_per_node(spec)
+    if needed <= host.bytes:
+        return []
+    return [
+        f"Offload takes {_gib(needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
+        f"{_gib(host.bytes)}: the run may end for want of it. Use less parallelism.offload, or a node with more memory."
     ]
 
 

@@ -1,14 +1,20 @@
-"""Nodes without DeepSpeed: what is refused, what is placed elsewhere, what waits and says why."""
+"""Nodes without DeepSpeed: what is refused, what is placed elsewhere, what waits and says why; and their own memory."""
 
 from typing import Any
 
-from tests.backend.scripted_agent import Agent, Scene, inventory
+import pytest
 
+from tests.backend.scripted_agent import Agent, Scene, inventory
+from trainwright.commands.plan import show, show_estimate
+from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.usage import RunEstimate
+
+OFFLOAD = {"parallelism": {"engine": "deepspeed", "zero_stage": 1, "offload": "optimizer"}}
 DEEPSPEED = {"parallelism": {"engine": "deepspeed", "zero_stage": 1}}
 
 
-def tell(agent: Agent, deepspeed: bool | None) -> None:
-    agent.heartbeat(inventory=inventory() | {"deepspeed": deepspeed})
+def tell(agent: Agent, deepspeed: bool | None, **more: Any) -> None:
+    agent.heartbeat(inventory=inventory() | {"deepspeed": deepspeed} | more)
 
 
 def problem(answer: Any) -> dict[str, Any]:
@@ -62,6 +68,47 @@ def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
     scene.control.sweep()
     assert [placed["run_id"] for placed in able.heartbeat()] == [run_id]
     assert able.claim(run_id).finish(10) == "succeeded"
+
+
+def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Scene) -> None:
+    tell(scene.agent, True, memory_bytes=1 << 20)
+    large = Agent.join(scene.site, "node-b")
+    tell(large, True)
+    first, second = scene.submit(2, **OFFLOAD), scene.submit(2, **OFFLOAD)
+    plain = scene.submit(2)
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in large.heartbeat()] == [first]
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [plain]
+    assert scene.show(second)["sentence"] == "needs 2 slots, 0 free on 1 node"
+    for run_id in (first, plain):
+        assert scene.cancel(run_id).status_code == 202
+    tell(large, True, memory_bytes=1 << 20)
+    scene.control.sweep()
+    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [second], (
+        "none has the memory: as ever"
+    )
+
+
+def test_a_plan_and_an_estimate_tell_what_offload_takes_of_a_node(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = Agent.join(scene.site, "node-g", gpus=2)
+    small.heartbeat(inventory=inventory(gpus=2) | {"deepspeed": True, "memory_bytes": 1 << 20})
+    spec = scene.spec(**OFFLOAD) | {"resources": {"device": "cuda", "slots_per_node": 2}}
+    planned = RunPlan.model_validate(scene.site.admin.post(f"{scene.runs}/plan", json=spec).json())
+    assert planned.host_bytes == 2 * planned.memory[0].host > 1 << 20
+    assert (planned.host_node, planned.host_node_bytes) == ("node-g", 1 << 20)
+    [warning] = planned.warnings
+    assert "the largest node for this run, node-g, has 0.0 GiB" in warning
+    larger = Agent.join(scene.site, "node-h", gpus=2)
+    planned = RunPlan.model_validate(scene.site.admin.post(f"{scene.runs}/plan", json=spec).json())
+    assert planned.warnings == [] and planned.host_node == larger.name
+    found = RunEstimate.model_validate(scene.site.admin.post(f"{scene.runs}/estimate", json=spec).json())
+    assert found.host_bytes == planned.host_bytes
+    show(planned)
+    show_estimate(found)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "into the memory of each node; node-h has 16,384.0 MiB." in printed and "by offload" in printed
 
 
 def test_nodes_say_whether_they_have_it(scene: Scene) -> None:

@@ -98,8 +98,18 @@ class RunPlan(Envelope):
     slot_node: str | None = None
     """The node that has this slot."""
 
+    host_bytes: int = 0
+    """What all ranks of a node put into its own memory, by offload."""
+
+    host_node_bytes: int | None = None
+    """Own memory of the largest node that the run may get; null when unknown."""
+
+    host_node: str | None = None
+    """The node that has it."""
+
     warnings: list[str] = []
-    """Why the run may fail although it is accepted: a rank that needs more memory than the slot has."""
+    """Why the run may fail although it is accepted: a rank that needs more memory than the slot has, offload of more than
+    the node has."""
 
     timeline: list[list[PlannedAction]]
     """Of each pipeline rank; the first micro batches where there are very many."""

@@ -61,6 +61,9 @@ class RunEstimate(Envelope):
     memory_bytes: int
     """Of the fullest rank, by formulas (`planner/memory.py`)."""
 
+    host_bytes: int = 0
+    """What all ranks of a node put into its own memory, by offload."""
+
     checkpoint_bytes: int
     """One state, by the formula of its dtypes."""
 
