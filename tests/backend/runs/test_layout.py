@@ -157,6 +157,32 @@ def test_only_a_run_with_an_attempt_to_come_can_be_laid_out_anew(scene: Scene) -
     put_into(scene, run_id, RunState.QUEUED)
 
 
+@pytest.mark.parametrize("rest", ["paused", "retry_wait", "queued"])
+def test_a_run_whose_last_step_is_saved_has_only_an_export_left_and_no_other_layout(
+    scene: Scene, rest: str
+) -> None:
+    work = scene.running(2, 10, **TENSOR)
+    if rest != "retry_wait":
+        assert scene.site.admin.post(f"{scene.runs}/{work.run_id}/pause").status_code == 202
+    work.save(10)
+    assert work.ended("crashed" if rest == "retry_wait" else "saved", step=10) != "failed"
+    if rest == "queued":
+        assert scene.site.admin.post(f"{scene.runs}/{work.run_id}/resume").status_code == 202
+    assert scene.state(work.run_id) == rest
+    answer = change(scene, work.run_id)
+    assert (answer.status_code, answer.json()["code"]) == (409, "run_is_trained")
+    assert "clone it" in answer.json()["detail"]
+    assert degrees(scene, work.run_id) == (1, 2) and messages(scene, work.run_id) == []
+
+
+def test_a_run_that_is_paused_before_its_last_step_is_laid_out_anew(scene: Scene) -> None:
+    work = scene.running(2, 9, **TENSOR)
+    assert scene.site.admin.post(f"{scene.runs}/{work.run_id}/pause").status_code == 202
+    work.save(9)
+    assert work.ended("saved", step=9) == "paused"
+    assert change(scene, work.run_id).status_code == 200
+
+
 def put_into(scene: Scene, run_id: str, state: RunState) -> None:
     with scene.database.write() as session:
         session.get_one(Run, parse_id("run", run_id)).state = state
