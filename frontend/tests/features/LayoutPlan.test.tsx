@@ -40,6 +40,7 @@ const PLAN: RunPlan = {
       { kind: "B", stage: 1, micro_batch: 0, start: 2, end: 4 },
     ],
   ],
+  host_bytes: 0,
   bubble_fraction: 0.25,
 };
 
