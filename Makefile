@@ -45,7 +45,7 @@ gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), r
 bench: setup ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
 
-parity: setup ## compare every layout's training with one process, recorded in docs/parity.md (ARGS: cells, --steps, --minutes)
+parity: setup ## compare every layout's training with one process, recorded in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.parity.run $(ARGS)
 
 pauses: setup ## pause and resume a run at 20 random moments (PAUSES=n: at n) and compare its losses bit by bit

@@ -11,7 +11,19 @@ from itertools import count, islice
 from pathlib import Path
 
 from tests.parity.cases import ALONE, CELLS, PRECISIONS, Cell
-from tests.parity.compare import Distance, Learned, bound, control, distance, judged, same_bits, together
+from tests.parity.compare import (
+    Apart,
+    Distance,
+    Learned,
+    apart,
+    bound,
+    control,
+    judged,
+    same_bits,
+    together,
+    unmissed,
+    worst,
+)
 from tests.parity.faults import Planted
 from tests.parity.learning import Task, Told, learn_all, write_cell
 from tests.trainer.ranks import on_mesh
@@ -29,6 +41,8 @@ class Verdict:
 
     name: str
     found: Distance
+    """What comes nearest to its bound, of each kind."""
+
     allowed: Distance
     bits: bool
     """Whether it has the bits of the one process, or of the cell that it must equal."""
@@ -74,6 +88,12 @@ class Matrix:
                 told[one] = self._seen(CELLS[one.cell], of_ranks)
         return told
 
+    def unmissed(self, precisions: Iterable[str]) -> dict[str, list[str]]:
+        """By precision, the weights whose gradient could be nothing in the last step without being missed."""
+        kinds = list(precisions)
+        self._train_alone([Cell(1, {}, kind) for kind in kinds])
+        return {kind: unmissed(*self._of_precision(kind)) for kind in kinds}
+
     def _seen(self, cell: Cell, of_ranks: list[Told | str]) -> list[str]:
         said = [one for one in of_ranks if isinstance(one, str)]
         if said:
@@ -90,8 +110,7 @@ class Matrix:
         like = one if cell.like == ALONE else self._learned[cell.like] if cell.like else None
         return Verdict(
             name,
-            distance(learned, one),
-            allowed,
+            *worst(apart(learned, one), allowed),
             same_bits(learned, like or one),
             judged(cell, learned, one, allowed, like),
         )
@@ -99,24 +118,32 @@ class Matrix:
     def _one(self, cell: Cell) -> Learned:
         return self._alone[_key(cell.precision, cell, False)]
 
-    def _allowed(self, cell: Cell) -> Distance:
+    def _allowed(self, cell: Cell) -> Apart:
         """Bounds follow from how far rounding carries the plain model."""
-        plain = Cell(1)
-        alone = {kind: self._alone[_key(kind, plain, False)] for kind in PRECISIONS if self._has(kind)}
-        recut = {kind: self._alone[_key(kind, plain, True)] for kind in PRECISIONS if self._has(kind)}
-        return bound(control(cell.precision, alone, recut), alone[cell.precision].losses[0])
+        return self._of_precision(cell.precision)[1]
 
-    def _has(self, precision: str) -> bool:
-        return _key(precision, Cell(1), True) in self._alone
+    def _of_precision(self, precision: str) -> tuple[Learned, Apart]:
+        """The plain model in one process, and how far from it others may be."""
+        alone, recut = (
+            {
+                kind: self._alone[key]
+                for kind in PRECISIONS
+                if (key := _key(kind, Cell(1), cut)) in self._alone
+            }
+            for cut in (False, True)
+        )
+        one = alone[precision]
+        return one, bound(control(precision, alone, recut), one.losses[0])
 
     def _train_alone(self, cells: list[Cell]) -> None:
         """The one process of each cell, and the controls."""
         needed: dict[str, Task] = {}
         kinds = {cell.precision for cell in cells}
         finer = {"fp32"} | ({"bf16"} if kinds - {"fp32", "bf16"} else set())
-        plain = [Cell(1, {}, kind) for kind in sorted(kinds | finer)]
-        for cell, recut in [(one, recut) for one in plain for recut in (False, True)] + [
-            (cell, False) for cell in cells
+        for cell, recut in [
+            *((Cell(1, {}, kind), False) for kind in sorted(kinds | finer)),
+            *((Cell(1, {}, kind), True) for kind in sorted(kinds)),
+            *((cell, False) for cell in cells),
         ]:
             key = _key(cell.precision, cell, recut)
             if key not in needed and key not in self._alone:

@@ -1,8 +1,9 @@
 """One process that rounds where tensor ranks do: what they cut, it makes in as many parts, and adds the parts up.
 
-In bfloat16 a sum of parts that were rounded each is another number than the sum rounded once. This tells that apart from
-faults: ranks that are as far from one process as such sums take it, and no farther from one that makes them, do nothing
-else. What stays different are sums in float32, of norms' gradients and in the loss.
+In bfloat16 a sum of parts that were rounded each is another number than the sum rounded once. In the first step two tensor
+ranks are at most half as far from a process that adds up parts as from one that does not, in every weight: at least half of
+what they are off is this rounding. The rest comes of sums in float32, of norms' gradients and in the loss, where the last
+bit can turn a later rounding; of other faults this says nothing, nor of later steps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """`make parity`: train every cell of the matrix and write what was found into ``docs/parity.md``.
 
     python -m tests.parity.run [CELL …] [--steps 20] [--minutes 60]
+    python -m tests.parity.run --layouts
 
 Cells that are given by name, or all; what is not run keeps the row that it has. A row says with how many steps and when it
-was measured. The exit code is 1 if a cell is too far from one process.
+was measured. The exit code is 1 if a cell is too far from one process, or if the bounds of a precision would let a weight
+pass that has no gradient in the last step. ``--layouts`` runs what ``layouts`` says in place of cells.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from tests.parity import layouts
 from tests.parity.cases import ALONE, CELLS
 from tests.parity.learning import prepare
 from tests.parity.matrix import Matrix, Verdict
@@ -102,17 +105,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"no such cell: {unknown[0]}; there are: {', '.join(CELLS)}", file=sys.stderr)
         return 2
+    return layouts.main(PAGE) if given.layouts else _compare(given.cells or list(CELLS), given)
+
+
+def _compare(cells: list[str], given: argparse.Namespace) -> int:
     until = time.monotonic() + 60 * given.minutes
     failed = []
     with tempfile.TemporaryDirectory(prefix="trainwright-parity-") as folder:
         matrix = Matrix(Path(folder), prepare(Path(folder)), given.steps, _PATIENCE_SECONDS)
-        for verdict in matrix.verdicts(given.cells or CELLS):
+        for verdict in matrix.verdicts(cells):
             print(f"{verdict.name}: {'; '.join(verdict.wrong) or 'equal'}", flush=True)
             failed += [verdict.name] if verdict.wrong else []
             _keep(verdict, given.steps)
             if time.monotonic() > until:
                 print(f"parity: {given.minutes} minutes are over; the other cells keep their rows")
                 break
+        for precision, weights in matrix.unmissed({CELLS[name].precision for name in cells}).items():
+            failed += weights
+            print(f"{precision}: {f'no gradient of {weights} would be missed' if weights else 'bounds hold'}")
     return 1 if failed else 0
 
 
@@ -129,6 +139,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.parity.run", description=__doc__)
     parser.add_argument("cells", nargs="*", help="names of cells; all when empty")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument(
+        "--layouts", action="store_true", help="pairs of layouts that a run goes on in, no cells"
+    )
     parser.add_argument("--minutes", type=float, default=240.0, help="begin no cell after these")
     return parser
 
