@@ -2,7 +2,10 @@
 
 import itertools
 
+import pytest
+
 from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class, sentence
+from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_state import (
     ADVANCING,
     FINAL,
@@ -54,3 +57,9 @@ def test_every_end_code_has_a_class_and_a_sentence() -> None:
         assert end_class(code) in EndClass
         assert sentence(code).endswith(".")
     assert set(RETRIES) == {EndClass.LOST, EndClass.LAPSE, EndClass.RETRYABLE}
+
+
+def test_a_reason_of_a_newer_version_is_read_as_unknown_by_client_and_agent() -> None:
+    assert Outcome.model_validate_json('{"code": "too_hot", "message": "it glows"}').code is EndCode.UNKNOWN
+    with pytest.raises(ValueError):
+        EndCode(3)

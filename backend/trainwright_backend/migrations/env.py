@@ -7,6 +7,7 @@ from alembic import context
 from sqlalchemy import Connection, Enum, func, select
 
 from trainwright_backend.core.db import Base, UtcDateTime
+from trainwright_backend.runs.tables import EndWord
 
 FEATURES = ("auth", "teams", "uploads", "datasets", "runs", "metrics", "checkpoints", "nodes")
 
@@ -21,6 +22,8 @@ def render_item(kind: str, item: object, _: object) -> str | Literal[False]:
         return "sa.DateTime(timezone=True)"
     if kind == "type" and isinstance(item, Enum):
         return f"sa.String(length={item.length})"
+    if kind == "type" and isinstance(item, EndWord):
+        return "sa.String(length=32)"
     return False
 
 

@@ -10,7 +10,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Dialect,
+    Enum,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    String,
+    TypeDecorator,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright.contracts.end_codes import EndCode
@@ -23,6 +34,19 @@ def words(kind: type[enum.StrEnum]) -> Enum:
     return Enum(
         kind, native_enum=False, length=32, values_callable=lambda members: [m.value for m in members]
     )
+
+
+class EndWord(TypeDecorator[EndCode]):
+    """Column type of an end's reason, stored as its word. One that a newer version has stored is read as unknown."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: EndCode | None, dialect: Dialect) -> str | None:
+        return None if value is None else EndCode(value).value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> EndCode | None:
+        return None if value is None else EndCode(value)
 
 
 class Closed(enum.StrEnum):
@@ -84,7 +108,7 @@ class Run(Base):
 
     state: Mapped[RunState] = mapped_column(words(RunState))
     verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
-    reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+    reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
     message: Mapped[str]
     """What the newest move said."""
     fence: Mapped[int]
@@ -168,7 +192,7 @@ class Attempt(Base):
     resume_step: Mapped[int]
     started: Mapped[datetime] = mapped_column(UtcDateTime)
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+    reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
 
 
 class AttemptFile(Base):
@@ -214,7 +238,7 @@ class RunEvent(Base):
     type: Mapped[str]
     state: Mapped[RunState | None] = mapped_column(words(RunState))
     verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
-    reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+    reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
     fence: Mapped[int]
     attempt: Mapped[int]
     step: Mapped[int | None]
@@ -264,7 +288,7 @@ class Placement(Base):
     renewed: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """For display (`suspect`) only: leases go by the renewal's number and the reaper's own clock."""
     closed: Mapped[Closed | None] = mapped_column(words(Closed), index=True)
-    end_reason: Mapped[EndCode | None] = mapped_column(words(EndCode))
+    end_reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
 
 
 class PlacementSlot(Base):

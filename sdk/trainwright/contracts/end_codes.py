@@ -25,7 +25,7 @@ RETRIES: dict[EndClass, int] = {EndClass.LOST: 2, EndClass.LAPSE: 10, EndClass.R
 
 
 class EndCode(StrEnum):
-    """Reason of an end. The first group ends attempts, the second only whole runs."""
+    """Reason of an end. The first group ends attempts, the second only whole runs; the last is read, never given."""
 
     FINISHED = "finished"
     SAVED = "saved"
@@ -49,6 +49,13 @@ class EndCode(StrEnum):
     UNREACHABLE = "unreachable"
     TOO_MANY_ATTEMPTS = "too_many_attempts"
     CANCELLED = "cancelled"
+
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> EndCode | None:
+        """A word of a newer version is read as the unknown that it is: parts are upgraded apart."""
+        return cls.UNKNOWN if isinstance(value, str) else None
 
 
 _RULES: dict[EndCode, tuple[EndClass, str]] = {
@@ -109,6 +116,10 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     EndCode.UNREACHABLE: (EndClass.USER, "Its nodes fell silent ten times in a row. Check their network."),
     EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "It used up resources.max_attempts."),
     EndCode.CANCELLED: (EndClass.PLANNED, "Cancelled."),
+    EndCode.UNKNOWN: (
+        EndClass.RETRYABLE,
+        "It ended for a reason that this version does not know. Upgrade it to the version that wrote the reason.",
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -371,3 +372,23 @@ def test_one_verb_for_many_runs_tells_each_its_own_result(scene: Scene, ended: W
         f"{scene.runs}/bulk", json={"verb": "tag", "runs": [queued], "tags": [f"t{n}" for n in range(20)]}
     )
     assert many.json()[0]["code"] == "invalid" and "at most 20 tags" in many.json()[0]["detail"]
+
+
+def test_of_a_retention_and_a_fork_s_claim_at_once_the_claim_finds_its_beginning(
+    scene: Scene, ended: Work
+) -> None:
+    for step, keep_last, goes in ((8, 4, 2), (4, 2, 6), (8, 1, 4)):
+        state = address(scene, ended.run_id, step).rsplit("/", 1)[-1]
+        body = {"name": "fork", "checkpoint": state, "changes": {"schedule.steps": 20}}
+        fork = scene.site.admin.post(f"{scene.runs}/{ended.run_id}/fork", json=body).json()["id"]
+        scene.control.sweep()
+        with ThreadPoolExecutor(2) as pool:
+            kept = pool.submit(retain, scene, keep_last=keep_last)
+            work = pool.submit(scene.agent.claim, fork).result()
+        why = {(one, kind): reason for one, kind, reason in fates(kept.result())}
+        assert why[step, "state"] is not None and why[goes, "state"] is None
+        assert work.claim.job.resume is not None and work.claim.job.resume.step == step
+        assert all(scene.agent.client.get(one.url).status_code == 200 for one in work.claim.downloads)
+        scene.cancel(fork)
+        work.ended("stopped")
+    assert (8, "state", None) in fates(retain(scene, keep_last=1)), "no fork needs it any more"

@@ -1,7 +1,8 @@
 """Tables in code and tables in the database are the same, and rows of older releases go on, on both databases."""
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -88,6 +89,72 @@ def test_migrating_again_changes_nothing(database_url: str) -> None:
     database = Database(database_url)
     migrate(database)
     database.dispose()
+
+
+@pytest.fixture
+def of_0003(tmp_path: Path) -> Iterator[Database]:
+    """A SQLite database before the migration that edits a table's definition."""
+    database = Database(f"sqlite:///{tmp_path / 'old.sqlite3'}")
+    with database.write() as session:
+        command.upgrade(config(session.connection()), "0003")
+    yield database
+    database.dispose()
+
+
+def refuse_the_edit(database: Database) -> tuple[str, str, int]:
+    """What is said when the edit fails; the table's definition and whether definitions may be written, after it."""
+    with database.engine.connect() as connection:
+        said = ""
+        try:
+            command.upgrade(config(connection), "0004")
+        except (RuntimeError, sa.exc.DatabaseError) as error:
+            said = str(error)
+        connection.rollback()
+        definition = connection.execute(text("SELECT sql FROM sqlite_schema WHERE name = 'run'")).scalar_one()
+        return said, definition, connection.execute(text("PRAGMA writable_schema")).scalar_one()
+
+
+def definition_of_runs(database: Database) -> str:
+    with database.read() as session:
+        return str(session.execute(text("SELECT sql FROM sqlite_schema WHERE name = 'run'")).scalar_one())
+
+
+def test_a_table_that_is_not_as_the_version_before_made_it_is_left_and_shown(of_0003: Database) -> None:
+    with of_0003.write() as session:
+        session.execute(text("ALTER TABLE run RENAME COLUMN preparation_id TO shards_id"))
+    before = definition_of_runs(of_0003)
+    said, after, writable = refuse_the_edit(of_0003)
+    assert "stands 0 times in its definition" in said and "shards_id CHAR(32) NOT NULL" in said
+    assert (after, writable) == (before, 0)
+
+
+def test_a_database_that_forbids_the_edit_says_so_and_nothing_may_be_written_after_it(
+    of_0003: Database,
+) -> None:
+    def forbid(action: int, table: str | None, *_: object) -> int:
+        edits = action == sqlite3.SQLITE_UPDATE and table in ("sqlite_master", "sqlite_schema")
+        return sqlite3.SQLITE_DENY if edits else sqlite3.SQLITE_OK
+
+    def arm(connection: sqlite3.Connection, _: object) -> None:
+        connection.set_authorizer(forbid)
+
+    before = definition_of_runs(of_0003)
+    of_0003.engine.dispose()
+    sa.event.listen(of_0003.engine, "connect", arm)
+    said, after, writable = refuse_the_edit(of_0003)
+    assert "not authorized" in said or "prohibited" in said
+    assert (after, writable) == (before, 0)
+
+
+def test_a_run_whose_data_is_not_there_stops_the_edit_and_is_named(of_0003: Database) -> None:
+    with closing(sqlite3.connect(str(of_0003.engine.url.database))) as heedless:
+        filled = [name for _, name, _, required, *_ in heedless.execute("PRAGMA table_info(run)") if required]
+        heedless.execute(f"INSERT INTO run ({', '.join(filled)}) VALUES ({', '.join('1' * len(filled))})")
+        heedless.commit()
+    before = definition_of_runs(of_0003)
+    said, after, writable = refuse_the_edit(of_0003)
+    assert "row 1 refers to a preparation that is not there" in said
+    assert (after, writable) == (before, 0)
 
 
 def test_an_old_version_has_no_limit_of_rejected_documents_that_it_did_not_have(empty_url: str) -> None:

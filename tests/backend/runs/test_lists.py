@@ -212,3 +212,20 @@ def _plan(scene: Scene, statement: str, values: Any) -> str:
         return " | ".join(
             " ".join(map(str, row)) for row in connection.exec_driver_sql(command + statement, values)
         )
+
+
+def test_a_run_that_a_newer_version_ended_is_listed_and_shown_with_an_unknown_reason(scene: Scene) -> None:
+    work = scene.running()
+    assert work.ended("diverged") == "failed"
+    with scene.database.write() as session:
+        for table in ("run", "attempt", "run_event"):
+            session.execute(text(f"UPDATE {table} SET reason = 'too_hot' WHERE reason IS NOT NULL"))
+        session.execute(text("UPDATE placement SET end_reason = 'too_hot' WHERE end_reason IS NOT NULL"))
+    listed = scene.site.admin.get(scene.runs)
+    assert listed.status_code == 200, listed.text
+    (found,) = [one for one in listed.json()["items"] if one["id"] == work.run_id]
+    assert (found["state"], found["reason"]) == ("failed", "unknown")
+    assert scene.show(work.run_id)["reason"] == "unknown"
+    marks = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["attempts"]
+    assert [mark["reason"] for mark in marks] == ["unknown"]
+    assert scene.site.admin.delete(f"{scene.runs}/{work.run_id}").status_code == 200

@@ -47,21 +47,45 @@ def _edit_definition() -> None:
     definition = connection.execute(
         sa.text("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'run'")
     ).scalar_one()
+    edited = _edited(definition)
+    version = connection.execute(sa.text("PRAGMA schema_version")).scalar_one()
+    connection.execute(sa.text("PRAGMA writable_schema=ON"))
+    try:
+        connection.execute(
+            sa.text("UPDATE sqlite_schema SET sql = :edited WHERE type = 'table' AND name = 'run'"),
+            {"edited": edited},
+        )
+        connection.execute(sa.text(f"PRAGMA schema_version={version + 1}"))
+    finally:  # it belongs to the connection and outlives the transaction
+        connection.execute(sa.text("PRAGMA writable_schema=RESET"))
+    _check_runs(connection)
+
+
+def _edited(definition: str) -> str:
     edited = definition
     for old, new in (
         ("preparation_id CHAR(32) NOT NULL", "preparation_id CHAR(32)"),
         ("REFERENCES preparation (id) ON DELETE RESTRICT", "REFERENCES preparation (id) ON DELETE SET NULL"),
     ):
-        assert edited.count(old) == 1, f"{old!r} stands once in the definition of table run"
+        if edited.count(old) != 1:
+            raise RuntimeError(
+                f"The table of runs is not as the version before made it: {old!r} stands {edited.count(old)} times in its "
+                f"definition, not once. Nothing was changed; restore a copy of the data folder. It is: {definition}"
+            )
         edited = edited.replace(old, new)
-    version = connection.execute(sa.text("PRAGMA schema_version")).scalar_one()
-    connection.execute(sa.text("PRAGMA writable_schema=ON"))
-    connection.execute(
-        sa.text("UPDATE sqlite_schema SET sql = :edited WHERE type = 'table' AND name = 'run'"),
-        {"edited": edited},
-    )
-    connection.execute(sa.text(f"PRAGMA schema_version={version + 1}"))
-    connection.execute(sa.text("PRAGMA writable_schema=RESET"))
+    return edited
+
+
+def _check_runs(connection: sa.Connection) -> None:
+    """Look at the table by its new definition while the transaction can still be undone."""
+    damage = connection.execute(sa.text("PRAGMA integrity_check(run)")).scalars().all()
+    strays = connection.execute(sa.text("PRAGMA foreign_key_check(run)")).all()
+    if damage != ["ok"] or strays:
+        found = [*(words for words in damage if words != "ok")]
+        found += [f"row {stray[1]} refers to a {stray[2]} that is not there" for stray in strays]
+        raise RuntimeError(
+            f"The table of runs is damaged: {'; '.join(found[:5])}. Nothing was changed; restore a copy of the data folder."
+        )
 
 
 def _make_tags_and_recipes() -> None:
