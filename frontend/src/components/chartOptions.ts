@@ -56,9 +56,15 @@ interface Wish {
   onCursor: (index: number | null) => void;
 }
 
+/** Between ticks of x: a half step is none, and its number would be that of a neighbour. */
+const WHOLE = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
 const FONT = "11px 'Inter Variable', sans-serif";
 
 const DASH = [5, 3];
+
+/** Thin lines are told apart better where there are many, and drawn four times as fast. */
+const MANY_LINES = 16;
 
 /** A shorter drag is a click. */
 const LEAST_DRAG_PX = 6;
@@ -98,6 +104,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
         gap: 4,
         size: 22,
         space: 60,
+        incrs: WHOLE,
         values: (_plot, ticks) => ticks.map(xText),
       },
       {
@@ -117,7 +124,7 @@ export function chartOptions({ element, group, lines, scale, height, xText, axis
       ...lines.flatMap(({ label, color: number, dash, faint }): uPlot.Series[] => {
         const stroke = color(`series-${number}`);
         const dashed = dash ? { dash: DASH } : {};
-        const strong: uPlot.Series = { label, stroke, width: 1.5, ...dashed, spanGaps: true, points: { show: hasFew, size: 5, fill: stroke } };
+        const strong: uPlot.Series = { label, stroke, width: lines.length > MANY_LINES ? 1 : 1.5, ...dashed, spanGaps: true, points: { show: hasFew, size: 5, fill: stroke } };
         return faint ? [{ ...strong, alpha: 0.25, width: 1, points: { show: false } }, strong] : [strong];
       }),
     ],

@@ -41,7 +41,7 @@ export function RunHead({ columns, sorting, select }: Props) {
         );
       })}
       <Th className="w-16 text-right tablet:hidden">loss</Th>
-      <Th className="w-19 text-right tablet:hidden">time</Th>
+      <Th className="w-24 text-right tablet:hidden">time</Th>
     </>
   );
 }
