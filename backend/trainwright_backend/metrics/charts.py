@@ -27,6 +27,9 @@ MOST_POINTS_OF_ALL = 500_000
 MOST_READ_AT_ONCE = 500_000
 """Points that are in memory before they are thinned out, where series are read together."""
 
+SHORT_STEPS = 25_000
+"""A series of no more is read with others: its coarse copies would cost a query, which takes longer."""
+
 MOST_POINTS_TO_SUM = 2**62
 """So many that no coarse copy is taken for a series."""
 
@@ -105,14 +108,15 @@ def _all_shown(
 ) -> Iterator[tuple[list[MetricSeries], list[Curve]]]:
     """What each has in the window. Short series are read many in a query, which is most of what they cost."""
     together: list[list[MetricSeries]] = []
-    room = MOST_READ_AT_ONCE // (FINEST_COARSE * points)
+    short = max(SHORT_STEPS, FINEST_COARSE * points)
+    room = max(1, MOST_READ_AT_ONCE // short)
     for parts in by_name:
         last = min(window.to_step, max(one.last_step for one in parts))
-        if last - window.after_step > FINEST_COARSE * points:
+        if last - window.after_step > short:
             yield parts, [_shown(session, one, mark, window, points) for one in parts]
         else:
             together.append(parts)
-            if sum(map(len, together)) >= max(1, room):
+            if sum(map(len, together)) >= room:
                 yield from _shown_together(session, together, mark, window)
                 together = []
     yield from _shown_together(session, together, mark, window)

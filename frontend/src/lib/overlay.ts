@@ -17,9 +17,11 @@ export interface Overlay {
  */
 export function overlay(curves: readonly Curve[], most: number): Overlay {
   const places = new Set<number>();
-  for (const { x } of curves) for (const at of x) places.add(at);
-  const x = Float64Array.from(places).sort();
-  return x.length <= most ? exact(curves, x) : stretched(curves, x[0] ?? 0, x[x.length - 1] ?? 0, Math.floor(most / 2));
+  for (const { x } of curves) {
+    for (const at of x) places.add(at);
+    if (places.size > most) return stretched(curves, Math.floor(most / 2));
+  }
+  return exact(curves, Float64Array.from(places).sort());
 }
 
 function exact(curves: readonly Curve[], x: Float64Array): Overlay {
@@ -34,8 +36,9 @@ function exact(curves: readonly Curve[], x: Float64Array): Overlay {
   return { x: [...x], values };
 }
 
-function stretched(curves: readonly Curve[], first: number, end: number, stretches: number): Overlay {
-  const width = (end - first) / stretches;
+function stretched(curves: readonly Curve[], stretches: number): Overlay {
+  const first = Math.min(...curves.map(({ x }) => x[0] ?? Infinity));
+  const width = (Math.max(...curves.map(({ x }) => x[x.length - 1] ?? -Infinity)) - first) / stretches;
   const x = Array.from({ length: 2 * stretches }, (_, index) => first + (index / 2 + 0.25) * width);
   return { x, values: curves.map((curve) => extremes(curve, first, width, stretches)) };
 }

@@ -1,21 +1,19 @@
-import { useQueries, useQueryClient, type InfiniteData, type UseQueryResult } from "@tanstack/react-query";
+import { usePrefetchQuery, useQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Run } from "@/api/types";
 import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
-import { ErrorNote } from "@/components/ErrorNote";
+import { ErrorState } from "@/components/ErrorState";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
 import { CompareCharts } from "@/features/metrics/CompareCharts";
+import { comparedQuery } from "@/features/metrics/compareQueries";
 import { CompareList } from "@/features/metrics/CompareList";
 import { compareViewOf, MOST_COMPARED, searchOfCompare, type CompareView } from "@/features/metrics/compareView";
-import { runQuery } from "@/features/runs/queries";
+import { someRunsQuery } from "@/features/runs/queries";
 import { SpecDifferences } from "@/features/runs/SpecDifferences";
 import { count, plural } from "@/lib/format";
-import { isFinal } from "@/lib/runProgress";
-
-const LIVE_MS = 2_000;
 
 /** Several runs over one axis: their curves, where they stand, and what was asked differently of them. */
 export function ComparePage() {
@@ -24,17 +22,15 @@ export function ComparePage() {
   const navigate = useNavigate();
   const client = useQueryClient();
   const view = useMemo(() => compareViewOf(search), [search]);
-  const { runs, pending, errors } = useQueries({
-    queries: view.runs.map((id) => ({
-      ...runQuery(team, id),
-      // The table of runs, from which people come, has them already.
-      initialData: () => listedRun(client.getQueriesData<InfiniteData<{ items: Run[] }>>({ queryKey: ["runs", team] }), id),
-      staleTime: LIVE_MS,
-      refetchInterval: ({ state: { data } }: { state: { data?: Run | undefined } }) =>
-        data === undefined || isFinal(data.state) ? (false as const) : LIVE_MS * Math.max(1, view.runs.length / 5),
-    })),
-    combine,
+  // The curves do not wait for the runs that they are of.
+  usePrefetchQuery(comparedQuery({ team, runs: view.runs, series: view.series, axis: view.chart.x }));
+  const { data, error, isPending, isPlaceholderData, refetch } = useQuery({
+    ...someRunsQuery(team, view.runs),
+    // The table of runs, from which people come, has them already; those that stay are known when one is left out.
+    placeholderData: (before) =>
+      allOf(view.runs, [...(before ?? []), ...listed(client.getQueriesData({ queryKey: ["runs", team] }))]),
   });
+  const runs = useMemo(() => new Map(data?.map((run) => [run.id, run])), [data]);
   const change = (next: CompareView) =>
     void navigate({ to: ".", search: searchOfCompare(next), replace: true, resetScroll: false });
   const missing = view.runs.filter((id) => !runs.has(id));
@@ -55,9 +51,11 @@ export function ComparePage() {
           The address names {count(view.leftOut)} more; {MOST_COMPARED} are shown.
         </p>
       )}
-      {errors.length > 0 && !pending && (
+      {missing.length > 0 && data !== undefined && !isPlaceholderData && (
         <div className="mb-4 flex flex-wrap items-center gap-3">
-          <ErrorNote error={errors[0]} />
+          <p role="status" className="text-warn">
+            {plural(missing.length, "run")} of this address {missing.length === 1 ? "is" : "are"} not there: deleted, or another team’s.
+          </p>
           <button
             type="button"
             className={buttonClass()}
@@ -77,7 +75,7 @@ export function ComparePage() {
           </Link>
         </EmptyState>
       ) : runs.size === 0 ? (
-        pending && <Skeleton />
+        error === null ? isPending && <Skeleton /> : <ErrorState error={error} onRetry={() => void refetch()} />
       ) : (
         <>
           <CompareList team={team} runs={runs} view={view} onView={change} />
@@ -89,20 +87,14 @@ export function ComparePage() {
   );
 }
 
-function combine(results: UseQueryResult<Run>[]) {
-  return {
-    runs: new Map(results.flatMap(({ data }) => (data === undefined ? [] : [[data.id, data]]))),
-    pending: results.some(({ isPending }) => isPending),
-    errors: results.flatMap(({ error }) => error ?? []),
-  };
+/** The runs of these ids, or undefined where one is not among `known`. */
+function allOf(ids: readonly string[], known: readonly Run[]): Run[] | undefined {
+  const byId = new Map(known.map((run) => [run.id, run]));
+  const found = ids.flatMap((id) => byId.get(id) ?? []);
+  return found.length === ids.length ? found : undefined;
 }
 
-function listedRun(lists: [unknown, InfiniteData<{ items: Run[] }> | undefined][], id: string): Run | undefined {
-  for (const [, list] of lists) {
-    for (const { items } of list?.pages ?? []) {
-      const found = items.find((run) => run.id === id);
-      if (found !== undefined) return found;
-    }
-  }
-  return undefined;
+/** What the lists of runs that were loaded have; what is kept of home's has no pages. */
+function listed(lists: [unknown, Partial<InfiniteData<{ items: Run[] }>> | undefined][]): Run[] {
+  return lists.flatMap(([, list]) => (list?.pages ?? []).flatMap(({ items }) => items));
 }

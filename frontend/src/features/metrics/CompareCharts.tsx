@@ -1,4 +1,4 @@
-import { useQueries } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Run } from "@/api/types";
 import { Chart } from "@/components/Chart";
@@ -8,7 +8,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Skeleton } from "@/components/Skeleton";
 import { ZoomBar } from "@/components/ZoomBar";
 import { ChartControls } from "@/features/metrics/ChartControls";
-import { combined, comparedQuery } from "@/features/metrics/compareQueries";
+import { combined, comparedQuery, liveQuery, type Steps } from "@/features/metrics/compareQueries";
 import { lineLook, type CompareView } from "@/features/metrics/compareView";
 import { SeriesMenu } from "@/features/metrics/SeriesMenu";
 import { seriesLook } from "@/features/metrics/seriesLooks";
@@ -52,18 +52,14 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
   const { x: axisName, window } = chart;
   const bounds = window !== null && "from" in window ? window : null;
   const wanted = view.runs.flatMap((id) => runs.get(id) ?? []);
-  const shared = { team, series: view.series, axis: axisName, compared: wanted.length };
-  const of = (run: Run, steps: { from: number; to: number } | null) =>
-    comparedQuery({ ...shared, run: run.id, live: !isFinal(run.state), steps });
-  const whole = useQueries({ queries: wanted.map((run) => of(run, null)), combine: combined });
-  const close = useQueries({
-    queries: wanted.map((run) => {
-      const known = whole.columns.get(run.id);
-      const steps = bounds && stepsOf(known ?? {}, axisName, bounds);
-      return { ...of(run, steps), enabled: steps !== null && known !== undefined };
-    }),
+  const wish = { team, runs: view.runs, series: view.series, axis: axisName };
+  const going = wanted.filter(({ state }) => !isFinal(state)).map(({ id }) => id);
+  const whole = useQueries({
+    queries: [comparedQuery(wish), ...(going.length === 0 ? [] : [liveQuery({ ...wish, runs: going })])],
     combine: combined,
   });
+  const steps = bounds && stepsOf([...whole.columns.values()], axisName, bounds);
+  const close = useQuery({ ...comparedQuery(wish, steps), enabled: steps !== null });
   const ids = view.runs.join(",");
   const zoomed = bounds !== null;
   const compared = useMemo(
@@ -71,10 +67,10 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
       ids.split(",").flatMap((id, index): Compared[] => {
         const known = whole.columns.get(id);
         if (known === undefined) return [];
-        const columns = (zoomed ? close.columns.get(id) : undefined) ?? known;
+        const columns = (zoomed ? close.data?.get(id) : undefined) ?? known;
         return [{ id, label: runs.get(id)?.name ?? id, index, axis: axisOf(known, axisName), columns }];
       }),
-    [whole.columns, close.columns, zoomed, axisName, ids, runs],
+    [whole.columns, close.data, zoomed, axisName, ids, runs],
   );
   const newest = useMemo(
     () => Math.ceil(Math.max(0, ...[...whole.columns.values()].map((columns) => axisOf(columns, axisName).at(lastStep(columns))))),
@@ -92,7 +88,7 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
   });
   const hidden = [...view.hidden].join(",");
   const shown = useMemo(() => compared.filter(({ id }) => !hidden.split(",").includes(id)), [compared, hidden]);
-  const coarse = zoomed && close.fetching;
+  const coarse = zoomed && close.isFetching;
   const known = [...new Set([...runs.values()].flatMap(({ summary }) => Object.keys(summary.values)))];
   return (
     <section aria-label="Curves" aria-busy={whole.pending}>
@@ -124,7 +120,7 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
       ) : (
         <div className="grid grid-cols-2 gap-3 max-tablet:grid-cols-1">
           {view.series.map((name) => (
-            <ComparedChart key={name} name={name} runs={shown} axis={axisName} zoom={zoom} coarse={coarse} weight={chart.smooth} log={chart.y === "log"} />
+            <ComparedChart key={name} name={name} runs={shown} compared={view.runs.length} axis={axisName} zoom={zoom} coarse={coarse} weight={chart.smooth} log={chart.y === "log"} />
           ))}
         </div>
       )}
@@ -135,6 +131,8 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
 interface ChartProps {
   name: string;
   runs: readonly Compared[];
+  /** How many there are, those that are not shown among them. */
+  compared: number;
   axis: Axis;
   zoom: ChartZoom;
   coarse: boolean;
@@ -144,7 +142,7 @@ interface ChartProps {
 
 const LOSSES: ReadonlySet<string> = new Set(["loss", "validation_loss"]);
 
-function ComparedChart({ name, runs, axis, zoom, coarse, weight, log }: ChartProps) {
+function ComparedChart({ name, runs, compared, axis, zoom, coarse, weight, log }: ChartProps) {
   const look = seriesLook(name);
   const { x, lines } = useMemo(() => {
     const known = runs.filter(({ columns }) => columns[name] !== undefined);
@@ -155,10 +153,10 @@ function ComparedChart({ name, runs, axis, zoom, coarse, weight, log }: ChartPro
     const common = overlay(curves, PLACES);
     const lines = known.map(({ label, index }, at): ChartLine => {
       const values = common.values[at] ?? [];
-      return { label, ...lineLook(index), values: smooth(values, name === "validation_loss" ? 0 : weight) };
+      return { label, ...lineLook(index, compared), values: smooth(values, name === "validation_loss" ? 0 : weight) };
     });
     return { x: common.x, lines };
-  }, [name, runs, weight]);
+  }, [name, runs, compared, weight]);
   if (lines.length === 0) {
     return (
       <section className="panel flex min-w-0 flex-col p-3">
@@ -189,8 +187,10 @@ function ComparedChart({ name, runs, axis, zoom, coarse, weight, log }: ChartPro
 
 const NO_MARKS: never[] = [];
 
-/** The steps of one run that a stretch of the x axis is of, and one more on either side. */
-function stepsOf(columns: Columns, axis: Axis, { from, to }: { from: number; to: number }): { from: number; to: number } {
-  const { stepAt } = axisOf(columns, axis);
-  return { from: Math.max(0, Math.floor(stepAt(from)) - 1), to: Math.ceil(stepAt(to)) + 1 };
+/** The steps that a stretch of the x axis is of in any of the runs, and one more on either side; null before they are known. */
+function stepsOf(runs: readonly Columns[], axis: Axis, { from, to }: Steps): Steps | null {
+  if (runs.length === 0) return null;
+  const axes = runs.map((columns) => axisOf(columns, axis));
+  const begin = Math.min(...axes.map(({ stepAt }) => Math.floor(stepAt(from))));
+  return { from: Math.max(0, begin - 1), to: Math.max(...axes.map(({ stepAt }) => Math.ceil(stepAt(to)))) + 1 };
 }

@@ -54,7 +54,7 @@ export function CompareList({ team, runs, view, onView }: Props) {
                     toggle(run.id);
                   }}
                 />
-                <LineSample {...lineLook(index)} />
+                <LineSample {...lineLook(index, view.runs.length)} />
               </label>
             </Td>
             <Td className="max-w-72 max-tablet:max-w-32">

@@ -62,7 +62,12 @@ function listed(text = ""): string[] {
   return [...new Set(text.split(",").filter((one) => one !== ""))];
 }
 
-/** The colour of the nth run of a comparison, and whether its line is dashed: there are eight colours. */
-export function lineLook(index: number): { color: number; dash: boolean } {
-  return { color: (index % 8) + 1, dash: index >= 8 };
+const COLORS = 8;
+
+/**
+ * The colour of the nth run of a comparison, and whether its line is dashed: there are eight colours. Of more runs than
+ * colours and dashes tell apart none is dashed, which would take most of the time that drawing takes.
+ */
+export function lineLook(index: number, runs: number): { color: number; dash: boolean } {
+  return { color: (index % COLORS) + 1, dash: index >= COLORS && runs <= 2 * COLORS };
 }

@@ -37,6 +37,20 @@ export function runQuery(team: string, run: string) {
   });
 }
 
+/** Some runs of the team's, in one request; one that is not there is missing. */
+export function someRunsQuery(team: string, ids: readonly string[]) {
+  return queryOptions({
+    queryKey: ["compared", team, "runs", ids],
+    queryFn: async ({ signal }): Promise<Run[]> => {
+      if (ids.length === 0) return [];
+      const query = { ids: [...ids], limit: ids.length };
+      return body(await api.GET("/api/v1/teams/{team}/runs", { params: { path: { team }, query }, signal })).items;
+    },
+    refetchInterval: ({ state: { data } }) =>
+      data === undefined || data.every(({ state }) => isFinal(state)) ? (false as const) : LIVE_MS * Math.max(1, ids.length / 5),
+  });
+}
+
 /** Events are numbered without gaps, so each look asks only for what came after the last one known. */
 export function eventsQuery(team: string, run: string, live: boolean) {
   return queryOptions({
