@@ -3,7 +3,8 @@
 import pytest
 
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright.planner.flops import count_parameters, flops_per_token
+from trainwright.contracts.training_spec import MemorySpec
+from trainwright.planner.flops import count_parameters, flops_per_token, recomputed_flops_per_token
 
 LLAMA_2_7B = ModelSpec(layers=32, width=4_096, heads=32, feed_forward=11_008, tied_embeddings=False)
 LLAMA_3_8B = ModelSpec(
@@ -41,3 +42,18 @@ def test_tying_saves_weights_but_no_arithmetic() -> None:
     tied = LLAMA_2_7B.model_copy(update={"tied_embeddings": True})
     assert count_parameters(tied, 32_000).total == 6_738_415_616 - 131_072_000
     assert flops_per_token(tied, 32_000, 4_096) == flops_per_token(LLAMA_2_7B, 32_000, 4_096)
+
+
+@pytest.mark.parametrize(
+    ("memory", "flops"),
+    [
+        ({}, 0),
+        ({"recompute": "selective"}, 0),
+        # A layer has 8·(2·8 + 2·4) + 3·8·32 = 960 weights in products; attention mixes 8 features over 16 tokens, twice.
+        ({"recompute": "full"}, 2 * (2 * 960 + 4 * 8 * 16)),
+        ({"recompute": "full", "recompute_layers": "1"}, 2 * 960 + 4 * 8 * 16),
+    ],
+)
+def test_only_what_is_computed_again_counts_twice(memory: dict[str, str], flops: int) -> None:
+    model = ModelSpec(layers=2, width=8, heads=2, kv_heads=1, feed_forward=32)
+    assert recomputed_flops_per_token(model, MemorySpec.model_validate(memory), 16) == flops

@@ -27,7 +27,7 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.planner.compiling import compiles
-from trainwright.planner.flops import count_parameters, flops_per_token
+from trainwright.planner.flops import count_parameters, flops_per_token, recomputed_flops_per_token
 from trainwright_trainer.checkpoint.load import check_fits, place_in_data, read_checkpoint, restore, verifying
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
@@ -272,6 +272,9 @@ def _throughput(job: JobSpec, begun: Begun) -> Throughput:
         tokens_per_step=spec.tokens_per_step,
         tokens_before=begun.tokens_after(0, spec.tokens_per_step),
         flops_per_token=_flops_per_token(spec),
+        recomputed_flops_per_token=recomputed_flops_per_token(
+            spec.model, spec.memory, spec.batch.sequence_tokens
+        ),
         ranks=job.ranks,
         peak=job.peak,
         bf16_peak=job.bf16_peak,

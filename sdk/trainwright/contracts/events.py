@@ -21,6 +21,7 @@ SERIES_UNITS: dict[str, str] = {
     "tokens_per_second": "tokens/s",
     "mfu": "fraction",
     "bf16_mfu": "fraction",
+    "hfu": "fraction",
     "memory_bytes": "bytes",
     "eta_seconds": "s",
     "seconds": "s",
@@ -37,7 +38,8 @@ SERIES_UNITS: dict[str, str] = {
 }
 """Series that every trainer writes, with their units. ``tokens`` counts all seen since step 0; ``seconds`` is the
 time of one step and the ``…_seconds`` of phases sum to it; ``mfu`` is missing where the device's peak is unknown,
-and ``bf16_mfu`` (against the BF16 peak) is there in FP8 runs only.
+and ``bf16_mfu`` (against the BF16 peak) is there in FP8 runs only. ``hfu`` counts FLOPs of recomputed activations too: it is
+there with ``mfu``, against the same peak, and equal to it where nothing is recomputed.
 
 FP8 runs add ``skipped_steps`` (all since step 0), and every few steps: of the inputs and output gradients of all FP8 layers
 the fraction that were clamped, their largest value being beyond their scale (``fp8_saturated``; 0 where scales come

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,17 @@ def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> 
     products = parameters.attention + parameters.feed_forward + vocabulary * model.width
     mixing = model.layers * model.heads * model.features_per_head * sequence_tokens
     return 6 * products + 12 * mixing
+
+
+def recomputed_flops_per_token(model: ModelSpec, memory: MemorySpec, sequence_tokens: int) -> int:
+    """FLOPs of one token that are made a second time, which MFU leaves out and HFU counts (Chowdhery et al. 2022).
+
+    ``full`` makes the forward pass of a layer again, 2·n + 4·(heads · head size)·T; ``selective`` keeps what products and
+    attention give, so that it repeats none of what is counted here.
+    """
+    if memory.recompute is not RecomputeKind.FULL:
+        return 0
+    parameters = count_parameters(model, 0)
+    products = (parameters.attention + parameters.feed_forward) // model.layers
+    mixing = model.heads * model.features_per_head * sequence_tokens
+    return sum(memory.recomputes(layer) for layer in range(model.layers)) * (2 * products + 4 * mixing)

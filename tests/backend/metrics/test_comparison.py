@@ -15,20 +15,20 @@ def compared(scene: Scene, runs: list[str], **query: Any) -> list[dict[str, Any]
 
 
 def test_each_run_has_the_curves_that_it_has_alone(scene: Scene) -> None:
-    crashed = scene.running(last_step=40, steps=20_000)
+    crashed = scene.running(last_step=40, steps=4_000)
     crashed.ended("crashed")
     again = scene.again(crashed.run_id)
     again.begin(resume_step=20)
-    again.step(21, 15_000, scale=2.0)
+    again.step(21, 1_500, scale=2.0)
     again.ended("crashed")
-    other = scene.running(last_step=300, steps=20_000)
+    other = scene.running(last_step=300, steps=4_000)
     runs = [other.run_id, crashed.run_id]
     for query in (
         {},
         {"names": ["loss"]},
         {"names": ["loss"], "points": 100},
         {"names": ["loss", "tokens"], "after_step": 10, "to_step": 250, "points": 50},
-        {"names": ["tokens"], "after_step": 14_999},
+        {"names": ["tokens"], "after_step": 1_499},
     ):
         found = compared(scene, runs, **query)
         assert [one["run"] for one in found] == runs

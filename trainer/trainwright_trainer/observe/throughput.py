@@ -5,7 +5,8 @@ phases sum to the step by construction. On a GPU the marks are events in its str
 
 MFU is model FLOPs a second over the peak of all ranks' devices (Chowdhery et al. 2022), shown only where the peak is
 known. With products in FP8 it is told twice: against the FP8 peak, and against that of BF16, which is what the same
-training in bfloat16 compares with.
+training in bfloat16 compares with. HFU counts what is computed twice for the sake of memory as well: the device is as busy
+as HFU says, the training advances as MFU says.
 """
 
 from __future__ import annotations
@@ -83,6 +84,9 @@ class Throughput:
     bf16_peak: Peak | None
     """Given for products in FP8, where MFU is told against both."""
 
+    recomputed_flops_per_token: int = 0
+    """What HFU counts beside."""
+
     tokens_before: int = 0
     """What the tokens that were seen exceed those of as many such steps by: a fork's parent may have had larger ones."""
 
@@ -102,6 +106,8 @@ class Throughput:
         for name, peak in (("mfu", self.peak), ("bf16_mfu", self.bf16_peak)):
             if peak is not None:
                 values[name] = rate / peak.flops_per_second
+        if "mfu" in values:
+            values["hfu"] = values["mfu"] * (1 + self.recomputed_flops_per_token / self.flops_per_token)
         for phase, spent in phases.items():
             values[_SERIES[phase]] = spent
         return values

@@ -16,6 +16,7 @@ export function Tiles({ team, run, columns }: { team: string; run: Run; columns:
   const [memory, memoryUnit] = memoryParts(now("memory_bytes"));
   const [peak, bf16Peak] = peaksOf(run);
   const bf16 = now("bf16_mfu");
+  const hfu = now("hfu");
   return (
     <dl className="panel mb-6 grid grid-cols-6 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
       <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(run, columns)} />
@@ -24,8 +25,8 @@ export function Tiles({ team, run, columns }: { team: string; run: Run; columns:
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
         note={mfuNote(peak, loss !== undefined)}
-        more={bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : undefined}
-        title={peak ? [peak, bf16Peak].filter(Boolean).map((one) => `of ${one}`).join("; ") : undefined}
+        more={mfuMore(bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : "", hfu)}
+        title={peak ? `${[peak, bf16Peak].filter(Boolean).map((one) => `of ${one}`).join("; ")}. ${HFU_WORDS}` : undefined}
       />
       <Tile
         name="throughput"
@@ -51,6 +52,13 @@ function memoryParts(value: number | undefined): [string, string] {
 /** What MFU is told against; the BF16 peak alone where FP8 products are no faster, as on a CPU. */
 function peaksOf({ summary: { peak_name: peak, bf16_peak_name: bf16Peak } }: Run): (string | null | undefined)[] {
   return peak && bf16Peak && peak.replace(/^FP8/, "BF16") === bf16Peak ? [bf16Peak] : [peak, bf16Peak];
+}
+
+const HFU_WORDS = "HFU counts recomputed activations too";
+
+function mfuMore(bf16: string, hfu: number | undefined): string | undefined {
+  const words = [bf16, hfu === undefined ? "" : `HFU ${percent(hfu)} %`].filter((one) => one !== "");
+  return words.length === 0 ? undefined : words.join("; ");
 }
 
 /** `of BF16 peak 989 TFLOP/s`; the device's name is on hover. */

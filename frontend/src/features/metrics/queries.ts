@@ -13,6 +13,7 @@ const DRAWN = [
   "tokens_per_second",
   "mfu",
   "bf16_mfu",
+  "hfu",
   "memory_bytes",
   "seconds",
   "data_seconds",

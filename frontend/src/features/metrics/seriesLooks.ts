@@ -22,6 +22,7 @@ const LOOKS: Record<string, SeriesLook> = {
   tokens: { title: "tokens", scale: "zero", text: count, axisText: shortTick },
   tokens_per_second: { title: "tokens/s", scale: "zero", text: rate, axisText: shortTick },
   mfu: { ...fraction, title: "MFU, %" },
+  hfu: { ...fraction, title: "HFU, %" },
   bf16_mfu: { ...fraction, title: "MFU of the BF16 peak, %" },
   memory_bytes: { title: "memory of the fullest rank", scale: "zero", text: bytes, axisText: bytes },
   eta_seconds: { title: "time left", scale: "zero", text: duration, axisText: duration },
