@@ -8,7 +8,21 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.long_run import growing_run, waiting_runs
-from tests.live import EMAIL, Live, finished, live_platform, small_spec, write_letters
+from tests.e2e.restarted_api import api_by_switch
+from tests.live import EMAIL, SCALED_TIMERS, Live, finished, live_platform, small_spec, write_letters
+
+ONE_SLOT = {"device": "cpu", "slots_per_node": 1}
+
+PATIENT = SCALED_TIMERS | {"lease_seconds": 90.0, "margin_seconds": 20.0}
+"""The run's lease outlives the API's absence, however busy the machine is."""
+
+SLOW_STEPS = {
+    "batch": {"sequence_tokens": 256, "micro_sequences": 4, "global_sequences": 64},
+    "schedule": {"steps": 100, "warmup_steps": 5},
+    "validation": {"every_steps": 1_000, "sequences": 8},
+    "checkpoint": {"every_steps": 50},
+}
+"""Few and long, so that the table beside a chart has a row for each of them while the run lasts."""
 
 
 @pytest.mark.timeout(420)
@@ -67,6 +81,24 @@ def test_a_person_holds_names_and_compares_runs(repository: Path, tmp_path: Path
         runs.append(live.team.submit(small_spec(dataset, name="endless", **endless)))
         named = ",".join(run.id for run in runs)
         drive(repository, live, "pages2.spec.ts", {"TRAINWRIGHT_E2E_RUNS": named})
+
+
+@pytest.mark.timeout(480)
+def test_a_person_watches_a_run_through_breaks_and_a_viewer_sees_it_all(
+    repository: Path, tmp_path: Path
+) -> None:
+    with live_platform(tmp_path / "data", PATIENT, cpu_slots=2) as live:
+        dataset = live.team.upload("letters", [write_letters(tmp_path / "letters.jsonl", documents=2_000)])
+        short = live.team.submit(small_spec(dataset, name="short", resources=ONE_SLOT))
+        assert finished(live.team, short.id, seconds=240).state == "succeeded"
+        long = live.team.submit(small_spec(dataset, name="long", resources=ONE_SLOT, **SLOW_STEPS))
+        switch = tmp_path / "switch"
+        more = {
+            "TRAINWRIGHT_E2E_IDS": f"{short.id},{long.id},{dataset.id}",
+            "TRAINWRIGHT_E2E_SWITCH": str(switch),
+        }
+        with api_by_switch(live, switch):
+            drive(repository, live, "people.spec.ts", more)
 
 
 def drive(
