@@ -42,7 +42,7 @@ COMPARED_RUNS = 100
 COMPARED_SERIES = [*list(SERIES_UNITS)[:18], "accuracy", "perplexity"]
 """Twenty: a page does not know what the last two are."""
 
-COMPARED_STEPS = 5_000
+COMPARED_STEPS = 10_000
 GROWTH_SECONDS = 0.3
 GROWTH_STEPS = 400
 SPEC_SECONDS = 280
@@ -90,7 +90,7 @@ def _frames(toy: bool) -> Entries:
 
 
 def _compare(toy: bool) -> Entries:
-    runs, steps = (5, 200) if toy else (COMPARED_RUNS, COMPARED_STEPS)
+    runs, steps = (5, 10_000) if toy else (COMPARED_RUNS, COMPARED_STEPS)
     with running_site("sqlite") as site:
         compared = [_ended_run(site, number, steps) for number in range(runs)]
         seen = _driven(site, "compare", runs=compared, series=COMPARED_SERIES, times=1 if toy else 3)

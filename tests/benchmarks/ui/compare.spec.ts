@@ -44,8 +44,9 @@ function drawn({ charts, runs }: { charts: number; runs: number }): Promise<numb
     const { data } = canvas.getContext("2d")?.getImageData(canvas.width / 2, 0, 1, canvas.height) ?? { data: [] };
     let filled = 0;
     for (let at = 3; at < data.length; at += 4) if ((data[at] ?? 0) > 0) filled += 1;
-    return filled > canvas.height / 4;
+    return filled > canvas.height / 8;
   };
+  const bare = () => canvases().filter((canvas) => !hasCurve(canvas)).map((canvas) => canvas.closest("figure")?.querySelector("h2")?.textContent);
   return new Promise((resolve, reject) => {
     const look = () => {
       if (canvases().length < charts || listed() < runs) {
@@ -53,8 +54,9 @@ function drawn({ charts, runs }: { charts: number; runs: number }): Promise<numb
         return;
       }
       const seen = performance.now();
-      if (canvases().every(hasCurve)) resolve(seen);
-      else reject(new Error("a chart stands there without its curves"));
+      if (bare().length === 0) resolve(seen);
+      else if (seen > 60_000) reject(new Error(`charts without a curve: ${bare().join(", ")}`));
+      else requestAnimationFrame(look);
     };
     look();
   });

@@ -47,7 +47,7 @@ const SCRIPT_AND_LAYOUT = new Set([
 
 /** Traces the page while `work` goes on. */
 export async function traced(browser: Browser, page: Page, work: () => Promise<void>): Promise<Use> {
-  await browser.startTracing(page, { categories: CATEGORIES});
+  await browser.startTracing(page, { categories: CATEGORIES });
   let buffer: Buffer;
   try {
     await work();
