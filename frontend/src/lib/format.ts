@@ -46,11 +46,7 @@ export function powerOfTwo(exponent: number): string {
 export function powerOfTen(value: number): string {
   if (value < 1e6) return count(value);
   const exponent = Math.floor(Math.log10(value));
-  return `${(value / 10 ** exponent).toFixed(1)} × 10${raised(exponent)}`;
-}
-
-function raised(digits: number): string {
-  return String(digits).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)] ?? "");
+  return `${(value / 10 ** exponent).toFixed(1)} × 10^${exponent}`;
 }
 
 /** 124 M, 1.3 B: the size of a model. */

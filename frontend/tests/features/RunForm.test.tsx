@@ -228,7 +228,7 @@ it("says what the run would come to and how that is known", async () => {
   await userEvent.type(await screen.findByLabelText("Width"), "64");
   const estimate = await screen.findByRole("region", { name: "Estimate" });
   expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
-  expect(estimate.textContent).toContain("1.6 × 10¹⁸ FLOP");
+  expect(estimate.textContent).toContain("1.6 × 10^18 FLOP");
   expect(estimate.textContent).toContain("as measured: 441,000 tokens/s in pilot-6 on node-a");
   expect(estimate.textContent).toContain("That is not enough");
   await userEvent.clear(screen.getByLabelText("Width"));

@@ -58,7 +58,7 @@ export function RunRow({ team, run, columns, now, index, select, chosen = false,
       <Td className="text-right tablet:hidden">
         {showsNumbers(run) ? decimal(run.summary.values["loss"] ?? NaN) : "–"}
       </Td>
-      <Td className="text-right text-small whitespace-nowrap tablet:hidden">{timeText(run, now)}</Td>
+      <Td className="text-right text-small tablet:hidden">{timeText(run, now)}</Td>
     </tr>
   );
 }
