@@ -42,7 +42,7 @@ test: check chromium ## everything: checks, unit tests, the tests with real serv
 gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.gpu $(ROW) $(if $(DRY),--dry-run) $(ARGS)
 
-bench: setup ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
+bench: setup $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
 
 parity: setup ## compare every layout's training with one process, recorded in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
