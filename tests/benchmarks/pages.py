@@ -105,7 +105,7 @@ def _compare(toy: bool) -> Entries:
 
 def _ended_run(site: Site, number: int, steps: int) -> str:
     run_id, run = site.start_run(name=f"run {number}", state="succeeded")
-    fill_series(site, run_id, COMPARED_SERIES, steps)
+    fill_series(site, run_id, COMPARED_SERIES, steps, seed=number)
     last = dict.fromkeys(COMPARED_SERIES, 0.5)
     with site.database.write() as session:
         session.execute(update(RunSummary).where(RunSummary.run_id == run_id).values(step=steps, values=last))

@@ -133,8 +133,8 @@ def _chart(site: Site, given: argparse.Namespace) -> Entries:
     return {f"chart-{site.kind}": _waiting(*_in_turn(site, lambda: look(["s0"], -1, steps), _rounds(given)))}
 
 
-def fill_series(site: Site, run_id: UUID, names: list[str], steps: int) -> None:
-    dice = np.random.default_rng(1)
+def fill_series(site: Site, run_id: UUID, names: list[str], steps: int, seed: int = 1) -> None:
+    dice = np.random.default_rng(seed)
     for begin in range(0, steps, 10_000):
         numbers = list(range(begin + 1, begin + 10_001))
         series = {name: dice.random(10_000).tolist() for name in names}
