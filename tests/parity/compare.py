@@ -225,7 +225,7 @@ def unmissed(one: Learned, allowed: Apart) -> list[str]:
     last = max(one.gradients)
     found = []
     for name, whole in one.gradients[last].items():
-        without = one.gradients | {last: one.gradients[last] | {name: np.zeros_like(whole)}}
+        without = {last: one.gradients[last] | {name: np.zeros_like(whole)}}
         if not complaints(apart(one._replace(gradients=without), one), allowed):
             found.append(name)
     return found

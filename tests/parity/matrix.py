@@ -77,9 +77,14 @@ class Matrix:
                 self._train(ranks, some)
                 yield from (self._verdict(name) for name in some if name in wanted)
 
-    def caught(self, planted: list[Planted]) -> dict[Planted, list[str]]:
-        """What the comparison says of each fault, planted for one or two steps; nothing where it is not seen."""
-        self._train_alone([CELLS[fault.cell] for fault in planted])
+    def caught(self, planted: list[Planted], also: Iterable[str] = ()) -> dict[Planted, list[str]]:
+        """What the comparison says of each fault, planted for one or two steps; nothing where it is not seen.
+
+        Args:
+            also: precisions whose controls are trained along, which ``unmissed`` is asked for afterwards.
+        """
+        cells = [*(CELLS[fault.cell] for fault in planted), *(Cell(1, {}, kind) for kind in also)]
+        self._train_alone(cells)
         told = {}
         for ranks in sorted({CELLS[fault.cell].ranks for fault in planted}):
             same = [fault for fault in planted if CELLS[fault.cell].ranks == ranks]

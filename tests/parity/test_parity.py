@@ -19,27 +19,32 @@ from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.run_spec import RunSpec
 
 STEPS = 5
+IN_SHORT = sorted({CELLS[name].precision for name in SHORT})
 
 
 def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path) -> None:
-    found = {verdict.name: verdict.wrong for verdict in Matrix(tmp_path, prepared, STEPS).verdicts(SHORT)}
+    matrix = Matrix(tmp_path, prepared, STEPS)
+    found = {verdict.name: verdict.wrong for verdict in matrix.verdicts(SHORT)}
     assert set(found) == set(SHORT)
     assert not {name: wrong for name, wrong in found.items() if wrong}
+    assert matrix.unmissed(IN_SHORT) == {precision: [] for precision in IN_SHORT}
 
 
 def test_each_collective_that_is_left_out_or_misrouted_is_seen(tmp_path: Path, prepared: Path) -> None:
-    """Two steps: a weight that is not handed round is missed in the second one. Without a fault nothing is said.
+    """Two steps: a weight that is not handed round is missed in the second one. Without a fault nothing is said:
+    not in the test above, nor here of the cells that it lacks.
 
-    Nor may the gradient of any one weight be nothing in the last step, whatever the precision.
+    Nor may the gradient of any one weight be nothing in the last step, in the precisions that the cells above lack.
     """
     assert {one.fault for one in PLANTED} == set(FAULTS)
-    sound = [Planted(None, cell) for cell in {one.cell: None for one in PLANTED}]
+    sound = [Planted(None, cell) for cell in {one.cell: None for one in PLANTED} if cell not in SHORT]
     matrix = Matrix(tmp_path, prepared, 2)
-    said = matrix.caught([*sound, *PLANTED])
+    others = [precision for precision in PRECISIONS if precision not in IN_SHORT]
+    said = matrix.caught([*sound, *PLANTED], also=others)
     assert not {one.cell: words for one, words in said.items() if one.fault is None and words}
     unseen = [one for one, words in said.items() if one.fault is not None and not words]
     assert not unseen
-    assert matrix.unmissed(PRECISIONS) == {precision: [] for precision in PRECISIONS}
+    assert matrix.unmissed(others) == {precision: [] for precision in others}
 
 
 def _learned(loss: float = 5.0, norm: float = 1.0, first: float = 1.0, last: float = 1.0) -> Learned:
