@@ -2,7 +2,7 @@
 
     ui-interactive    the list of runs, opened with an empty cache: rows are there and a key is answered
     ui-frame-points   a run with a series of a million points that grows, zoomed and panned
-    ui-frame-logs     a log of a million lines that grows, scrolled
+    ui-frame-logs     a log of a million lines, scrolled while the run goes on
     ui-compare        a hundred runs, twenty charts: all are drawn
 
 What a frame and a task cost is script and layout on the page's main thread, by the thread's own clock; the same by the wall
@@ -114,7 +114,7 @@ def _ended_run(site: Site, number: int, steps: int) -> str:
 
 @contextmanager
 def _growing(site: Site, run: str, steps: int) -> Iterator[None]:
-    """The run's loss and its log go on a few times a second."""
+    """The loss of the run goes on a few times a second."""
     done = threading.Event()
     thread = threading.Thread(target=_grow, args=(site.node(), run, steps, done))
     thread.start()

@@ -22,6 +22,7 @@ STEPS = 5
 IN_SHORT = sorted({CELLS[name].precision for name in SHORT})
 
 
+@pytest.mark.timeout(600)
 def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path) -> None:
     matrix = Matrix(tmp_path, prepared, STEPS)
     found = {verdict.name: verdict.wrong for verdict in matrix.verdicts(SHORT)}
@@ -30,6 +31,7 @@ def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path) -> 
     assert matrix.unmissed(IN_SHORT) == {precision: [] for precision in IN_SHORT}
 
 
+@pytest.mark.timeout(600)
 def test_each_collective_that_is_left_out_or_misrouted_is_seen(tmp_path: Path, prepared: Path) -> None:
     """Two steps: a weight that is not handed round is missed in the second one. Without a fault nothing is said:
     not in the test above, nor here of the cells that it lacks.
