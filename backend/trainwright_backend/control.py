@@ -239,8 +239,10 @@ class Leader:
             return False
 
     def resign(self) -> None:
-        """Let another one lead."""
+        """Let another one lead, at once: the server may notice a little later that a connection is gone."""
         if self._connection is not None:
+            with suppress(SQLAlchemyError):
+                self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": ADVISORY_LOCK})
             self._drop(self._connection)
         if self._file is not None:
             self._file.close()

@@ -1,4 +1,4 @@
-"""`make parity ARGS=--layouts`: every pair of layouts between which a run may go on, written into ``docs/parity.md``.
+"""`make parity ARGS=--layouts`: all pairs of layouts that the tests know, a run going on from one in the other, written into ``docs/parity.md``.
 
 The tables, the trainings and the bounds are those of ``tests/trainer/test_layouts.py``, of which the suite runs a part.
 """

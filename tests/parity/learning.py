@@ -24,7 +24,7 @@ from tests.parity.cases import LEARNING_RATE, Cell
 from tests.parity.faults import FAULTS
 from tests.trainer.jobs import write_job
 from trainwright.contracts.job_spec import output_folder
-from trainwright.contracts.parallelism_spec import Place
+from trainwright.contracts.parallelism_spec import EngineKind, Place
 from trainwright_trainer import engine
 from trainwright_trainer.build import Training, build
 from trainwright_trainer.ends import read_job
@@ -97,6 +97,8 @@ def learn(world: Mesh, task: Task) -> Told:
     told = Told([], [], {}, [], replace(mesh.place, tensor=0))
     with _overheard(told.own_losses):
         _steps(training, task, told)
+    expected = 0 if job.spec.parallelism.engine is EngineKind.DEEPSPEED else task.steps
+    assert len(told.own_losses) == expected, "a rank's own losses were not overheard"
     return told
 
 

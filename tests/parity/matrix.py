@@ -103,9 +103,10 @@ class Matrix:
         said = [one for one in of_ranks if isinstance(one, str)]
         if said:
             return said
+        one, allowed = self._one(cell), self._allowed(cell)
         try:
             learned = together([one for one in of_ranks if isinstance(one, Told)])
-            return judged(cell, learned, self._one(cell), self._allowed(cell), None)
+            return judged(cell, learned, one, allowed, None)
         except AssertionError as error:
             return [str(error)]
 

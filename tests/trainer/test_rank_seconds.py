@@ -1,10 +1,6 @@
-"""Every rank's seconds reach rank 0, and garbage is collected at the same steps everywhere."""
-
-import gc
-import weakref
+"""Every rank's seconds reach rank 0."""
 
 from tests.trainer.ranks import on_ranks
-from trainwright_trainer import garbage
 from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.observe.ranks import EVERY_STEPS, rank_seconds
 from trainwright_trainer.observe.throughput import Phase
@@ -24,27 +20,3 @@ def test_all_ranks_are_told_now_and_then() -> None:
     }
     assert on_ranks(2, _tell, EVERY_STEPS + 1) == [{}, {}]
     assert on_ranks(1, _tell, EVERY_STEPS) == [{}]
-
-
-class _Cycle:
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_cycles_of_a_step_are_freed_after_it_and_older_ones_at_the_common_step() -> None:
-    with garbage.collected_together():
-        assert not gc.isenabled()
-        old, young = _Cycle(), _Cycle()
-        kept, left = weakref.ref(old), weakref.ref(young)
-        garbage.collect_at(198)
-        del old
-        garbage.collect_at(199)
-        assert kept() is not None
-        del young
-        garbage.collect_at(200)
-        assert kept() is None and left() is None
-        left = weakref.ref(_Cycle())
-        garbage.collect_at(201)
-        assert left() is None
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == 0

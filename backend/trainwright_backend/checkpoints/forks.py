@@ -121,7 +121,7 @@ def mark_parent_invalid(session: Write, run: Run, step: int | None) -> None:
     found = _forked_checkpoint(session, run)
     if found is None or newest_state(session, run.id) is not None or step != found.step:
         return
-    nodes = _nodes_that_could_not_read_it(session, run)
+    nodes = _nodes_that_could_not_read(session, run, found)
     if len(nodes) < 2 or (len(set(nodes)) < 2 and _nodes_for(session, run) > 1):
         return
     parent = lock_run(session, found.run_id)  # before its checkpoint's row, as whoever deletes one does
@@ -134,10 +134,13 @@ def mark_parent_invalid(session: Write, run: Run, step: int | None) -> None:
     session.flush()
 
 
-def _nodes_that_could_not_read_it(session: Read, run: Run) -> list[str]:
-    """Of each attempt that ended so, the one that ends now included; all of them began from the parent's checkpoint."""
-    damaged = (Placement.run_id == run.id, Placement.end_reason == EndCode.CHECKPOINT_INVALID)
-    return list(session.scalars(select(Placement.node_name).where(*damaged).order_by(Placement.fence)))
+def _nodes_that_could_not_read(session: Read, run: Run, parents: Checkpoint) -> list[str]:
+    """Of each attempt that was to begin from the parent's checkpoint and ended so, the one that ends now included."""
+    ended = (Placement.run_id == run.id, Placement.end_reason == EndCode.CHECKPOINT_INVALID)
+    of_parents = Placement.job["resume"]["digest"].as_string() == parents.manifest_digest
+    return list(
+        session.scalars(select(Placement.node_name).where(*ended, of_parents).order_by(Placement.fence))
+    )
 
 
 def _nodes_for(session: Read, run: Run) -> int:

@@ -24,6 +24,9 @@ MOST_POINTS_OF_ALL = 500_000
 """In one answer, over all its series: some 13 MB of JSON."""
 
 
+MOST_COMPARED = 5_000
+"""Series in an answer about several runs."""
+
 MOST_READ_AT_ONCE = 500_000
 """Points that are in memory before they are thinned out, where series are read together."""
 
@@ -60,16 +63,18 @@ def compare_metrics(
     """Curves of several runs, in the order of ``runs``; see `read_metrics`. They share `MOST_POINTS_OF_ALL`.
 
     Raises:
-        Invalid: the names stand for more than `MOST_SERIES` series of one run.
+        Invalid: the names stand for more than `MOST_SERIES` series of one run, or `MOST_COMPARED` of all.
     """
     share = MOST_POINTS_OF_ALL // max(1, len(runs))
-    return [
-        RunSeries.model_construct(
-            run=public_id("run", run.id),
-            series=_series(session, run, newest_mark(session, run.id), selection, window, share),
-        )
-        for run in runs
-    ]
+    found, left = [], MOST_COMPARED
+    for run in runs:
+        series = _series(session, run, newest_mark(session, run.id), selection, window, share)
+        left -= len(series)
+        if left < 0:
+            rule = f"These names stand for more than {MOST_COMPARED:,} series of these runs. Name fewer of either."
+            raise Invalid.at("names", rule, len(runs))
+        found.append(RunSeries.model_construct(run=public_id("run", run.id), series=series))
+    return found
 
 
 def _series(

@@ -98,7 +98,7 @@ def lapse(session: Write, placement_id: UUID, seen_renewal: int, timers: Timers)
     if not session.change(closed.values(closed=Closed.LAPSED, end_reason=EndCode.LEASE_LAPSED)):
         return False
     if run.state is RunState.STOPPING:
-        settle(session, run)
+        settle(session, run, finished=_trained(run) if has_export(session, run) else "")
         return True
     seconds = seat.lease_seconds or timers.lease_seconds
     message = f"{seat.node_name} was silent for {seconds:g} s"
@@ -211,6 +211,11 @@ def _put_back(run: Run) -> Select[int]:
     return select(RunEvent.attempt).where(RunEvent.run_id == run.id, RunEvent.type == PUT_BACK_EVENT)
 
 
+def _last_put_back(session: Read, run: Run) -> int:
+    """The attempt that ended last by its layout, whose ends before speak of that layout too; 0 without one."""
+    return session.scalar(_put_back(run).order_by(RunEvent.attempt.desc()).limit(1)) or 0
+
+
 def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
     """Earlier attempts without progress since, that ended so (None: early at all, unasked)."""
     codes = set(EndCode) - _PLANNED if kind is None else {code for code in EndCode if end_class(code) is kind}
@@ -219,7 +224,7 @@ def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
     ends = select(func.count()).where(
         Attempt.run_id == run.id,
         Attempt.number < run.attempt,
-        Attempt.number.not_in(_put_back(run)),
+        Attempt.number > _last_put_back(session, run),
         or_(
             and_(Attempt.number >= saved, Attempt.reason.in_(codes - damage)),
             and_(Attempt.number >= still_good, Attempt.reason.in_(codes & damage)),

@@ -98,9 +98,9 @@ def plan(session: Read, timers: Timers) -> Plan:
         if is_online(node, now(), timers)
     ]
     rooms = [room for room in online if not room.node.draining]
-    drained = [room for room in online if room.node.draining]
+    closed = [Room(node, {}) for node in nodes if all(room.node is not node for room in rooms)]
     for queue in queues:
-        _plan_queue(found, queue, rooms, drained, any_joined=bool(nodes))
+        _plan_queue(found, queue, rooms, closed)
     return found
 
 
@@ -218,30 +218,33 @@ def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
     return [(run, preparation) for run, preparation in session.execute(rows).all()]
 
 
-def _plan_queue(
-    found: Plan, queue: Sequence[Run], rooms: list[Room], drained: list[Room], *, any_joined: bool
-) -> None:
+def _plan_queue(found: Plan, queue: Sequence[Run], rooms: list[Room], closed: list[Room]) -> None:
+    """``closed`` are those that are drained or not online."""
     position = 0
     for run in queue:
-        suited = _suited(rooms, run)
+        suited = _suited(rooms, closed, run)
         room = _fitting(suited, run)
         if room is not None:
             found.seats[run.id] = room.node.id
             del room.free[run.device][: run.slots]
             continue
         position += 1
-        found.explain(run, _waits_for(run, suited, drained, position, any_joined=any_joined))
+        found.explain(run, _waits_for(run, suited, closed, position))
         for could in suited:
             if could.could_hold(run):
                 could.kept_for.add(run.device)
 
 
-def _suited(rooms: list[Room], run: Run) -> list[Room]:
-    """Those with memory for what the run puts on the host; all where none has it, for the plan has warned of that."""
-    needed = host_bytes_of(run)
-    if not needed:
+def _suited(rooms: list[Room], closed: list[Room], run: Run) -> list[Room]:
+    """Those with memory for what the run puts on the host; all where no node has it, for the plan has warned of that."""
+    if not host_bytes_of(run):
         return rooms
-    return [room for room in rooms if room.could_hold(run) and room.memory_bytes >= needed] or rooms
+    able = [room for room in rooms if _could_offload(room, run)]
+    return able if able or any(_could_offload(room, run) for room in closed) else rooms
+
+
+def _could_offload(room: Room, run: Run) -> bool:
+    return room.could_hold(run) and room.memory_bytes >= host_bytes_of(run)
 
 
 def _fitting(rooms: list[Room], run: Run) -> Room | None:
@@ -286,13 +289,16 @@ def _preparing(preparation: Preparation) -> str:
     return f"preparing, {preparation.shards_done} of {preparation.shards_total} shards"
 
 
-def _waits_for(run: Run, rooms: list[Room], drained: list[Room], position: int, *, any_joined: bool) -> str:
-    if not any_joined:
+def _waits_for(run: Run, rooms: list[Room], closed: list[Room], position: int) -> str:
+    if not rooms and not closed:
         return NO_NODE
     able = [room for room in rooms if room.could_hold(run)]
     needs = f"needs {_slots(run.slots)}"
-    if not able and (names := [room.node.name for room in drained if room.could_hold(run)]):
-        return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
+    if not able and (others := [room.node for room in closed if _could_offload(room, run)]):
+        if names := [node.name for node in others if node.draining]:
+            return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
+        if host_bytes_of(run):
+            return f"{needs} and memory for its offload, as {others[0].name} has, which is not online"
     if not able and (names := [room.node.name for room in rooms if room.is_large_enough(run)]):
         return f"{needs} and engine {engine_of(run)}, which is not installed on {', '.join(names[:3])}"
     if not able:

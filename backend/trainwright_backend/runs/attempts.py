@@ -4,9 +4,11 @@ A run's spec has the layout of its next attempt. What an attempt does is told by
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import select
 
 from trainwright.contracts.api.verbs import RunLayout
@@ -21,7 +23,7 @@ def layout_of(spec: dict[str, Any]) -> RunLayout:
 
 
 def newest_layouts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, RunLayout]:
-    """Of each run the layout of its newest attempt, where that trains."""
+    """Of each run the layout of its newest attempt, where that trains and this version can read it."""
     job = Placement.job
     granted = (
         select(
@@ -30,7 +32,11 @@ def newest_layouts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, RunLayo
         .join(Run, Run.id == Placement.run_id)
         .where(Run.id.in_(run_ids), Placement.fence == Run.fence, job["kind"].as_string() == JobKind.TRAIN)
     )
-    return {run_id: _layout(parallelism, size) for run_id, parallelism, size in session.execute(granted)}
+    found = {}
+    for run_id, parallelism, size in session.execute(granted):
+        with suppress(ValidationError):  # of a version with other rules
+            found[run_id] = _layout(parallelism, size)
+    return found
 
 
 def _layout(parallelism: dict[str, Any] | None, micro_sequences: int) -> RunLayout:

@@ -2,7 +2,7 @@
 
 A paused run holds no node and no quota, and goes on from its newest checkpoint. A run that trains is asked to save
 first: it is `stopping` until its node has let go of it, and what its attempt did on the way counts as no failure. One
-that trained to its end before the word came is paused all the same; resuming it only exports.
+that is exporting is paused all the same, and resuming it only exports; one that has exported has succeeded.
 """
 
 from uuid import UUID

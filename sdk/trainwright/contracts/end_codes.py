@@ -25,7 +25,8 @@ RETRIES: dict[EndClass, int] = {EndClass.LOST: 2, EndClass.LAPSE: 10, EndClass.R
 
 
 class EndCode(StrEnum):
-    """Reason of an end. The first group ends attempts, the second only whole runs; the last is read, never given."""
+    """Reason of an end. The first group ends attempts, the second only whole runs; the last stands for one
+    that a newer version gave."""
 
     FINISHED = "finished"
     SAVED = "saved"

@@ -215,6 +215,23 @@ def test_where_there_are_two_nodes_both_must_find_a_parent_s_checkpoint_damaged(
     assert scene.state(made) == ("retry_wait" if second == "node-a" else "failed")
 
 
+def test_an_own_state_that_is_damaged_says_nothing_of_the_parent_s(scene: Scene, parent: Work) -> None:
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    work = claimed(scene, made)
+    assert work.order() == "go"
+    work.begin(10)
+    assert work.order("running") == "go"
+    work.step(11, 12)
+    work.save(12)
+    assert work.ended("node_rebooted") == "retry_wait"
+    for step in (12, 10):
+        work = scene.again(made)
+        assert work.claim.job.resume is not None and work.claim.job.resume.step == step
+        assert work.order() == "go"
+        assert work.ended("checkpoint_invalid", step=step) == "retry_wait"
+    assert all(one["valid"] for one in checkpoints(scene, parent.run_id))
+
+
 def only(scene: Scene, name: str) -> None:
     """Let runs be placed on this node alone."""
     for node in scene.site.admin.get("/api/v1/nodes").json():

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from tests.backend.scripted_agent import Scene
 from trainwright_backend.core.ids import new_id, public_id
+from trainwright_backend.metrics import charts
 
 
 def compared(scene: Scene, runs: list[str], **query: Any) -> list[dict[str, Any]]:
@@ -50,5 +53,22 @@ def test_runs_that_are_not_the_teams_are_left_out(scene: Scene) -> None:
     assert scene.site.admin.get(scene.runs, params={"ids": unknown}).json()["items"] == []
     path = scene.runs.removesuffix("/runs") + "/metrics"
     assert scene.site.admin.get(path).status_code == 422
+    stranger = scene.site.other_team("initech")
+    for asked in (("metrics", {"runs": work.run_id}), ("runs", {"ids": work.run_id})):
+        answer = stranger.get(f"/api/v1/teams/initech/{asked[0]}", params=asked[1])
+        assert answer.status_code == 200 and answer.json() in ([], {"items": [], "next_cursor": None})
     many = scene.site.admin.get(path, params={"runs": [work.run_id] * 101})
     assert many.status_code == 422 and many.json()["errors"][0]["field"] == "runs"
+
+
+def test_more_series_than_an_answer_may_have_are_refused(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [scene.running(last_step=3).run_id for _ in range(2)]
+    series = sum(len(one["series"]) for one in compared(scene, runs))
+    monkeypatch.setattr(charts, "MOST_COMPARED", series)
+    assert len(compared(scene, runs)) == 2
+    monkeypatch.setattr(charts, "MOST_COMPARED", series - 1)
+    path = scene.runs.removesuffix("/runs") + "/metrics"
+    refused = scene.site.admin.get(path, params={"runs": runs})
+    assert refused.status_code == 422 and refused.json()["errors"][0]["field"] == "names"

@@ -17,6 +17,12 @@ def tell(agent: Agent, deepspeed: bool | None, **more: Any) -> None:
     agent.heartbeat(inventory=inventory() | {"deepspeed": deepspeed} | more)
 
 
+def drain(scene: Scene, name: str, draining: bool) -> None:
+    [node] = [one for one in scene.site.admin.get("/api/v1/nodes").json() if one["name"] == name]
+    answer = scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json={"draining": draining})
+    assert answer.status_code == 200, answer.text
+
+
 def problem(answer: Any) -> dict[str, Any]:
     assert answer.status_code == 422, answer.text
     [found] = answer.json()["errors"]
@@ -82,6 +88,11 @@ def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Sce
     assert scene.show(second)["sentence"] == "needs 2 slots, 0 free on 1 node"
     for run_id in (first, plain):
         assert scene.cancel(run_id).status_code == 202
+    drain(scene, "node-b", True)
+    scene.control.sweep()
+    assert scene.agent.heartbeat() == [], "a node that has the memory will be back"
+    assert scene.show(second)["sentence"] == "needs 2 slots; node-b is drained"
+    drain(scene, "node-b", False)
     tell(large, True, memory_bytes=1 << 20)
     scene.control.sweep()
     assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [second], (

@@ -94,7 +94,10 @@ def test_supervisors_lost_twice_before_a_first_step_speak_against_the_layout(sce
     again = scene.again(work.run_id)
     assert degrees(again) == (2, 1, 1)
     assert again.ended("supervisor_lost") == "retry_wait"
-    assert degrees(scene.again(work.run_id)) == (1, 2, 2)
+    good = scene.again(work.run_id)
+    assert degrees(good) == (1, 2, 2)
+    assert good.ended("supervisor_lost") == "retry_wait", "what that layout did is not held against this one"
+    assert scene.again(work.run_id).ended("supervisor_lost") == "failed"
 
 
 def test_a_run_that_made_no_step_in_any_layout_fails(scene: Scene) -> None:

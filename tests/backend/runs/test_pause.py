@@ -266,6 +266,17 @@ def test_a_node_that_falls_silent_while_pausing_leaves_the_run_paused(scene: Sce
     scene.check_invariants()
 
 
+def test_a_node_that_falls_silent_with_its_export_committed_has_done_its_work(scene: Scene) -> None:
+    work = scene.running(last_step=10)
+    work.save(10)
+    work.order("completing")
+    work.save(10, "export")
+    pause(scene, work.run_id)
+    scene.control.let_pass(LEASE_SECONDS)
+    assert (scene.state(work.run_id), scene.used()) == ("succeeded", 0)
+    scene.check_invariants()
+
+
 def test_a_pause_replaces_a_retry_keeps_its_reason_and_only_stops_what_is_left(scene: Scene) -> None:
     """One of two nodes crashed; the other has not let go yet."""
     work = scene.running()
