@@ -115,6 +115,11 @@ COMBINATIONS: dict[str, Cell] = {
     "ZeRO 2 × tensor 2, tied": Cell(4, {"zero_stage": 2, "tensor": 2}, sections=TIED),
     "ZeRO 3 × tensor 2": Cell(4, {"zero_stage": 3, "tensor": 2}),
     "ZeRO 1 × pipeline 2": Cell(4, {"zero_stage": 1} | _pipeline(2), like="data 2"),
+    "ZeRO 1 × zbv 2": Cell(4, {"zero_stage": 1} | _pipeline(2, "zbv"), like="data 2"),
+    "ZeRO 2 × pipeline 2, 1+5 layers": Cell(
+        4, {"zero_stage": 2} | _pipeline(2, stages=(1, 5)), like="data 2"
+    ),
+    "ZeRO 2 × interleaved 2": Cell(4, {"zero_stage": 2} | _pipeline(2, "interleaved"), like="data 2"),
     "ZeRO 2 × zbv 2": Cell(4, {"zero_stage": 2} | _pipeline(2, "zbv"), like="data 2 × zbv 2"),
     "data 2 × tensor 2 × pipeline 2": Cell(8, {"tensor": 2} | _pipeline(2), sections=CLIPPED),
     "data 2 × tensor 2 × zbv 2, tied": Cell(
@@ -126,6 +131,18 @@ COMBINATIONS: dict[str, Cell] = {
     "data 2 × pipeline 4": Cell(8, _pipeline(4, stages=(1, 2, 2, 1)), like="data 2"),
     "ZeRO 1 × tensor 2 × pipeline 2": Cell(
         8, {"zero_stage": 1, "tensor": 2} | _pipeline(2), like="data 2 × tensor 2"
+    ),
+    "ZeRO 1 × tensor 2 × interleaved zero bubble 2": Cell(
+        8, {"zero_stage": 1, "tensor": 2} | _pipeline(2, "interleaved_zero_bubble"), like="data 2 × tensor 2"
+    ),
+    # Without a twin: which of four gradients are added first depends on where a weight lies in its bucket, and a stage's
+    # buckets hold other weights than the whole model's.
+    "ZeRO 2, 2 replicas of 2 × pipeline 2": Cell(8, {"zero_stage": 2, "shard": 2} | _pipeline(2)),
+    "ZeRO 2, 2 replicas of 2 × interleaved 2": Cell(
+        8, {"zero_stage": 2, "shard": 2} | _pipeline(2, "interleaved")
+    ),
+    "ZeRO 1, 2 replicas of 2 × interleaved zero bubble 2": Cell(
+        8, {"zero_stage": 1, "shard": 2} | _pipeline(2, "interleaved_zero_bubble")
     ),
     "ZeRO 2, 2 replicas of 4": Cell(8, {"zero_stage": 2, "shard": 4}),
     "ZeRO 3, 2 replicas of 2 × tensor 2": Cell(8, {"zero_stage": 3, "shard": 2, "tensor": 2}),
@@ -141,7 +158,22 @@ LOW_PRECISION: dict[str, Cell] = {
     "bf16: data 2 × tensor 2 × pipeline 2": Cell(
         8, {"tensor": 2} | _pipeline(2), "bf16", like="bf16: ZeRO 1 × tensor 2"
     ),
+    "bf16: ZeRO 1 × interleaved 2, 1+2+2+1 layers": Cell(
+        4,
+        {"zero_stage": 1} | _pipeline(2, "interleaved", stages=(1, 2, 2, 1)),
+        "bf16",
+        like="bf16: data 2",
+    ),
+    "bf16: ZeRO 2 × interleaved zero bubble 2": Cell(
+        4, {"zero_stage": 2} | _pipeline(2, "interleaved_zero_bubble"), "bf16", like="bf16: data 2"
+    ),
+    "bf16: ZeRO 2, 2 replicas of 2 × zbv 2": Cell(
+        8, {"zero_stage": 2, "shard": 2} | _pipeline(2, "zbv"), "bf16"
+    ),
     "O1: data 2": Cell(2, {}, "O1"),
+    "O1: interleaved 2": Cell(2, _pipeline(2, "interleaved"), "O1", like=ALONE),
+    "O1: interleaved zero bubble 2": Cell(2, _pipeline(2, "interleaved_zero_bubble"), "O1", like=ALONE),
+    "O1: zbv 2": Cell(2, _pipeline(2, "zbv"), "O1", like=ALONE),
     "O1: tensor 2": Cell(2, {"tensor": 2}, "O1"),
     "O1: data 2 × pipeline 2": Cell(4, _pipeline(2), "O1", like="O1: data 2"),
     "O2: data 2": Cell(2, {}, "O2"),
@@ -151,7 +183,13 @@ LOW_PRECISION: dict[str, Cell] = {
     "O2: data 2 × tensor 2 × pipeline 2": Cell(
         8, {"tensor": 2} | _pipeline(2), "O2", like="O2: data 2 × tensor 2"
     ),
+    "O2: data 2 × interleaved 2": Cell(4, _pipeline(2, "interleaved"), "O2", like="O2: data 2"),
+    "O2: interleaved zero bubble 2": Cell(2, _pipeline(2, "interleaved_zero_bubble"), "O2", like=ALONE),
     "O3: data 2": Cell(2, {}, "O3"),
+    "O3: data 2 × interleaved 2": Cell(4, _pipeline(2, "interleaved"), "O3", like="O3: data 2"),
+    "O3: data 2 × interleaved zero bubble 2": Cell(
+        4, _pipeline(2, "interleaved_zero_bubble"), "O3", like="O3: data 2"
+    ),
     "O3: data 2 × tensor 2": Cell(4, {"tensor": 2}, "O3"),
     "O3: data 2 × pipeline 2, 1+5 layers": Cell(4, _pipeline(2, stages=(1, 5)), "O3", like="O3: data 2"),
     "O3: data 2 × tensor 2 × zbv 2": Cell(
