@@ -10,6 +10,7 @@ from tests.benchmarks.platform_rows import DATA_AND_START_ROWS
 from tests.benchmarks.texts import documents, in_parts, size_of
 
 
+@pytest.mark.timeout(400)  # each contender is a process of its own, beside a whole platform
 @pytest.mark.parametrize("row", DATA_AND_START_ROWS)
 def test_a_row_of_the_platform_is_measured_and_written(row: str, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
