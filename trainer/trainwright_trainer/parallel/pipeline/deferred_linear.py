@@ -2,6 +2,8 @@
 
     y = x · Wᵀ        at once  dx = dy · W        later  dW = dyᵀ · x
 
+It cuts nothing and moves nothing; what a rank owns is said in ``stages``.
+
 These are nearly all of a stage's weights. Embedding, norms and head stay as they are: their gradients are complete when the
 backward pass is. Products and roundings are those of autograd, so that gradients are equal to the last bit.
 

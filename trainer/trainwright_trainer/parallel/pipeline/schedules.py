@@ -1,5 +1,7 @@
 """torch's pipeline schedules, and a stage as they run it.
 
+    owns   what ``stages`` gave the rank    moves   results of a stage to the next one, and their gradients back
+
 In which order a rank works, sends and receives is torch's affair (``torch.distributed.pipelining``). What is added here
 is what a training needs to know of it and torch does not tell: when the gradients of a stage are complete, and where the
 time went. And memory: torch makes room for everything that is received in a step at its start; here room is made

@@ -1,7 +1,8 @@
 """The tokens of a micro batch, cut over the ranks of an axis: how whole becomes part and part whole, forward and backward.
 
-    part    (B, T/t, …)   the rank's stretch of the micro batch's B·T tokens, in order; the shape is only a way to write it
-    whole   (B, T, …)     all of them
+    owns    part    (B, T/t, …)   the rank's stretch of the micro batch's B·T tokens, in order; the shape is only a way to write it
+            whole   (B, T, …)     all of them
+    moves   what ``layers`` asks for: a gather of parts, or a sum of wholes of which each rank keeps its part
 
 A stretch runs through the tokens of all sequences, so that parts lie one after the other in memory and nothing is
 copied before or after it travels. What works on each token by itself does not see where a stretch begins.
