@@ -26,22 +26,19 @@ _LEARNING_RATE = 3e-4
 
 def ours(request: Request, pacer: Pacer) -> None:
     """A job's folder, ``build`` and ``train``, events and all; a step ends when it has been reported."""
-    _train(request, pacer, precision=request.options or {"kind": "fp32"})
-
-
-def ours_said_in_full(request: Request, pacer: Pacer) -> None:
-    """The same with a layout whose every degree is 1, written out; the options are laid over it."""
-    layout = {"tensor": 1, "pipeline": 1, "data": 1, "schedule": "1f1b", "stages_per_rank": 1}
-    _train(request, pacer, precision={"kind": "fp32"}, parallelism=layout | request.options)
-
-
-def _train(request: Request, pacer: Pacer, **sections: Any) -> None:
     torch.set_num_threads(request.threads)
     rare = {"every_steps": request.steps}
-    job = write_job(
-        request.folder, request.shape, request.steps, validation=rare, checkpoint=rare, **sections
+    precision = request.options or {"kind": "fp32"}
+    training = build_job(
+        write_job(
+            request.folder,
+            request.shape,
+            request.steps,
+            validation=rare,
+            checkpoint=rare,
+            precision=precision,
+        )
     )
-    training = build_job(job)
     report = training.report
 
     def paced(event: TrainerEvent) -> None:

@@ -6,16 +6,18 @@ The overhead is judged in CPU time on one thread, which other processes do not l
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 
 from tests.benchmarks.entries import Entry, at_least, at_most
 from tests.benchmarks.peer_venv import peers_python
 from tests.benchmarks.shapes import TOY
-from tests.benchmarks.trial import Shape
+from tests.benchmarks.trial import Shape, build_job, learn, write_job
 from tests.benchmarks.turns import Contender, Request, Spent, in_turn
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.training_spec import BatchSpec
@@ -46,7 +48,6 @@ WIDE = Shape(
 _HERE = "tests.benchmarks.contenders"
 OURS = Contender(_HERE, "ours")
 BARE = Contender(_HERE, "bare")
-_SAID_IN_FULL = Contender(_HERE, "ours_said_in_full")
 HF_TRAINER = Contender(_HERE, "hf_trainer")
 _COMPILED = Contender(_HERE, "bare_bf16_compiled")
 
@@ -83,17 +84,60 @@ def overhead_of_long_steps(toy: bool, folder: Path) -> dict[str, Entry]:
 
 
 def degree_1(toy: bool, folder: Path) -> dict[str, Entry]:
-    """A layout whose every degree is 1, said in full, with each ZeRO stage, beside a spec that does not speak of it."""
-    names = {stage: "ours" if not stage else f"zero-{stage}" for stage in range(4)}
-    contenders = {"plain": OURS} | dict.fromkeys(names.values(), _SAID_IN_FULL)
-    options: dict[str, dict[str, str | int]] = {name: {"zero_stage": stage} for stage, name in names.items()}
-    spent = _tiny_steps(toy, folder / "degree-1", contenders, options)
-    entries = {}
-    for name in names.values():
-        judged = {"ours": spent[name], "plain": spent["plain"]}
-        entry = _milliseconds(judged, "plain", _DEGREE_1, _DEGREE_1)
-        entries["degree-1" if name == "ours" else f"degree-1-{name}"] = entry
-    return entries
+    """A layout whose every degree is 1, said in full, with each ZeRO stage, beside a spec that does not speak of it.
+
+    All in one process and on one thread: two processes that do the same differ by more than the bound.
+    """
+    names = {"plain": None, "ours": 0} | {f"zero-{stage}": stage for stage in (1, 2, 3)}
+    layout = {"tensor": 1, "pipeline": 1, "data": 1, "schedule": "1f1b", "stages_per_rank": 1}
+    sections = {
+        name: {} if stage is None else {"parallelism": layout | {"zero_stage": stage}}
+        for name, stage in names.items()
+    }
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        spent = _in_one_process(sections, folder / "degree-1", *((1, 1) if toy else (20, 200)))
+    finally:
+        torch.set_num_threads(threads)
+    return {
+        "degree-1" if name == "ours" else f"degree-1-{name}": _milliseconds(
+            {"ours": spent[name], "plain": spent["plain"]}, "plain", _DEGREE_1, _DEGREE_1
+        )
+        for name in names
+        if name != "plain"
+    }
+
+
+def _in_one_process(
+    sections: Mapping[str, dict[str, Any]], folder: Path, warm_up: int, rounds: int
+) -> dict[str, Spent]:
+    """Steps of trainings in float32 whose specs differ by ``sections``, one at a time, there and back again."""
+    rare = {"every_steps": 2_000}
+    trainings = {
+        name: build_job(
+            write_job(
+                folder / name,
+                TOY,
+                2_000,
+                validation=rare,
+                checkpoint=rare,
+                precision={"kind": "fp32"},
+                **more,
+            )
+        )
+        for name, more in sections.items()
+    }
+    spent = {name: Spent() for name in trainings}
+    for training in trainings.values():
+        learn(training, warm_up)
+    for _ in range(rounds):
+        for name in [*trainings, *reversed(trainings)]:
+            wall, cpu = time.perf_counter(), time.process_time()
+            learn(trainings[name], 1)
+            spent[name].wall.append(time.perf_counter() - wall)
+            spent[name].cpu.append(time.process_time() - cpu)
+    return spent
 
 
 def compiled(toy: bool, folder: Path) -> dict[str, Entry]:
@@ -137,15 +181,9 @@ def _gemm_rates(size: int) -> tuple[float, float]:
     return fast, slow
 
 
-def _tiny_steps(
-    toy: bool,
-    folder: Path,
-    contenders: dict[str, Contender],
-    options: dict[str, dict[str, str | int]] | None = None,
-) -> dict[str, Spent]:
+def _tiny_steps(toy: bool, folder: Path, contenders: dict[str, Contender]) -> dict[str, Spent]:
     warm_up, rounds, steps = (1, 1, 2) if toy else (20, 40, 5)
-    request = _request(folder, TOY, 2_000, threads=1)
-    return in_turn(contenders, request, warm_up, rounds, steps, options)
+    return in_turn(contenders, _request(folder, TOY, 2_000, threads=1), warm_up, rounds, steps)
 
 
 def _request(folder: Path, shape: Shape, steps: int, threads: int) -> Request:

@@ -22,7 +22,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from tests.trainer.jobs import losses, resume_from, write_job
+from tests.trainer.jobs import build_here, losses, resume_from, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.job_spec import output_folder
@@ -624,3 +624,16 @@ def test_ranks_with_fewer_batches_of_validation_keep_no_other_waiting(job: Calla
     alone = job(1)
     ((one, five),) = on_mesh(read_job(alone).spec.degrees, _uneven, alone)
     assert told[0] == told[1] == pytest.approx([one, five], rel=1e-6)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_one_data_rank_shares_nothing(tmp_path: Path, data: Path, stage: int) -> None:
+    """At degree 1 the model and what moves its weights are those of a spec without a stage."""
+    plain, staged = (
+        build_here(write_job(tmp_path / name, data, parallelism=given)).engine
+        for name, given in (("plain", {}), ("staged", {"zero_stage": stage}))
+    )
+    assert type(staged) is type(plain) and type(staged.updater) is type(plain.updater)
+    kinds = [[type(module) for module in one.model.modules()] for one in (staged, plain)]
+    assert kinds[0] == kinds[1] and not any(issubclass(kind, FSDPModule) for kind in kinds[0])
+    assert not any(isinstance(weight, DTensor) for weight in staged.model.parameters())
