@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { chartOptions, type ChartLine, type ChartMark, type ChartScale, type ChartZoom, type LineStyle } from "@/components/chartOptions";
@@ -65,23 +65,23 @@ export function Chart({
 }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const [under, setUnder] = useState<number | null>(null);
+  const pointedRef = useRef<(index: number | null) => void>(() => undefined);
   const [asTable, setAsTable] = useState(false);
   const scheme = useColorScheme();
   const data = useMemo<uPlot.AlignedData>(
     () => [x as number[], ...lines.flatMap(({ raw, values }) => (raw === undefined ? [values] : [raw, values]))],
     [x, lines],
   );
-  const latest = useRef({ data, marks, zoom });
+  const latest = useRef({ data, marks, zoom, xText, axisText });
   // New values arrive by setData; only other lines need another drawing.
   const scaleKey = JSON.stringify(scale);
   const stylesKey = JSON.stringify(lines.map(({ label, color, dash = false, raw }) => ({ label, color, dash, faint: raw !== undefined })));
   const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
 
   useEffect(() => {
-    latest.current = { data, marks, zoom };
+    latest.current = { data, marks, zoom, xText, axisText };
     plot.current?.setData(data);
-  }, [data, marks, zoom]);
+  }, [data, marks, zoom, xText, axisText]);
 
   useEffect(() => {
     const element = box.current;
@@ -93,11 +93,13 @@ export function Chart({
       scheme,
       scale: JSON.parse(scaleKey) as ChartScale,
       height,
-      xText,
-      axisText,
+      xText: (value) => latest.current.xText(value),
+      axisText: (value) => latest.current.axisText(value),
       marks: () => latest.current.marks,
       zoom: () => latest.current.zoom,
-      onCursor: setUnder,
+      onCursor: (index) => {
+        pointedRef.current(index);
+      },
     });
     const made = new uPlot(options, latest.current.data, element);
     plot.current = made;
@@ -110,12 +112,11 @@ export function Chart({
       made.destroy();
       plot.current = null;
     };
-  }, [asTable, group, styles, scaleKey, height, xText, axisText, scheme]);
+  }, [asTable, group, styles, scaleKey, height, scheme]);
 
   const named = lines.length > 1;
   // A series without a point yet is not spoken of; the first is the chart itself.
   const shown = lines.filter(({ values }, index) => index === 0 || values.some(isKnown));
-  const at = under !== null && under < x.length ? under : null;
   return (
     <figure className="panel flex min-w-0 flex-col p-3">
       <div className="mb-1 flex flex-wrap items-center gap-x-3 text-small">
@@ -159,9 +160,7 @@ export function Chart({
           />
         </div>
       )}
-      <figcaption className="mt-1 truncate text-small text-soft">
-        {at === null ? caption(shown, named, yText) : reading(at)}
-      </figcaption>
+      <Reading pointedRef={pointedRef} x={x} xName={xName} xText={xText} lines={shown} named={named} yText={yText} />
       {children}
     </figure>
   );
@@ -172,21 +171,40 @@ export function Chart({
     event.preventDefault();
     zoom?.onMove(move);
   }
+}
 
-  function reading(index: number): string {
-    // What is measured only now and then is read from its last time.
-    return `${xName} ${xText(x[index] ?? 0)}: ${told(shown, named, yText, (row) => lastUpTo(row, index))}`;
-  }
+interface ReadingProps {
+  /** Is given what to call with the place that is pointed at. */
+  pointedRef: RefObject<(index: number | null) => void>;
+  x: readonly number[];
+  xName: string;
+  xText: (value: number) => string;
+  lines: readonly ChartLine[];
+  named: boolean;
+  yText: (value: number) => string;
+}
+
+/** The values under the cross-hair, else the last ones. Apart from the chart, which a pointer does not make anew. */
+function Reading({ pointedRef, x, xName, xText, lines, named, yText }: ReadingProps) {
+  const [under, setUnder] = useState<number | null>(null);
+  useEffect(() => {
+    pointedRef.current = setUnder;
+  }, [pointedRef]);
+  const at = under !== null && under < x.length ? under : null;
+  return (
+    <figcaption className="mt-1 truncate text-small text-soft">
+      {at === null
+        ? `last ${told(lines, named, yText, (values) => values.findLast(isKnown))}`
+        : // What is measured only now and then is read from its last time.
+          `${xName} ${xText(x[at] ?? 0)}: ${told(lines, named, yText, (values) => lastUpTo(values, at))}`}
+    </figcaption>
+  );
 }
 
 /** With more lines than this only the least and the greatest are told. */
 const MOST_TOLD = 4;
 
 type Values = ChartLine["values"];
-
-function caption(lines: readonly ChartLine[], named: boolean, yText: (value: number) => string): string {
-  return `last ${told(lines, named, yText, (values) => values.findLast(isKnown))}`;
-}
 
 function told(
   lines: readonly ChartLine[],

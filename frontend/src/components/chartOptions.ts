@@ -70,8 +70,8 @@ const MANY_LINES = 16;
 const LEAST_DRAG_PX = 6;
 
 /** The look of every chart: hairlines across, few ticks, one cross-hair for the group, marks on the x axis. */
-export function chartOptions({ element, group, lines, scale, height, xText, axisText, marks, zoom, onCursor }: Wish): uPlot.Options {
-  const color = (name: string) => resolve(element, `var(--color-${name})`);
+export function chartOptions({ element, group, lines, scheme, scale, height, xText, axisText, marks, zoom, onCursor }: Wish): uPlot.Options {
+  const color = (name: string) => colorOf(element, scheme, name);
   const [soft, line, warn, bad] = [color("soft"), color("line"), color("warn"), color("bad")];
   return {
     width: Math.max(1, element.clientWidth),
@@ -163,19 +163,26 @@ function hasFew(plot: uPlot, series: number): boolean {
   return true;
 }
 
-/** A custom property may hold `light-dark(…)`, which only a real element resolves. */
-function resolve(element: HTMLElement, value: string): string {
+const COLORS = new Map<string, string>();
+
+/** A custom property may hold `light-dark(…)`, which only a real element resolves: once, since each time lays out the page. */
+function colorOf(element: HTMLElement, scheme: string, name: string): string {
+  const key = `${scheme} ${name}`;
+  const known = COLORS.get(key);
+  if (known !== undefined) return known;
   const probe = document.createElement("span");
-  probe.style.color = value;
+  probe.style.color = `var(--color-${name})`;
   element.append(probe);
   const { color } = getComputedStyle(probe);
   probe.remove();
+  COLORS.set(key, color);
   return color;
 }
 
 /** Of an axis without a value every tick is made up. */
 function isEmpty({ data }: uPlot): boolean {
-  return data.slice(1).every((values) => !Array.from<number | null | undefined>(values).some((value) => typeof value === "number"));
+  for (const values of data.slice(1)) for (const value of values) if (typeof value === "number") return false;
+  return true;
 }
 
 /** uPlot gives null for both ends while there is no data. */

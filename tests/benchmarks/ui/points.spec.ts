@@ -17,7 +17,7 @@ test("the charts of a long run are zoomed and panned", async ({ browser, page })
   const use = await traced(browser, page, async () => {
     const end = Date.now() + 1_000 * (told.seconds ?? 10);
     for (let time = 0; Date.now() < end; time += 1) {
-      await plot.press(moves[time % moves.length] ?? "0");
+      await page.keyboard.press(moves[time % moves.length] ?? "0");
       await page.mouse.move(left + ((time * 7) % 10) * (width / 10), middle, { steps: 8 });
       if (time % moves.length === moves.length - 1) {
         await page.mouse.move(left + 0.3 * width, middle);
