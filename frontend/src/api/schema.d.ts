@@ -2082,7 +2082,8 @@ export interface components {
         };
         /**
          * EndCode
-         * @description Reason of an end. The first group ends attempts, the second only whole runs; the last is read, never given.
+         * @description Reason of an end. The first group ends attempts, the second only whole runs; the last stands for one
+         *     that a newer version gave.
          * @enum {string}
          */
         EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_lapsed" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
