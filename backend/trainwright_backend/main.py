@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.api.metrics import MetricPoints
 from trainwright_backend.auth import router as auth
-from trainwright_backend.checkpoints import layout_router, retention_router, runs_router
+from trainwright_backend.checkpoints import layout_router, retention_router, runs_router, usage_router
 from trainwright_backend.checkpoints import router as checkpoints
 from trainwright_backend.control import ControlLoop
 from trainwright_backend.core import site, storage
@@ -31,7 +31,7 @@ from trainwright_backend.metrics import compare_router
 from trainwright_backend.metrics import router as metrics
 from trainwright_backend.nodes import estimate_router
 from trainwright_backend.nodes import router as nodes
-from trainwright_backend.runs import recipes_router, usage_router
+from trainwright_backend.runs import recipes_router
 from trainwright_backend.runs import router as runs
 from trainwright_backend.teams import router as teams
 from trainwright_backend.uploads import router as uploads

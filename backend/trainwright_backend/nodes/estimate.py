@@ -12,11 +12,10 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import defer, load_only
 
 from trainwright.contracts.agent_protocol import Inventory
-from trainwright.contracts.api.people import StorageUse
 from trainwright.contracts.api.usage import Measured, RunEstimate
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.parallelism_spec import Device
@@ -24,7 +23,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.checkpoints import state_bytes, stored_bytes
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright.planner.plan import plan
-from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.checkpoints.usage import checkpoint_bytes
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.reading import read_curves
@@ -78,7 +77,8 @@ def estimate(session: Read, team_id: UUID, asked: RunSpec) -> RunEstimate:
         host_bytes=planned.host_bytes,
         checkpoint_bytes=state_bytes(spec),
         stored_bytes=stored_bytes(spec),
-        storage=_storage(session, team_id),
+        storage=storage_use(session, team_id),
+        team_checkpoint_bytes=checkpoint_bytes(session, team_id),
         measured=measured,
         seconds=seconds,
         slot_hours=None if seconds is None else seconds * spec.resources.ranks / SECONDS_AN_HOUR,
@@ -164,15 +164,6 @@ def _seats(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, P
     )
     for row in session.execute(found):
         yield row.Run, row.Placement
-
-
-def _storage(session: Read, team_id: UUID) -> StorageUse:
-    """The team's storage, in which its checkpoints and exports stand beside its files."""
-    files = storage_use(session, team_id)
-    kept = select(func.sum(Checkpoint.bytes)).join(Run, Run.id == Checkpoint.run_id)
-    mine = (Run.team_id == team_id, Checkpoint.committed.is_not(None))
-    checkpoints = int(session.scalar(kept.where(*mine)) or 0)
-    return files.model_copy(update={"used_bytes": files.used_bytes + checkpoints})
 
 
 def _median_rate(session: Read, run_id: UUID, attempt: int) -> float | None:

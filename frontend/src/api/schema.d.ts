@@ -1542,8 +1542,8 @@ export interface paths {
         };
         /**
          * Show Usage
-         * @description Quota, storage, and slot-hours by day and by run, of the last `days` days (UTC). Time of running attempts is
-         *     counted up to half a minute ago.
+         * @description Quota, storage with the checkpoints beside it, and slot-hours by day and by run, of the last `days` days (UTC).
+         *     Time of running attempts is counted up to half a minute ago.
          */
         get: operations["show_usage"];
         put?: never;
@@ -3966,6 +3966,12 @@ export interface components {
              * @description All checkpoints that are kept, and the export.
              */
             stored_bytes: number;
+            /**
+             * Team Checkpoint Bytes
+             * @description What checkpoints and exports of all runs occupy now, beside the storage, whose limit does not count them.
+             * @default 0
+             */
+            team_checkpoint_bytes: number;
         };
         /**
          * RunEvent
@@ -4433,7 +4439,8 @@ export interface components {
         };
         /**
          * StorageUse
-         * @description What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once.
+         * @description What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once. The
+         *     limit is enforced for these alone: checkpoints and exports are told apart and never refused.
          */
         StorageUse: {
             /** Limit Bytes */
@@ -4687,6 +4694,12 @@ export interface components {
              */
             runs: components["schemas"]["UsedByRun"][];
             storage: components["schemas"]["StorageUse"];
+            /**
+             * Team Checkpoint Bytes
+             * @description What checkpoints and exports of all runs occupy, beside the storage, whose limit does not count them.
+             * @default 0
+             */
+            team_checkpoint_bytes: number;
         };
         /** UsedByRun */
         UsedByRun: {

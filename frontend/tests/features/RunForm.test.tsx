@@ -58,9 +58,11 @@ const ESTIMATE = {
   flops: 1.6e18,
   petaflop_days: 0.0185,
   memory_bytes: 1.9 * GIB,
+  host_bytes: 0,
   checkpoint_bytes: GIB,
   stored_bytes: 3 * GIB,
   storage: { used_bytes: 39 * GIB, limit_bytes: 40 * GIB },
+  team_checkpoint_bytes: 12 * GIB,
   measured: { run: "run_6", name: "pilot-6", node: "node-a", when: "2026-11-21T13:00:00Z", tokens_per_second: 441_037 },
   seconds: 5_940,
   slot_hours: 1.65,
@@ -230,10 +232,20 @@ it("says what the run would come to and how that is known", async () => {
   expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
   expect(estimate.textContent).toContain("1.6 × 10^18 FLOP");
   expect(estimate.textContent).toContain("as measured: 441,000 tokens/s in pilot-6 on node-a");
-  expect(estimate.textContent).toContain("That is not enough");
+  expect(estimate.textContent).toContain("1 GiB each; the team has 12 GiB of checkpoints now.");
+  expect(estimate.textContent).toContain("the storage limit is for uploaded files");
+  expect(within(estimate).queryByText("node memory")).toBeNull();
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "32");
   expect(await within(estimate).findByText("not measured yet")).toBeDefined();
+});
+
+it("says what offload puts into the memory of a node", async () => {
+  server.use(http.post("*/runs/estimate", () => HttpResponse.json({ ...ESTIMATE, host_bytes: 51 * GIB })));
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "64");
+  const memory = await screen.findByText("node memory");
+  expect(memory.parentElement?.textContent).toBe("node memory51 GiBon each node, for what is offloaded to it");
 });
 
 it("says that a draft is restored, takes no field of another dataset's data from it, and begins anew", async () => {

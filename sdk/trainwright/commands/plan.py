@@ -90,7 +90,10 @@ def show_estimate(found: RunEstimate) -> None:
     typer.echo(
         f"checkpoints  {in_mib(found.checkpoint_bytes)} MiB each, {in_mib(found.stored_bytes)} MiB kept in all"
     )
-    typer.echo(f"storage      {in_mib(storage.used_bytes)} of {in_mib(storage.limit_bytes)} MiB used")
+    typer.echo(
+        f"stored now   {in_mib(found.team_checkpoint_bytes)} MiB of checkpoints, which no limit refuses; "
+        f"{in_mib(storage.used_bytes)} of {in_mib(storage.limit_bytes)} MiB of files"
+    )
     if found.measured is None or found.seconds is None or found.slot_hours is None:
         typer.echo("time         not measured yet")
         return

@@ -24,7 +24,10 @@ def show(found: Usage) -> None:
     for quota in found.quota:
         typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
     storage = found.storage
-    typer.echo(f"storage: {storage.used_bytes / 2**30:,.1f} of {storage.limit_bytes / 2**30:,.1f} GiB")
+    typer.echo(f"files: {storage.used_bytes / 2**30:,.1f} of {storage.limit_bytes / 2**30:,.1f} GiB")
+    typer.echo(
+        f"checkpoints: {found.team_checkpoint_bytes / 2**30:,.1f} GiB, beside the limit, which is for files"
+    )
     hours = Column("slot-hours", justify="right")
     if found.days:
         days = Table("day", "device", hours, box=None)

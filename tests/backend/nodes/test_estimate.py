@@ -85,12 +85,22 @@ def test_what_computes_otherwise_is_no_measurement(scene: Scene) -> None:
         assert ask(scene, scene.spec(**other))["measured"] is None, other
 
 
-def test_what_is_left_of_the_storage_is_less_by_the_checkpoints_that_are_there(scene: Scene) -> None:
-    before = ask(scene)["storage"]
+def test_the_team_s_checkpoints_are_told_beside_its_files_and_count_in_no_limit(scene: Scene) -> None:
+    before = ask(scene)
+    assert before["team_checkpoint_bytes"] == 0
     work = measured(scene)
     work.save(5)
     (state,) = scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()
-    assert ask(scene)["storage"] == before | {"used_bytes": before["used_bytes"] + state["bytes"]}
+    after = ask(scene)
+    assert after["team_checkpoint_bytes"] == state["bytes"] > 0
+    assert after["storage"] == before["storage"], "files only"
+    stranger = scene.site.other_team("globex")
+    usages = [
+        client.get(f"/api/v1/teams/{team}/usage").json()
+        for client, team in ((scene.site.admin, scene.site.team), (stranger, "globex"))
+    ]
+    assert [usage["team_checkpoint_bytes"] for usage in usages] == [state["bytes"], 0]
+    assert usages[0]["storage"] == before["storage"]
 
 
 def test_earlier_runs_are_looked_at_in_one_query_without_what_is_wide(scene: Scene) -> None:

@@ -6,6 +6,7 @@ import { Segmented } from "@/components/Segmented";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
 import { QuotaMeters } from "@/features/teams/QuotaMeters";
+import { StoredCheckpoints } from "@/features/teams/StoredCheckpoints";
 import { usageQuery } from "@/features/teams/queries";
 import { UsageByDay } from "@/features/teams/UsageByDay";
 import { UsedByRuns } from "@/features/teams/UsedByRuns";
@@ -25,6 +26,7 @@ export function UsagePage() {
           <Boundary>
             <QuotaMeters team={team} />
           </Boundary>
+          <StoredCheckpoints team={team} days={Number(days)} />
         </section>
         <section>
           <div className="mb-2 flex min-h-8 flex-wrap items-center justify-between gap-3">

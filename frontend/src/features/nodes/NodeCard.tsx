@@ -75,7 +75,14 @@ function machineWords({ inventory }: Node): string {
   const { gpus } = inventory;
   const first = gpus[0];
   const device = first === undefined ? inventory.cpu_name || "CPU" : `${gpus.length} × ${first.name}`;
-  return `${device}, ${plural(inventory.cores, "core")}, ${bytes(inventory.memory_bytes)}, ${inventory.os}`;
+  const parts = [device, plural(inventory.cores, "core"), bytes(inventory.memory_bytes), inventory.os, engineWords(inventory.deepspeed)];
+  return parts.filter((part) => part !== "").join(", ");
+}
+
+/** Whether runs with the engine `deepspeed` can come here; an older agent does not tell. */
+function engineWords(deepspeed: boolean | null | undefined): string {
+  if (deepspeed === null || deepspeed === undefined) return "";
+  return deepspeed ? "with DeepSpeed" : "without DeepSpeed";
 }
 
 /** Of the GPU itself; cores share the machine's. */

@@ -42,7 +42,12 @@ export function RunEstimatePanel({ team, spec, verdicts }: Props) {
         <Fact name="memory" note={estimate && "of the fullest rank, by formulas"}>
           {estimate === undefined ? "–" : <Bytes value={estimate.memory_bytes} />}
         </Fact>
-        <Fact name="checkpoints" note={estimate && <Storage estimate={estimate} />}>
+        {estimate !== undefined && estimate.host_bytes > 0 && (
+          <Fact name="node memory" note="on each node, for what is offloaded to it">
+            <Bytes value={estimate.host_bytes} />
+          </Fact>
+        )}
+        <Fact name="checkpoints" note={estimate && <Stored estimate={estimate} />}>
           {estimate === undefined ? "–" : <Bytes value={estimate.stored_bytes} />}
         </Fact>
         <Fact name="time" note={estimate && <Known estimate={estimate} team={team} />}>
@@ -92,14 +97,12 @@ function Known({ estimate: { measured }, team }: { estimate: RunEstimate; team: 
   );
 }
 
-/** All that is stored in the end, beside the room that there is. */
-function Storage({ estimate }: { estimate: RunEstimate }) {
-  const free = Math.max(0, estimate.storage.limit_bytes - estimate.storage.used_bytes);
-  const over = estimate.stored_bytes > free;
+/** What is stored in the end, beside what is; no limit holds for it, and that is said. */
+function Stored({ estimate }: { estimate: RunEstimate }) {
   return (
     <>
-      <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={free} /> left.
-      {over && <span className="block text-warn">That is not enough: keep fewer, or delete what is not needed.</span>}
+      <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={estimate.team_checkpoint_bytes} /> of checkpoints now. Only the disk bounds
+      them: the storage limit is for uploaded files.
     </>
   );
 }

@@ -97,7 +97,8 @@ class QuotaLimit(Strict):
 
 
 class StorageUse(Envelope):
-    """What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once."""
+    """What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once. The
+    limit is enforced for these alone: checkpoints and exports are told apart and never refused."""
 
     limit_bytes: int
     used_bytes: int

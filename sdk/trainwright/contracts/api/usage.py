@@ -32,6 +32,9 @@ class Usage(Envelope):
 
     quota: list[Quota]
     storage: StorageUse
+    team_checkpoint_bytes: int = 0
+    """What checkpoints and exports of all runs occupy, beside the storage, whose limit does not count them."""
+
     days: list[UsedDay]
     """Days on which something was used, oldest first."""
 
@@ -71,6 +74,9 @@ class RunEstimate(Envelope):
     """All checkpoints that are kept, and the export."""
 
     storage: StorageUse
+    team_checkpoint_bytes: int = 0
+    """What checkpoints and exports of all runs occupy now, beside the storage, whose limit does not count them."""
+
     measured: Measured | None
     """Empty: no such run was measured yet, and time is not known."""
 

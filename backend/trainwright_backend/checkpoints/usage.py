@@ -1,11 +1,15 @@
-"""What a team has used of its slots and its storage, with the names of the runs that used most."""
+"""What a team has used of its slots and its storage, with the names of the runs that used most.
+
+It stands with the checkpoints because their bytes are told beside the files', whose limit does not count them.
+"""
 
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from trainwright.contracts.api.usage import Usage, UsedByRun
+from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.tables import Run
@@ -25,6 +29,7 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
     return Usage(
         quota=team.quota,
         storage=team.storage,
+        team_checkpoint_bytes=checkpoint_bytes(session, team_id),
         days=days_used(session, team_id, first),
         runs=[
             UsedByRun(
@@ -36,3 +41,9 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
             for one in used
         ],
     )
+
+
+def checkpoint_bytes(session: Read, team_id: UUID) -> int:
+    """What the committed checkpoints and exports of the team's runs occupy."""
+    total = select(func.sum(Checkpoint.bytes)).join(Run, Run.id == Checkpoint.run_id)
+    return int(session.scalar(total.where(Run.team_id == team_id, Checkpoint.committed.is_not(None))) or 0)
