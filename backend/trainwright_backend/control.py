@@ -58,6 +58,9 @@ SWEEP_BYTES_AGAIN_SECONDS = 300.0
 SHORTEST_PAUSE_SECONDS = 0.02
 """Between two rounds, however often somebody pokes."""
 
+LONGEST_PASS_SECONDS = 60.0
+"""And a dozen sweeps, where those are longer. A loop that takes more to come round is told by `/health`."""
+
 P = ParamSpec("P")
 
 log = structlog.get_logger()
@@ -84,6 +87,8 @@ class ControlLoop:
         self._database = database
         self._timers = settings.timers
         self._store = store
+        self._clock = clock
+        self._came_round = clock()
         self._leader = Leader(database, settings)
         self._reaper = Reaper(database, settings.timers, clock)
         self._poked = threading.Event()
@@ -94,7 +99,16 @@ class ControlLoop:
         """Begin, and be poked by every commit that gives the loop something to do."""
         with self._database.read() as session:
             session.info["topics"].listen(CONTROL_TOPIC, self._poked.set)
+        self._came_round = self._clock()
         self._thread.start()
+
+    def idle_seconds(self) -> float:
+        """How long ago a pass was completed, be it that another process leads. It grows while the thread is stuck or dead."""
+        return self._clock() - self._came_round
+
+    def longest_pass_seconds(self) -> float:
+        """After how long without a completed pass something is wrong."""
+        return max(LONGEST_PASS_SECONDS, 12 * self._timers.sweep_seconds)
 
     def stop(self) -> None:
         """End after the round at hand."""
@@ -108,7 +122,8 @@ class ControlLoop:
             due = time.monotonic() >= next_sweep
             if due:
                 next_sweep = time.monotonic() + self._timers.sweep_seconds
-            guarded(partial(self._lead, sweep=due))
+            if guarded(partial(self._lead, sweep=due)):
+                self._came_round = self._clock()
             self._poked.wait(max(next_sweep - time.monotonic(), 0))
             self._poked.clear()
             self._stopping.wait(SHORTEST_PAUSE_SECONDS)
@@ -167,16 +182,18 @@ class ControlLoop:
         return step
 
 
-def guarded(work: Callable[[], object], **about: str) -> None:
-    """Do ``work``. What fails is logged, and is tried again in a later round."""
+def guarded(work: Callable[[], object], **about: str) -> bool:
+    """Do ``work``, and say whether it was done. What fails is logged, and is tried again in a later round."""
     try:
         work()
+        return True
     except (AppError, SQLAlchemyError, OSError) as error:
         log.warning("the control loop could not do a step", error=str(error), **about)
     except Exception:
         # A defect that one run brings out must not stop the others: without this thread nothing is placed and nothing
         # is reaped. It stays loud: a traceback in the log of every round.
         log.exception("a defect in the control loop", **about)
+    return False
 
 
 class Reaper:

@@ -133,6 +133,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.database = open_database(settings, {"enqueuer": app.state.enqueuer, "topics": app.state.topics})
     app.state.receiver = Receiver(app.state.database, app.state.store)
     loop = ControlLoop(app.state.database, settings, app.state.store) if settings.control_loop else None
+    app.state.control = loop
     if loop is not None:
         loop.start()
     try:

@@ -9,10 +9,11 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from trainwright.contracts.api.envelopes import Health, SpecInfo
+from trainwright.contracts.base import Problem
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import ReadSession
-from trainwright_backend.core.errors import NotFound
+from trainwright_backend.core.errors import AppError, NotFound
 from trainwright_backend.core.policy import public
 
 STATIC_FOLDER = Path(__file__).resolve().parents[1] / "static"
@@ -51,10 +52,16 @@ _HASHED_NAME = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+$")
 
 
 @api_router.get("/health")
-def get_health(session: ReadSession) -> Health:
-    """Whether the API and its database answer."""
+def get_health(session: ReadSession, request: Request) -> Health:
+    """Whether the API, its database and its control loop work: 503 `not_ready` when the loop stands still."""
     session.connection()
-    return Health(status="ok", version=version("trainwright"))
+    loop = request.app.state.control
+    if loop is None:
+        return Health(status="ok", version=version("trainwright"))
+    idle_seconds: float = loop.idle_seconds()
+    if idle_seconds > loop.longest_pass_seconds():
+        raise _stands_still(idle_seconds, loop.longest_pass_seconds())
+    return Health(status="ok", version=version("trainwright"), control_loop_seconds=round(idle_seconds, 1))
 
 
 @api_router.get("/spec")
@@ -84,6 +91,20 @@ def get_page(path: str, request: Request) -> Response:
     if not index.is_file():
         return HTMLResponse(NO_FRONTEND, headers={"Cache-Control": "no-cache"})
     return FileResponse(index, headers={"Cache-Control": "no-cache"})
+
+
+def _stands_still(idle_seconds: float, longest_seconds: float) -> AppError:
+    remedy = "Look into this process's log for what it waits for; if it goes on, restart the process."
+    problem = Problem(
+        field="control_loop_seconds",
+        message=f"It has to come round within {longest_seconds:.0f} s. {remedy}",
+        value=round(idle_seconds, 1),
+    )
+    detail = (
+        f"The control loop has not come round for {idle_seconds:.0f} s: while it leads, no run is placed and no lapsed "
+        f"lease is taken back. {remedy}"
+    )
+    return AppError("not_ready", 503, detail, errors=[problem])
 
 
 def _file_of_page(folder: Path, path: str) -> Path | None:

@@ -317,7 +317,7 @@ export interface paths {
         };
         /**
          * Get Health
-         * @description Whether the API and its database answer.
+         * @description Whether the API, its database and its control loop work: 503 `not_ready` when the loop stands still.
          */
         get: operations["get_health"];
         put?: never;
@@ -2282,6 +2282,11 @@ export interface components {
         };
         /** Health */
         Health: {
+            /**
+             * Control Loop Seconds
+             * @description Since the control loop of this process last came round; empty where it has none.
+             */
+            control_loop_seconds?: number | null;
             /** Status */
             status: string;
             /** Version */

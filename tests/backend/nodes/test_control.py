@@ -82,6 +82,36 @@ def test_a_loop_outlives_a_round_that_breaks_before_it_begins(
     loop.stop()
 
 
+def test_health_tells_a_loop_that_does_not_come_round(scene: Scene) -> None:
+    state = scene.site.app.state
+    anonymous = scene.site.anonymous()
+    assert anonymous.get("/api/v1/health").json()["control_loop_seconds"] is None, "it has none here"
+    clock = [0.0]
+    loop = state.control = ControlLoop(
+        state.database, with_short_sweeps(state.settings), state.store, lambda: clock[0]
+    )
+    loop.start()
+    clock[0] = 1_000.0
+    scene.submit()
+    wait_for_a_placement(scene)
+    deadline = time.monotonic() + 20
+    while loop.idle_seconds() > 0:
+        assert time.monotonic() < deadline, "it comes round"
+        time.sleep(0.01)
+    answer = anonymous.get("/api/v1/health")
+    assert (answer.status_code, answer.json()["control_loop_seconds"]) == (200, 0)
+    loop.stop()
+    clock[0] += 60.0
+    assert anonymous.get("/api/v1/health").status_code == 200
+    clock[0] += 15.0
+    answer = anonymous.get("/api/v1/health")
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    assert "has not come round for 75 s" in answer.json()["detail"]
+    [problem] = answer.json()["errors"]
+    assert (problem["field"], problem["value"]) == ("control_loop_seconds", 75.0)
+    assert "restart the process" in problem["message"]
+
+
 def test_who_cannot_ask_for_the_lead_does_not_lead(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,8 @@ class ErrorBody(Envelope):
 class Health(Envelope):
     status: str
     version: str
+    control_loop_seconds: float | None = None
+    """Since the control loop of this process last came round; empty where it has none."""
 
 
 class SpecInfo(Envelope):
