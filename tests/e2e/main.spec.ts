@@ -110,6 +110,8 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await look(page, "nodes");
     await page.getByRole("link", { name: "Settings" }).click();
     await page.getByLabel("Name of the new key").fill("laptop");
+    // What comes above moves the button.
+    await expect(page.getByLabel("Loading")).toHaveCount(0);
     await page.getByRole("button", { name: "Create key" }).click();
     await expect(page.getByText("Copy it now")).toBeVisible();
     await look(page, "settings");

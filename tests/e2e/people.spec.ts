@@ -103,6 +103,8 @@ async function viewer(browser: Browser, link: string): Promise<void> {
     await expect(page.getByRole("link", { name: /Download .tar of step 30, Weights/ })).toBeVisible();
     await page.goto("/crew/settings");
     await page.getByLabel("Name of the new key").fill("laptop");
+    // What comes above moves the button.
+    await expect(page.getByLabel("Loading")).toHaveCount(0);
     await page.getByRole("button", { name: "Create key" }).click();
     await expect(page.getByText("Copy it now")).toBeVisible();
   });

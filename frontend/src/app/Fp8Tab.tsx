@@ -7,20 +7,21 @@ import { Fp8Panel } from "@/features/fp8/Fp8Panel";
 import type { TensorSearch } from "@/features/fp8/view";
 import { marksOf } from "@/features/metrics/marks";
 import type { LiveMetrics } from "@/features/metrics/queries";
-import type { Shown } from "@/features/metrics/useLiveMetrics";
+import { useShown } from "@/features/metrics/useShown";
 import { useZoom } from "@/features/metrics/useZoom";
 import { isFinal } from "@/lib/runProgress";
 import { axisOf, lastStep } from "@/lib/series";
 import type { StepWindow } from "@/lib/stepWindow";
 import type { TensorChoice } from "@/lib/tensors";
+import { useSettled } from "@/lib/useSettled";
 
 interface Props {
   team: string;
   run: Run;
   metrics: LiveMetrics | undefined;
-  shown: Shown | undefined;
   error: Error | null;
   onRetry: () => void;
+  /** As it stands in the address. */
   window: StepWindow | null;
   onWindow: (window: StepWindow | null) => void;
   wish: TensorSearch;
@@ -30,11 +31,13 @@ interface Props {
 const STEPS = axisOf({}, "step");
 
 /** A run's FP8, over steps, with its attempts marked and its window of steps as in the overview. */
-export function Fp8Tab({ team, run, metrics, shown, error, onRetry, window, onWindow, wish, onChoose }: Props) {
+export function Fp8Tab({ team, run, metrics, error, onRetry, window, onWindow, wish, onChoose }: Props) {
+  const [chosen, choose] = useSettled(window, onWindow);
+  const shown = useShown(team, run.id, metrics, chosen);
   const attempts = metrics?.attempts;
   const marks = useMemo(() => marksOf(attempts ?? [], [], STEPS.at), [attempts]);
   const newest = lastStep(metrics?.columns ?? {});
-  const zoom = useZoom({ axis: STEPS, newest, window, grows: !isFinal(run.state), onWindow });
+  const zoom = useZoom({ axis: STEPS, newest, window: chosen, grows: !isFinal(run.state), onWindow: choose });
   if (metrics === undefined || shown === undefined) {
     return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;
   }
@@ -47,7 +50,7 @@ export function Fp8Tab({ team, run, metrics, shown, error, onRetry, window, onWi
       marks={marks}
       zoom={zoom}
       zoomBar={<ZoomBar zoom={zoom} error={shown.error} />}
-      window={window}
+      window={chosen}
       wish={wish}
       onChoose={onChoose}
     />

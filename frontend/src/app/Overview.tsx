@@ -4,31 +4,37 @@ import { Skeleton } from "@/components/Skeleton";
 import { MetricsPanel } from "@/features/metrics/MetricsPanel";
 import { PhaseBar } from "@/features/metrics/PhaseBar";
 import type { LiveMetrics } from "@/features/metrics/queries";
-import type { Shown } from "@/features/metrics/useLiveMetrics";
+import { useShown } from "@/features/metrics/useShown";
 import type { ChartView } from "@/features/metrics/view";
+import type { StepWindow } from "@/lib/stepWindow";
+import { useSettled } from "@/lib/useSettled";
 
 interface Props {
+  team: string;
+  run: string;
   metrics: LiveMetrics | undefined;
-  shown: Shown | undefined;
   live: boolean;
   error: Error | null;
   onRetry: () => void;
   checkpointSteps: readonly number[];
+  /** As it stands in the address. */
   view: ChartView;
   onView: (view: ChartView) => void;
   events: ReactNode;
-  /** The map of ranks, where there are several. */
-  ranks: ReactNode;
+  /** The map of ranks in a window, where there are several. */
+  ranks: (window: StepWindow | null) => ReactNode;
 }
 
 /** A run's life on one page: its curves, where a step's time goes, what happened. */
-export function Overview({ metrics, shown, live, error, onRetry, checkpointSteps, view, onView, events, ranks }: Props) {
+export function Overview({ team, run, metrics, live, error, onRetry, checkpointSteps, view, onView, events, ranks }: Props) {
+  const [chosen, choose] = useSettled(view, onView);
+  const shown = useShown(team, run, metrics, chosen.window);
   if (metrics === undefined || shown === undefined) {
     return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;
   }
   return (
     <>
-      <MetricsPanel metrics={metrics} shown={shown} live={live} checkpointSteps={checkpointSteps} view={view} onView={onView} />
+      <MetricsPanel metrics={metrics} shown={shown} live={live} checkpointSteps={checkpointSteps} view={chosen} onView={choose} />
       <div className="mt-3 grid grid-cols-2 gap-3 max-desk:grid-cols-1">
         <PhaseBar columns={metrics.columns} />
         <section className="panel p-3">
@@ -36,7 +42,7 @@ export function Overview({ metrics, shown, live, error, onRetry, checkpointSteps
           {events}
         </section>
       </div>
-      {ranks}
+      {ranks(chosen.window)}
     </>
   );
 }

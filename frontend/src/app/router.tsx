@@ -16,7 +16,8 @@ import { parseCompare } from "@/features/metrics/compareView";
 import { parsePhase, parseView } from "@/features/metrics/view";
 import { parseLogSearch } from "@/features/runs/logSearch";
 import { parseNewRunSearch } from "@/features/runs/newRunSearch";
-import { parseRunsSearch } from "@/features/runs/runFilter";
+import { runsQuery } from "@/features/runs/queries";
+import { parseRunFilter, parseRunsSearch } from "@/features/runs/runFilter";
 import { parseUsageSearch } from "@/features/teams/usageView";
 import { isRunTab } from "@/lib/runTabs";
 
@@ -56,7 +57,17 @@ const team = createRoute({
 
 const teamHome = createRoute({ getParentRoute: () => team, path: "/", component: HomePage });
 
-const runs = createRoute({ getParentRoute: () => team, path: "/runs", validateSearch: parseRunsSearch, component: RunsPage });
+const runs = createRoute({
+  getParentRoute: () => team,
+  path: "/runs",
+  validateSearch: parseRunsSearch,
+  loaderDeps: ({ search }) => parseRunFilter({ ...search }),
+  // Asked for while the page around it is made.
+  loader: ({ params, deps }) => {
+    void queryClient.infiniteQuery({ ...runsQuery(params.team, deps), staleTime: "static" }).catch(() => undefined);
+  },
+  component: RunsPage,
+});
 
 const newRun = createRoute({
   getParentRoute: () => team,

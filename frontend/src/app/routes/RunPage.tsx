@@ -48,7 +48,7 @@ function LiveRun() {
   const view = useView(search);
   const { me } = useRouteContext({ from: "/$team" });
   const [refusal, setRefusal] = useState<Error | null>(null);
-  const { metrics, shown, error, refetch, freshness } = useLiveMetrics(team, runId, live, view.window);
+  const { metrics, error, refetch, freshness } = useLiveMetrics(team, runId, live);
   const { data: checkpoints } = useQuery(checkpointsQuery(team, runId, live));
   const checkpointSteps = useMemo(
     () => (checkpoints ?? []).filter(({ kind }) => kind === "state").map(({ step }) => step),
@@ -107,7 +107,6 @@ function LiveRun() {
             team={team}
             run={run}
             metrics={metrics}
-            shown={shown}
             error={error}
             onRetry={() => void refetch()}
             window={view.window}
@@ -151,8 +150,9 @@ function LiveRun() {
       default:
         return (
           <Overview
+            team={team}
+            run={runId}
             metrics={metrics}
-            shown={shown}
             live={live}
             error={error}
             onRetry={() => void refetch()}
@@ -160,13 +160,13 @@ function LiveRun() {
             view={view}
             onView={show}
             events={<EventList team={team} run={runId} live={live} limit={6} />}
-            ranks={
+            ranks={(window) =>
               ranksOf(run) > 1 && (
                 <RankMap
                   team={team}
                   run={runId}
                   live={live}
-                  window={view.window}
+                  window={window}
                   newest={lastStep(metrics?.columns ?? {})}
                   phase={search.phase ?? "forward"}
                   onPhase={(phase) => {

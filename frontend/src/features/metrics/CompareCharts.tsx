@@ -17,6 +17,7 @@ import { count, duration, short } from "@/lib/format";
 import { overlay } from "@/lib/overlay";
 import { isFinal } from "@/lib/runProgress";
 import { axisOf, lastStep, smooth, type Axis, type Columns, type Position } from "@/lib/series";
+import { useSettled } from "@/lib/useSettled";
 
 interface Props {
   team: string;
@@ -48,7 +49,9 @@ const WINDOW_WORDS: Record<Axis, (value: number) => string> = {
 
 /** The same series of several runs in one chart each, under one cross-hair. */
 export function CompareCharts({ team, runs, view, onView }: Props) {
-  const { chart } = view;
+  const [chart, setChart] = useSettled(view.chart, (next) => {
+    onView({ ...view, chart: next });
+  });
   const { x: axisName, window } = chart;
   const bounds = window !== null && "from" in window ? window : null;
   const wanted = view.runs.flatMap((id) => runs.get(id) ?? []);
@@ -83,7 +86,7 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
     grows: false,
     unit: WINDOW_WORDS[axisName],
     onWindow: (next) => {
-      onView({ ...view, chart: { ...chart, window: next } });
+      setChart({ ...chart, window: next });
     },
   });
   const hidden = [...view.hidden].join(",");
@@ -96,7 +99,7 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
         view={chart}
         marked={false}
         onChange={(next) => {
-          onView({ ...view, chart: { ...next, window: next.x === axisName ? next.window : null } });
+          setChart({ ...next, window: next.x === axisName ? next.window : null });
         }}
       >
         <SeriesMenu

@@ -4,7 +4,7 @@ import { ZoomBar } from "@/components/ZoomBar";
 import { ChartControls } from "@/features/metrics/ChartControls";
 import { marksOf } from "@/features/metrics/marks";
 import type { LiveMetrics } from "@/features/metrics/queries";
-import type { Shown } from "@/features/metrics/useLiveMetrics";
+import type { Shown } from "@/features/metrics/useShown";
 import { useZoom } from "@/features/metrics/useZoom";
 import { SeriesChart } from "@/features/metrics/SeriesChart";
 import type { ChartView } from "@/features/metrics/view";

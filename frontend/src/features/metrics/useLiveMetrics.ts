@@ -1,10 +1,8 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useState } from "react";
 import { followEvents, type StreamEvent } from "@/api/events";
 import { merge, needsReload } from "@/features/metrics/merge";
 import { metricsKey, metricsQuery, streamUrl, windowsKey, type LiveMetrics } from "@/features/metrics/queries";
-import { lastStep, within, type Columns } from "@/lib/series";
-import { boundsOf, type StepWindow } from "@/lib/stepWindow";
 import { usePageVisible } from "@/lib/usePageVisible";
 
 /** The eye needs no more than five pictures a second. */
@@ -16,20 +14,10 @@ export interface Freshness {
   heard: number;
 }
 
-/** What the charts show of a run's metrics. */
-export interface Shown {
-  columns: Columns;
-  /** The window's own points are on their way: these are what was known of it before. */
-  coarse: boolean;
-  /** Why they do not come. */
-  error: Error | null;
-}
-
 /** A run's metrics: what is stored, then, while `live`, what comes. The stream sleeps while the page is hidden. */
-export function useLiveMetrics(team: string, run: string, live: boolean, window: StepWindow | null) {
+export function useLiveMetrics(team: string, run: string, live: boolean) {
   const client = useQueryClient();
   const { data, error, refetch } = useQuery(metricsQuery(team, run));
-  const windowed = useQuery({ ...metricsQuery(team, run, window), enabled: window !== null && data !== undefined });
   const [freshness, setFreshness] = useState<Freshness>({ open: false, heard: 0 });
   const visible = usePageVisible();
   const loaded = data?.loaded;
@@ -80,14 +68,5 @@ export function useLiveMetrics(team: string, run: string, live: boolean, window:
     };
   }, [client, team, run, live]);
 
-  const own = window === null ? data : windowed.data;
-  const windowError = window === null ? null : windowed.error;
-  const shown = useMemo<Shown | undefined>(() => {
-    if (own !== undefined) return { columns: own.columns, coarse: false, error: null };
-    if (data === undefined) return undefined;
-    const { from, to } = boundsOf(window, lastStep(data.columns));
-    return { columns: within(data.columns, from, to), coarse: true, error: windowError };
-  }, [data, own, window, windowError]);
-
-  return { metrics: data, shown, error, refetch, freshness };
+  return { metrics: data, error, refetch, freshness };
 }

@@ -1,3 +1,4 @@
+import { memo } from "react";
 import { count } from "@/lib/format";
 
 interface Props {
@@ -8,19 +9,18 @@ interface Props {
   find: string;
   /** The address names this line. */
   chosen: boolean;
-  top: number;
   /** Of the largest number. */
   digits: number;
-  onChoose: () => void;
+  /** Given the number; it stays the same function, so that a scroll makes no row anew. */
+  onChoose: (number: number) => void;
 }
 
 /** One line of a log; a click on its number puts it into the address. */
-export function LogRow({ number, text, find, chosen, top, digits, onChoose }: Props) {
+export const LogRow = memo(function LogRow({ number, text, find, chosen, digits, onChoose }: Props) {
   return (
     <div
       aria-current={chosen ? "true" : undefined}
-      className={`absolute left-0 flex h-[18px] min-w-full pr-4 ${chosen ? "bg-accent/15 shadow-[inset_3px_0_var(--color-accent)]" : "hover:bg-raised"}`}
-      style={{ top }}
+      className={`flex h-[18px] pr-4 ${chosen ? "bg-accent/15 shadow-[inset_3px_0_var(--color-accent)]" : "hover:bg-raised"}`}
     >
       <button
         type="button"
@@ -28,14 +28,16 @@ export function LogRow({ number, text, find, chosen, top, digits, onChoose }: Pr
         aria-label={`Link to line ${count(number)}`}
         className="shrink-0 pr-4 pl-4 text-right text-soft tabular-nums select-none hover:text-accent"
         style={{ width: `calc(${Math.max(3, digits)}ch + 2rem)` }}
-        onClick={onChoose}
+        onClick={() => {
+          onChoose(number);
+        }}
       >
         {number}
       </button>
       <span className={`whitespace-pre ${text === undefined ? "text-soft" : ""}`}>{text === undefined ? "…" : <Marked text={plain(text)} find={find} />}</span>
     </div>
   );
-}
+});
 
 /** The text with what was searched for marked. */
 function Marked({ text, find }: { text: string; find: string }) {

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useRef } from "react";
 import { ErrorState } from "@/components/ErrorState";
 import { LogFind } from "@/features/runs/LogFind";
 import { LogRow } from "@/features/runs/LogRow";
@@ -22,6 +23,14 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
   const { data: total, error, refetch } = useQuery(logTotalQuery(place, bytes));
   const { box, list, place: at, begin, end, following, stay, onScroll } = useLogScroll(total ?? 0, line);
   const textOf = useLogLines(place, total ?? 0, bytes, begin, end);
+  const latest = useRef({ look, find });
+  useEffect(() => {
+    latest.current = { look, find };
+  });
+  const choose = useCallback((number: number) => {
+    const { look, find } = latest.current;
+    look({ line: number, find });
+  }, []);
 
   if (total === undefined) {
     if (error === null) return <div className="h-24 border-t" />;
@@ -33,6 +42,7 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
   }
   if (total === 0) return <p className="border-t px-4 py-3 text-soft">Nothing is written yet.</p>;
   const digits = String(total).length;
+  const rows = rowsOf(begin, end, total);
   return (
     <div className="border-t">
       <LogFind place={place} total={total} line={line} find={find} onView={look} />
@@ -46,20 +56,19 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
         onScroll={onScroll}
       >
         <div className="relative w-max min-w-full overflow-hidden" style={{ height: list.height }}>
-          {rowsOf(begin, Math.min(end + MARGIN_ROWS, total)).map((row) => (
-            <LogRow
-              key={row}
-              number={row + 1}
-              text={textOf(row + 1)}
-              find={find}
-              chosen={row + 1 === line}
-              top={list.topOf(row, at)}
-              digits={digits}
-              onChoose={() => {
-                look({ line: row + 1, find });
-              }}
-            />
-          ))}
+          <div className="will-change-transform" style={{ transform: `translateY(${list.topOf(rows[0] ?? 0, at)}px)` }}>
+            {rows.map((row) => (
+              <LogRow
+                key={row}
+                number={row + 1}
+                text={textOf(row + 1)}
+                find={find}
+                chosen={row + 1 === line}
+                digits={digits}
+                onChoose={choose}
+              />
+            ))}
+          </div>
         </div>
       </div>
       {live && (
@@ -78,8 +87,11 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
 
 /** Drawn above and below what is in sight, so that a scroll finds lines there. */
 const MARGIN_ROWS = 20;
+/** Lines come and go in bunches, so that most scrolls only move them. */
+const BUNCH_ROWS = 8;
 
-function rowsOf(begin: number, end: number): number[] {
-  const first = Math.max(0, begin - MARGIN_ROWS);
-  return Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index);
+function rowsOf(begin: number, end: number, total: number): number[] {
+  const first = Math.max(0, Math.floor((begin - MARGIN_ROWS) / BUNCH_ROWS) * BUNCH_ROWS);
+  const last = Math.min(total, Math.ceil((end + MARGIN_ROWS) / BUNCH_ROWS) * BUNCH_ROWS);
+  return Array.from({ length: Math.max(0, last - first) }, (_, index) => first + index);
 }
