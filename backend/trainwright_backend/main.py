@@ -39,7 +39,7 @@ from trainwright_backend.uploads.receiving import Receiver
 
 API_PREFIX = "/api/v1"
 LARGEST_BODY_BYTES = 1 << 20
-"""Of a request: its JSON is parsed before anybody asks who sent it. Routes that take more say so (`SHIPPED`, `STREAMED`)."""
+"""Of a request. Routes that take more say so (`SHIPPED`, `STREAMED`)."""
 
 ROUTERS = (
     auth.router,

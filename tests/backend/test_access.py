@@ -4,8 +4,10 @@
 caller who is let in gets 404 or 422 for the id or the body, never 401 or 403.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
@@ -228,6 +230,61 @@ def _fits(kind: str, rule: str, status: int, text: str) -> bool:
         inside = kind in MEMBERS["viewer"]
         return status == 403 if inside else (status == 404 and "There is no team" in text)
     return status not in (401, 403) and "There is no team" not in text
+
+
+def test_who_may_not_call_a_route_is_told_so_before_the_body_is_read(
+    app: FastAPI, people: dict[str, TestClient]
+) -> None:
+    """FastAPI by itself parses first: 422 for who is nobody, after as many bytes as they like to send."""
+    tried = []
+    for route, rule in EXPECTED.items():
+        method, _, path = route.partition(" ")
+        if method not in ("POST", "PUT", "PATCH", "DELETE") or rule in ("public", "signed link"):
+            continue
+        for kind in ("anonymous", "stranger", "viewer"):
+            body = Sent()
+            answer = asyncio.run(send(app, people[kind], method, path.format_map(UNKNOWN), body))
+            if _is_refused(kind, rule):
+                assert _fits(kind, rule, answer.status_code, answer.text), (kind, route, answer.text)
+                assert body.pieces == 0, (kind, route, "the body was read")
+                tried.append((kind, route))
+    assert ("anonymous", f"POST {T}/runs") in tried and ("viewer", f"PUT {T}/runs/{{run}}/layout") in tried
+    assert ("stranger", "POST /api/v1/agent/runs/{run}/batches") in tried
+
+
+def test_who_may_call_a_route_hears_what_is_wrong_with_the_body(
+    app: FastAPI, people: dict[str, TestClient]
+) -> None:
+    body = Sent()
+    answer = asyncio.run(send(app, people["editor"], "POST", f"/api/v1/teams/{TEAM}/runs", body))
+    assert (answer.status_code, body.pieces) == (422, 2)
+
+
+class Sent:
+    """A body that is no JSON and knows how much of it was asked for."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in (b'{"name', b"<"):
+            self.pieces += 1
+            yield piece
+
+
+async def send(app: FastAPI, person: TestClient, method: str, address: str, body: Sent) -> httpx.Response:
+    """Not through the test client, which reads the whole body before it sends any."""
+    headers = {"Content-Type": "application/json", **person.headers}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+        client.cookies = httpx.Cookies(person.cookies)
+        return await client.request(method, address, content=body)
+
+
+def _is_refused(kind: str, rule: str) -> bool:
+    if kind == "anonymous" or rule in ("node", "site admin"):
+        return True
+    return rule in MEMBERS and kind not in MEMBERS[rule]
 
 
 def test_another_team_s_ids_are_unknown_under_ones_own_team(

@@ -48,13 +48,22 @@ class IsSignedIn(Policy):
     """Anybody who is known."""
 
     def __call__(self, request: Request) -> Person:
-        return _person(request)
+        return self.once(request, lambda: _person(request))
+
+    def ask(self, request: Request) -> Person:
+        return self(request)
 
 
 class IsSiteAdmin(Policy):
     """Who looks after the installation."""
 
     def __call__(self, request: Request) -> Person:
+        return self.once(request, lambda: self._decide(request))
+
+    def ask(self, request: Request) -> Person:
+        return self(request)
+
+    def _decide(self, request: Request) -> Person:
         person = _person(request)
         if not person.site_admin:
             raise Forbidden(
@@ -70,6 +79,13 @@ class IsInTeam(Policy):
         self.least = least
 
     def __call__(self, request: Request, team: str) -> Access:
+        return self.once(request, lambda: self.decide(request, team))
+
+    def ask(self, request: Request) -> Access:
+        return self(request, request.path_params["team"])
+
+    def decide(self, request: Request, team: str) -> Access:
+        """Look anew, whatever was found before."""
         person = _person(request)
         with request.app.state.database.read() as session:
             found = service.find_membership(session, team, person.user_id)
@@ -97,7 +113,7 @@ def still_in_team(request: Request, access: Access) -> Callable[[], bool]:
 
     def permitted() -> bool:
         try:
-            return policy(request, access.team_slug).team_id == access.team_id
+            return policy.decide(request, access.team_slug).team_id == access.team_id
         except (Unauthorized, NotFound):
             return False
 

@@ -11,9 +11,9 @@ from trainwright_backend.auth.policies import (
     set_session_cookie,
 )
 from trainwright_backend.core.db import ReadSession, WriteSession
-from trainwright_backend.core.policy import public
+from trainwright_backend.core.policy import GuardedRoute, public
 
-router = APIRouter(tags=["accounts"])
+router = APIRouter(tags=["accounts"], route_class=GuardedRoute)
 
 
 @router.post("/auth/sign-in", dependencies=[public("a password is how one becomes somebody")])

@@ -7,9 +7,10 @@ from trainwright.contracts.api.verbs import RunLayout
 from trainwright_backend.auth.policies import Editor
 from trainwright_backend.checkpoints.layouts import change_layout_of_what_is_left
 from trainwright_backend.core.db import WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs import service
 
-router = APIRouter(prefix="/teams/{team}/runs/{run}/layout", tags=["runs"])
+router = APIRouter(prefix="/teams/{team}/runs/{run}/layout", tags=["runs"], route_class=GuardedRoute)
 
 
 @router.put("")

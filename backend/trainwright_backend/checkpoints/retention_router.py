@@ -12,8 +12,9 @@ from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.checkpoints import removal, service
 from trainwright_backend.checkpoints.runs_router import DryRun
 from trainwright_backend.core.db import ReadSession, WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 
-router = APIRouter(prefix="/teams/{team}", tags=["checkpoints"])
+router = APIRouter(prefix="/teams/{team}", tags=["checkpoints"], route_class=GuardedRoute)
 
 
 @router.patch("/runs/{run}/checkpoints/{checkpoint}")

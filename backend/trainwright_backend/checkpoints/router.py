@@ -10,10 +10,13 @@ from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.checkpoints import links, service
 from trainwright_backend.checkpoints.archive import Member, archive, archive_bytes
 from trainwright_backend.core.db import ReadSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.storage import Store
 from trainwright_backend.runs.service import get_run
 
-router = APIRouter(prefix="/teams/{team}/runs/{run}/checkpoints", tags=["checkpoints"])
+router = APIRouter(
+    prefix="/teams/{team}/runs/{run}/checkpoints", tags=["checkpoints"], route_class=GuardedRoute
+)
 
 
 @router.get("")

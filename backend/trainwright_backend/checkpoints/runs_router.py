@@ -9,10 +9,11 @@ from trainwright.contracts.api.verbs import BulkAction, BulkResult, Freed, NewFo
 from trainwright_backend.auth.policies import Editor
 from trainwright_backend.checkpoints import bulk, forks, removal
 from trainwright_backend.core.db import WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs import service
 from trainwright_backend.runs.submission import Submitter
 
-router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"])
+router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
 
 DryRun = Annotated[bool, Query(description="Only say what would be freed.")]
 

@@ -1,19 +1,54 @@
 """Default deny: a route says who may call it, or the application does not start.
 
 A policy is a dependency that is an instance of `Policy`. The check looks at routes, not at paths: a validator table
-keyed by path fails open for every route that somebody forgets to add to it.
+keyed by path fails open for every route that somebody forgets to add to it. Routes that take a body are `GuardedRoute`s:
+who may not call them is told so before anything of the body is read.
 """
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as DependsParam
-from fastapi.routing import RouteContext, iter_route_contexts
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+from starlette.responses import Response
+
+Answer = TypeVar("Answer")
 
 
-class Policy:
+class Policy(ABC):
     """Parent of the callables that decide who may call a route. They refuse by raising an `AppError`."""
+
+    @abstractmethod
+    def ask(self, request: Request) -> object:
+        """What the call does, of a request alone."""
+
+    def once(self, request: Request, decide: Callable[[], Answer]) -> Answer:
+        """What ``decide`` says to this request, asked at most once: ahead of the body, or by the route that wants it."""
+        answers: dict[Policy, Answer] = request.scope.setdefault("trainwright.answers", {})
+        if self not in answers:
+            answers[self] = decide()
+        return answers[self]
+
+
+class GuardedRoute(APIRoute):
+    """A route that asks its policies first: FastAPI reads and parses a body before it asks anybody."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        policies = list(_policies_in(self.dependant))
+        if self.body_field is None:
+            return handle
+
+        async def ask_first(request: Request) -> Response:
+            for policy in policies:
+                await run_in_threadpool(policy.ask, request)
+            return await handle(request)
+
+        return ask_first
 
 
 class Public(Policy):
@@ -24,6 +59,9 @@ class Public(Policy):
         """Why this is safe."""
 
     def __call__(self) -> None:
+        return None
+
+    def ask(self, request: Request) -> None:
         return None
 
 

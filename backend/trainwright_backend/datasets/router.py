@@ -20,6 +20,7 @@ from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.uploads import Preview, PreviewRequest, RejectedDocument
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.core.db import Database, ReadSession, WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.storage import Store
 from trainwright_backend.datasets import (
     counts,
@@ -32,7 +33,7 @@ from trainwright_backend.datasets import (
 )
 from trainwright_backend.datasets.service import Maker
 
-router = APIRouter(prefix="/teams/{team}", tags=["datasets"])
+router = APIRouter(prefix="/teams/{team}", tags=["datasets"], route_class=GuardedRoute)
 
 LARGEST_VERSION = 2**31 - 1
 VersionNumber = Annotated[int, Path(ge=1, le=LARGEST_VERSION)]

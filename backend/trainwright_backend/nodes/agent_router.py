@@ -25,13 +25,13 @@ from trainwright.contracts.agent_protocol import (
 )
 from trainwright_backend.core.db import WriteSession
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.core.policy import public
+from trainwright_backend.core.policy import GuardedRoute, public
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.storage import SHIPPED, Store
 from trainwright_backend.nodes import claims, ends, renewals, service, shipping
 from trainwright_backend.nodes.policies import AsNode
 
-router = APIRouter(prefix="/agent", tags=["agents"])
+router = APIRouter(prefix="/agent", tags=["agents"], route_class=GuardedRoute)
 
 
 @router.post("/join", dependencies=[public("the one-time join token in the body is the right")])

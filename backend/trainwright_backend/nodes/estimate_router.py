@@ -6,9 +6,10 @@ from trainwright.contracts.api.usage import RunEstimate
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.core.db import ReadSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes import estimate
 
-router = APIRouter(prefix="/teams/{team}/runs/estimate", tags=["runs"])
+router = APIRouter(prefix="/teams/{team}/runs/estimate", tags=["runs"], route_class=GuardedRoute)
 
 
 @router.post("")

@@ -27,6 +27,12 @@ class IsNode(Policy):
     """A node that joined and was not removed."""
 
     def __call__(self, request: Request) -> Caller:
+        return self.once(request, lambda: self._decide(request))
+
+    def ask(self, request: Request) -> Caller:
+        return self(request)
+
+    def _decide(self, request: Request) -> Caller:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         hashed = keyed_hash(request.app.state.settings.secret_key, TOKEN_PURPOSE, token.strip())
         with request.app.state.database.read() as session:

@@ -6,11 +6,12 @@ from trainwright.contracts.api.nodes import JoinToken, NewJoinToken, Node
 from trainwright.contracts.api.verbs import NodeEdit
 from trainwright_backend.auth.policies import SiteAdmin
 from trainwright_backend.core.db import ReadSession, WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes import agent_router, service
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 router.include_router(agent_router.router)
-people = APIRouter(tags=["nodes"])
+people = APIRouter(tags=["nodes"], route_class=GuardedRoute)
 
 
 @people.post("/join-tokens", status_code=201)

@@ -5,9 +5,10 @@ from fastapi import APIRouter, Request
 from trainwright.contracts.api.runs import Run as ShownRun
 from trainwright_backend.auth.policies import Editor
 from trainwright_backend.core.db import WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs import pause, service
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 
 @router.post("/{run}/pause", status_code=202)

@@ -5,9 +5,10 @@ from fastapi import APIRouter
 from trainwright.contracts.api.verbs import NewRecipe, SavedRecipe
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.db import ReadSession, WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs import recipes
 
-router = APIRouter(prefix="/teams/{team}/recipes", tags=["recipes"])
+router = APIRouter(prefix="/teams/{team}/recipes", tags=["recipes"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -20,12 +20,13 @@ from trainwright_backend.auth.policies import Editor, Viewer, still_in_team
 from trainwright_backend.core.db import Read, ReadSession, WriteSession
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import LARGEST_INTEGER, LARGEST_NUMBER
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.stream import EventStream, News, ServerEvent, follow
 from trainwright_backend.runs import files, lists, loglines, pause_router, service, submission, verbs_router
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.wake import run_topic
 
-router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"])
+router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
 
 Limit = Annotated[int, Query(ge=1, le=200)]
 LastEventId = Annotated[str | None, Header()]

@@ -11,10 +11,11 @@ from trainwright.contracts.api.runs import Run as ShownRun
 from trainwright.contracts.api.verbs import NewClone, RunEdit
 from trainwright_backend.auth.policies import Editor
 from trainwright_backend.core.db import WriteSession
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs import copies, edits, service
 from trainwright_backend.runs.submission import Submitter
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 
 @router.patch("/{run}")

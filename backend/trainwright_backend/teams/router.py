@@ -25,10 +25,10 @@ from trainwright_backend.auth.policies import (
     set_session_cookie,
 )
 from trainwright_backend.core.db import ReadSession, WriteSession
-from trainwright_backend.core.policy import public
+from trainwright_backend.core.policy import GuardedRoute, public
 from trainwright_backend.teams import links, service
 
-router = APIRouter(tags=["teams"])
+router = APIRouter(tags=["teams"], route_class=GuardedRoute)
 
 _THE_TOKEN = public("the token in the link is the right")
 

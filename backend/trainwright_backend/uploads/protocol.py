@@ -16,10 +16,10 @@ from email.utils import format_datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
-from fastapi.routing import APIRoute
 
 from trainwright.contracts.base import Problem
 from trainwright_backend.core.errors import AppError, Invalid
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.uploads.names import check_file_name
 
 VERSION = "1.0.0"
@@ -39,7 +39,7 @@ class Checksum:
     digest: bytes
 
 
-class TusRoute(APIRoute):
+class TusRoute(GuardedRoute):
     """A route whose answers, refusals included, say which version is spoken."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
