@@ -132,6 +132,14 @@ def _rows_of_the_next(
     return _exchange(self, sent, sent_rows, received_rows)
 
 
+_gathered = Axis.gathered
+
+
+def _own_codes(self: Axis, part: Tensor) -> Tensor:
+    """Bytes are codes of FP8; what else is gathered stays."""
+    return torch.cat([part] * self.ranks) if part.dtype is torch.uint8 else _gathered(self, part)
+
+
 def _gathers_own(
     self: Any, output_tensor: Tensor, input_tensor: Tensor, group: Any, *_: Any, **__: Any
 ) -> Any:
@@ -207,6 +215,7 @@ FAULTS: dict[str, Plant] = {
     "FP8 exchange, to another rank": lambda: patch.object(Axis, "exchange", _rows_of_the_next),
     "FP8 gather": lambda: patch.object(Axis, "gather", _nothing),
     "FP8 weights' broadcast": lambda: patch.object(Axis, "broadcast", _nothing),
+    "FP8 codes of tokens": lambda: patch.object(Axis, "gathered", _own_codes),
     "FP8 shared maximum": lambda: patch.object(Axis, "max", lambda self, tensor: tensor),
 }
 """By the collective that is left out, or named with where it goes instead."""
@@ -240,6 +249,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted("FP8 exchange, to another rank", "O2: data 2"),
     Planted("FP8 gather", "O2: data 2"),
     Planted("FP8 weights' broadcast", "O3: data 2"),
+    Planted("FP8 codes of tokens", "O2: tensor 2"),
     Planted("FP8 shared maximum", "O2: tensor 2"),
     Planted("hooks under zbv", "data 2 × zbv 2"),
 )
