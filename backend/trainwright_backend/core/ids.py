@@ -18,7 +18,7 @@ LARGEST_NUMBER = 2**53
 LARGEST_INTEGER = 2**31 - 1
 """Of what is compared with an INTEGER column: beyond it PostgreSQL refuses the whole query."""
 
-Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe"]
+Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe", "invite"]
 
 _KIND: dict[Prefix, str] = {
     "run": "run",
@@ -31,6 +31,7 @@ _KIND: dict[Prefix, str] = {
     "up": "upload",
     "tok": "tokenizer",
     "recipe": "recipe",
+    "invite": "invitation",
 }
 
 

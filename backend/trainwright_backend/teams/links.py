@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from trainwright.contracts.api.people import (
@@ -22,6 +22,7 @@ from trainwright.contracts.api.people import (
     Me,
     NewInvitation,
     NewTeam,
+    OpenInvitation,
     Role,
 )
 from trainwright.contracts.api.people import OneTimeLink as UsedLink
@@ -31,6 +32,7 @@ from trainwright_backend.auth.service import account_by_email, me, normal_email,
 from trainwright_backend.auth.tables import Account, Membership, OneTimeLink, Team
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.errors import Conflict, Invalid, NotFound, Unauthorized
+from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams.service import create_team
@@ -46,6 +48,7 @@ LIFE = {
 class NewLink:
     """A link just made; its address is known here and nowhere else."""
 
+    id: UUID
     url: str
     expires: datetime
 
@@ -82,7 +85,30 @@ def invite(session: Write, settings: Settings, team_id: UUID, new: NewInvitation
     if account is not None and session.get(Membership, (team_id, account.id)) is not None:
         raise Conflict("already_member", f"{email} is in the team already.")
     link = _new_link(session, settings, LinkPurpose.INVITATION, email=email, team_id=team_id, role=new.role)
-    return Invitation(email=email, role=new.role, link=link.url, expires=link.expires)
+    return Invitation(
+        id=public_id("invite", link.id), email=email, role=new.role, link=link.url, expires=link.expires
+    )
+
+
+def open_invitations(session: Read, team_id: UUID) -> list[OpenInvitation]:
+    """The team's invitations whose links still work, the newest first."""
+    rows = session.scalars(
+        select(OneTimeLink)
+        .where(*_open_in(team_id), OneTimeLink.expires > now())
+        .order_by(OneTimeLink.id.desc())
+    )
+    return [_shown(row) for row in rows]
+
+
+def revoke_invitation(session: Write, team_id: UUID, invitation: str) -> None:
+    """Let the link of an invitation work no more.
+
+    Raises:
+        NotFound: the team has no such invitation, or its link was used.
+    """
+    link_id = parse_id("invite", invitation)
+    if not session.change(delete(OneTimeLink).where(OneTimeLink.id == link_id, *_open_in(team_id))):
+        raise unknown("invite", invitation)
 
 
 def link_info(session: Read, settings: Settings, token: str) -> LinkInfo:
@@ -155,7 +181,22 @@ def _new_link(
     )
     session.add(link)
     session.flush()
-    return NewLink(f"{settings.public_url.rstrip('/')}/link/{token}", link.expires)
+    return NewLink(link.id, f"{settings.public_url.rstrip('/')}/link/{token}", link.expires)
+
+
+def _shown(link: OneTimeLink) -> OpenInvitation:
+    assert link.email is not None and link.role is not None, "an invitation is somebody's, for a role"
+    return OpenInvitation(
+        id=public_id("invite", link.id), email=link.email, role=Role(link.role), expires=link.expires
+    )
+
+
+def _open_in(team_id: UUID) -> tuple[ColumnElement[bool], ...]:
+    return (
+        OneTimeLink.team_id == team_id,
+        OneTimeLink.purpose == LinkPurpose.INVITATION,
+        OneTimeLink.used.is_(None),
+    )
 
 
 def _find(session: Read, settings: Settings, token: str) -> OneTimeLink:

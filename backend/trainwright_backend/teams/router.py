@@ -10,6 +10,7 @@ from trainwright.contracts.api.people import (
     NewInvitation,
     NewTeam,
     OneTimeLink,
+    OpenInvitation,
     Quota,
     QuotaLimit,
     StorageLimit,
@@ -83,6 +84,18 @@ def create_invitation(
 ) -> Invitation:
     """Invite somebody into the team. The answer has the link to send to them."""
     return links.invite(session, request.app.state.settings, access.team_id, new)
+
+
+@router.get("/teams/{team}/invitations")
+def list_invitations(access: Owner, session: ReadSession) -> list[OpenInvitation]:
+    """Invitations whose links still work, the newest first. The links themselves are shown to nobody again."""
+    return links.open_invitations(session, access.team_id)
+
+
+@router.delete("/teams/{team}/invitations/{invitation}", status_code=204)
+def revoke_invitation(access: Owner, session: WriteSession, invitation: str) -> None:
+    """Let the link of an invitation work no more."""
+    links.revoke_invitation(session, access.team_id, invitation)
 
 
 @router.put("/teams/{team}/quota/{device}")

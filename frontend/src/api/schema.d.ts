@@ -755,7 +755,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List Invitations
+         * @description Invitations whose links still work, the newest first. The links themselves are shown to nobody again.
+         */
+        get: operations["list_invitations"];
         put?: never;
         /**
          * Create Invitation
@@ -763,6 +767,26 @@ export interface paths {
          */
         post: operations["create_invitation"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/invitations/{invitation}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Invitation
+         * @description Let the link of an invitation work no more.
+         */
+        delete: operations["revoke_invitation"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2395,7 +2419,10 @@ export interface components {
             /** Os */
             os: string;
         };
-        /** Invitation */
+        /**
+         * Invitation
+         * @description As its maker sees it, once.
+         */
         Invitation: {
             /** Email */
             email: string;
@@ -2404,6 +2431,8 @@ export interface components {
              * Format: date-time
              */
             expires: string;
+            /** Id */
+            id: string;
             /**
              * Link
              * @description One-time address to send to the person; shown once.
@@ -3045,6 +3074,22 @@ export interface components {
             team?: string | null;
             /** Token */
             token: string;
+        };
+        /**
+         * OpenInvitation
+         * @description Nobody has used its link yet, and it still works.
+         */
+        OpenInvitation: {
+            /** Email */
+            email: string;
+            /**
+             * Expires
+             * Format: date-time
+             */
+            expires: string;
+            /** Id */
+            id: string;
+            role: components["schemas"]["Role"];
         };
         /**
          * OptimizerSpec
@@ -6161,6 +6206,37 @@ export interface operations {
             };
         };
     };
+    list_invitations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenInvitation"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     create_invitation: {
         parameters: {
             query?: never;
@@ -6184,6 +6260,36 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Invitation"];
                 };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    revoke_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                invitation: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused. */
             default: {

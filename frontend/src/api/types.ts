@@ -9,6 +9,7 @@ export type ApiKey = Schemas["ApiKey"];
 export type Team = Schemas["Team"];
 export type Quota = Schemas["Quota"];
 export type Member = Schemas["Member"];
+export type OpenInvitation = Schemas["OpenInvitation"];
 export type Dataset = Schemas["Dataset"];
 export type DatasetVersion = Schemas["DatasetVersion"];
 export type Preparation = Schemas["Preparation"];

@@ -13,6 +13,8 @@ const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "T
 it("offers a viewer nothing that the API refuses", async () => {
   server.use(
     http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/me/keys", () => HttpResponse.json([])),
+    http.get("*/api/v1/nodes", () => HttpResponse.json([])),
     http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
     http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
   );
@@ -35,4 +37,16 @@ it("offers a viewer nothing that the API refuses", async () => {
   });
   await screen.findByRole("heading", { name: "Tokenizers" });
   expect(screen.queryByRole("button", { name: "Mix datasets" })).toBeNull();
+
+  act(() => {
+    router.history.push("/lab/settings");
+  });
+  await screen.findByText("No API keys yet.");
+  expect(screen.queryByRole("heading", { name: "Invitations" })).toBeNull();
+
+  act(() => {
+    router.history.push("/lab/nodes");
+  });
+  await screen.findByText("No nodes yet.");
+  expect(screen.queryByRole("heading", { name: "Add a node" })).toBeNull();
 });

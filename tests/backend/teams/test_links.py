@@ -116,6 +116,27 @@ def test_an_invitation_never_signs_in_to_an_account_that_exists(site: Site) -> N
     assert [team["slug"] for team in bob.get("/api/v1/me").json()["teams"]] == ["acme", "globex"]
 
 
+def test_an_owner_sees_open_invitations_without_their_links_and_revokes_one(site: Site) -> None:
+    bob, eve = invite(site, "bob@acme.example"), invite(site, "eve@acme.example", "owner")
+    path = f"{site.path}/invitations"
+    shown = site.admin.get(path)
+    assert [(one["email"], one["role"]) for one in shown.json()] == [
+        ("eve@acme.example", "owner"),
+        ("bob@acme.example", "viewer"),
+    ]
+    assert bob not in shown.text and eve not in shown.text
+    stranger = site.other_team("globex")
+    theirs = f"{path}/{shown.json()[0]['id']}"
+    assert stranger.get("/api/v1/teams/globex/invitations").json() == []
+    assert stranger.delete(theirs.replace("acme", "globex")).status_code == 404
+    assert site.admin.delete(theirs).status_code == 204
+    assert site.admin.delete(theirs).status_code == 404
+    assert use(site.anonymous(), token=eve, name="Eve", password=PASSWORD) == (404, "link_not_valid")
+    assert use(site.anonymous(), token=bob, name="Bob", password=PASSWORD) == (200, "")
+    assert site.admin.get(path).json() == []
+    assert site.admin.delete(f"{path}/{shown.json()[1]['id']}").status_code == 404, "it was used"
+
+
 def test_somebody_who_is_in_the_team_is_not_invited_again(site: Site) -> None:
     answer = site.admin.post(f"{site.path}/invitations", json={"email": "ADA@acme.example", "role": "viewer"})
     assert (answer.status_code, answer.json()["code"]) == (409, "already_member")

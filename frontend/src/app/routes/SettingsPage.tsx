@@ -1,8 +1,10 @@
-import { useParams } from "@tanstack/react-router";
+import { useParams, useRouteContext } from "@tanstack/react-router";
 import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
 import { KeyTable } from "@/features/auth/KeyTable";
 import { NewKeyForm } from "@/features/auth/NewKeyForm";
+import { InvitationTable } from "@/features/teams/InvitationTable";
+import { InviteForm } from "@/features/teams/InviteForm";
 import { MemberTable } from "@/features/teams/MemberTable";
 import { QuotaMeters } from "@/features/teams/QuotaMeters";
 
@@ -10,6 +12,8 @@ const HEADING = "mb-2 font-semibold";
 
 export function SettingsPage() {
   const { team } = useParams({ from: "/$team" });
+  const { me } = useRouteContext({ from: "/$team" });
+  const owns = me.teams.find(({ slug }) => slug === team)?.role === "owner";
   return (
     <>
       <TitleRow title="Settings" />
@@ -26,6 +30,18 @@ export function SettingsPage() {
             <MemberTable team={team} />
           </Boundary>
         </section>
+        {owns && (
+          <section>
+            <h2 className={HEADING}>Invitations</h2>
+            <p className="mb-3 text-soft">Somebody comes into the team by a link that you send to them.</p>
+            <div className="flex flex-col gap-3">
+              <InviteForm team={team} />
+              <Boundary>
+                <InvitationTable team={team} />
+              </Boundary>
+            </div>
+          </section>
+        )}
         <section>
           <h2 className={HEADING}>Your API keys</h2>
           <p className="mb-3 text-soft">A key lets the client, the command line or any program act as you.</p>

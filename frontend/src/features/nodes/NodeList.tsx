@@ -12,7 +12,7 @@ export function NodeList() {
   if (nodes.length === 0) {
     return (
       <EmptyState title="No nodes yet.">
-        Runs wait until a machine joins. Create a join token and start the agent on it with that token.
+        Runs wait until a machine joins: create a join token below, and start the agent on it.
       </EmptyState>
     );
   }

@@ -1,5 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
+import type { Member } from "@/api/types";
 
 export function teamQuery(team: string) {
   return queryOptions({
@@ -14,6 +15,22 @@ export function membersQuery(team: string) {
     queryFn: async ({ signal }) =>
       body(await api.GET("/api/v1/teams/{team}/members", { params: { path: { team } }, signal })),
   });
+}
+
+/** Those whose links still work; for owners. */
+export function invitationsQuery(team: string) {
+  return queryOptions({
+    queryKey: ["team", team, "invitations"],
+    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/invitations", { params: { path: { team } }, signal })),
+  });
+}
+
+export async function invite(team: string, email: string, role: Member["role"]) {
+  return body(await api.POST("/api/v1/teams/{team}/invitations", { params: { path: { team } }, body: { email, role } }));
+}
+
+export async function revokeInvitation(team: string, invitation: string): Promise<void> {
+  await api.DELETE("/api/v1/teams/{team}/invitations/{invitation}", { params: { path: { team, invitation } } });
 }
 
 /** What was used on the last `days` days. */

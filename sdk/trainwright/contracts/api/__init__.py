@@ -12,7 +12,8 @@ GET     /me                                         Me
 GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey → CreatedKey, the secret shown once)
 GET POST /teams                                     Team (POST: site admin, NewTeam)
 GET     T                                           Team with its quota
-GET     T/members · POST T/invitations              Member; NewInvitation → Invitation with a one-time link
+GET     T/members                                   Member
+GET POST T/invitations · DELETE T/invitations/{id}  OpenInvitation; NewInvitation → Invitation with its one-time link
 PUT     T/quota/{device}                            QuotaLimit (site admin)
 PUT     T/storage                                   StorageLimit (site admin)
 GET POST T/uploads                                  list[Upload]; POST: tus 1.0 creation (headers, 201 + Location)

@@ -127,10 +127,17 @@ class NewInvitation(Strict):
     role: Role
 
 
-class Invitation(Envelope):
+class OpenInvitation(Envelope):
+    """Nobody has used its link yet, and it still works."""
+
+    id: str
     email: str
     role: Role
+    expires: AwareDatetime
+
+
+class Invitation(OpenInvitation):
+    """As its maker sees it, once."""
+
     link: str
     """One-time address to send to the person; shown once."""
-
-    expires: AwareDatetime

@@ -1,0 +1,80 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState, type SubmitEvent } from "react";
+import type { Member } from "@/api/types";
+import { Button } from "@/components/Button";
+import { Copyable } from "@/components/Copyable";
+import { ErrorNote } from "@/components/ErrorNote";
+import { Select } from "@/components/Select";
+import { TextInput } from "@/components/TextInput";
+import { Time } from "@/components/Time";
+import { invitationsQuery, invite } from "@/features/teams/queries";
+
+/** What each role may do, the least first. */
+const ROLES: Record<Member["role"], string> = {
+  viewer: "viewer: sees everything",
+  editor: "editor: brings data in and trains",
+  owner: "owner: invites people too",
+};
+
+/** Invites somebody and shows the link for them, once: the platform sends no e-mail. */
+export function InviteForm({ team }: { team: string }) {
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState<Member["role"]>("viewer");
+  const client = useQueryClient();
+  const { mutate, data, isPending, error } = useMutation({
+    mutationFn: () => invite(team, email, role),
+    onSuccess: async () => {
+      setEmail("");
+      await client.invalidateQueries({ queryKey: invitationsQuery(team).queryKey });
+    },
+  });
+
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    mutate();
+  }
+
+  return (
+    <div className="flex flex-col gap-3">
+      <form onSubmit={submit} className="flex max-w-2xl flex-wrap gap-2">
+        <TextInput
+          type="email"
+          aria-label="E-mail of whom you invite"
+          placeholder="E-mail"
+          required
+          maxLength={254}
+          className="min-w-48 flex-1"
+          value={email}
+          onChange={(event) => {
+            setEmail(event.target.value);
+          }}
+        />
+        <Select
+          aria-label="Role of whom you invite"
+          value={role}
+          onChange={(event) => {
+            setRole(event.target.value as Member["role"]);
+          }}
+        >
+          {Object.entries(ROLES).map(([one, words]) => (
+            <option key={one} value={one}>
+              {words}
+            </option>
+          ))}
+        </Select>
+        <Button type="submit" disabled={isPending}>
+          Invite
+        </Button>
+      </form>
+      {error !== null && <ErrorNote error={error} />}
+      {data !== undefined && (
+        <div role="status" className="panel px-4 py-3">
+          <p className="mb-1">
+            Send this link to <span className="font-medium">{data.email}</span>. It works once, until <Time at={data.expires} />, and is never shown again.
+          </p>
+          <Copyable text={data.link} />
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,59 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import type { OpenInvitation } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { InvitationTable } from "@/features/teams/InvitationTable";
+import { InviteForm } from "@/features/teams/InviteForm";
+import { renderRoute } from "../renderRoute";
+import { server } from "../server";
+
+const LINK = "https://train.example.org/link/secret";
+
+it("shows the link of an invitation once, lists it without, and revokes it after asking", async () => {
+  let open: OpenInvitation[] = [];
+  const asked: unknown[] = [];
+  server.use(
+    http.get("*/api/v1/teams/lab/invitations", () => HttpResponse.json(open)),
+    http.post("*/api/v1/teams/lab/invitations", async ({ request }) => {
+      asked.push(await request.json());
+      open = [{ id: "invite_1", email: "bob@example.org", role: "editor", expires: "2026-11-28T13:00:00Z" }];
+      return HttpResponse.json({ ...open[0], link: LINK }, { status: 201 });
+    }),
+    http.delete("*/api/v1/teams/lab/invitations/invite_1", () => {
+      open = [];
+      return new HttpResponse(null, { status: 204 });
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <InviteForm team="lab" />
+      <InvitationTable team="lab" />
+    </Boundary>,
+  );
+  await screen.findByText("Nobody is invited who has not come yet.");
+  await userEvent.type(screen.getByLabelText("E-mail of whom you invite"), "bob@example.org");
+  await userEvent.selectOptions(screen.getByLabelText("Role of whom you invite"), "editor");
+  await userEvent.click(screen.getByRole("button", { name: "Invite" }));
+  expect(await screen.findByText(LINK)).toBeDefined();
+  expect(asked).toEqual([{ email: "bob@example.org", role: "editor" }]);
+  const table = await screen.findByRole("region", { name: "Invitations" });
+  expect(table.textContent).toContain("bob@example.org");
+  expect(table.textContent).not.toContain("secret");
+  await userEvent.click(within(table).getByRole("button", { name: /^Revoke ?the invitation of bob@example.org$/ }));
+  await userEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Revoke" }));
+  await waitFor(() => {
+    expect(screen.queryByRole("region", { name: "Invitations" })).toBeNull();
+  });
+});
+
+it("says why somebody is not invited, and keeps what was written", async () => {
+  const refusal = { title: "Conflict", status: 409, code: "already_member", detail: "bob@example.org is in the team already." };
+  server.use(http.post("*/api/v1/teams/lab/invitations", () => HttpResponse.json(refusal, { status: 409 })));
+  renderRoute(<InviteForm team="lab" />);
+  await userEvent.type(await screen.findByLabelText("E-mail of whom you invite"), "bob@example.org");
+  await userEvent.click(screen.getByRole("button", { name: "Invite" }));
+  expect((await screen.findByRole("alert")).textContent).toContain(refusal.detail);
+  expect(screen.getByLabelText<HTMLInputElement>("E-mail of whom you invite").value).toBe("bob@example.org");
+});
