@@ -106,6 +106,7 @@ test("a run of a million steps, while it grows", async ({ page }) => {
     expect(steps).toEqual(Array.from({ length: width(close) + 1 }, (_, index) => close.from + index));
     expect(windowOf(page)).toEqual(close);
     await page.getByRole("radiogroup", { name: "x axis" }).getByText("tokens").click();
+    await expect(page).toHaveURL(/x=tokens/);
     expect(windowOf(page)).toEqual(close);
     await look(page, "run-million-close");
     await plot.dblclick();

@@ -5,31 +5,33 @@ import { connection } from "@/lib/connection";
 import { clockTime } from "@/lib/format";
 import { useNow } from "@/lib/useNow";
 
-/** Above every page while nothing answers. */
+/** Above every page while nothing answers; all that is shown is loaded anew once something does, whoever asked. */
 export function ConnectionBanner() {
   const since = useSyncExternalStore(connection.subscribe, connection.lostSince);
+  const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
+  const client = useQueryClient();
+  const [begun] = useState(epoch);
+  useEffect(() => {
+    if (epoch !== begun) void client.invalidateQueries();
+  }, [client, epoch, begun]);
   return since === null ? null : <Lost since={since} />;
 }
 
 const EVERY_MS = 5_000;
 
-/** Says so, tries again every five seconds, and loads everything anew once it is back. */
+/** Says so, and tries again every five seconds. */
 function Lost({ since }: { since: number }) {
   const now = useNow();
-  const client = useQueryClient();
   const [lastTry, setLastTry] = useState(since);
   useEffect(() => {
     const timer = setInterval(() => {
       setLastTry(Date.now());
-      api.GET("/api/v1/health").then(
-        () => void client.invalidateQueries(),
-        () => undefined,
-      );
+      api.GET("/api/v1/health").catch(() => undefined);
     }, EVERY_MS);
     return () => {
       clearInterval(timer);
     };
-  }, [client]);
+  }, []);
   const seconds = Math.max(0, Math.ceil((lastTry + EVERY_MS - now) / 1_000));
   return (
     <p role="status" className="sticky top-0 z-20 border-b border-warn bg-surface px-6 py-2 text-warn">

@@ -1,23 +1,35 @@
-import { useEffect, useRef } from "react";
-import { useFollowing } from "@/lib/useFollowing";
+import { useEffect, useRef, useState } from "react";
 
 const PAUSE_MS = 250;
 
-/** What somebody chooses: shown at once, and told when they pause, where telling makes all of the page anew. */
+/**
+ * What somebody chooses: shown at once, and told when they pause, where telling makes all of the page anew. What is
+ * chosen stays when the source says what it was told, and gives way when the source says anything else.
+ */
 export function useSettled<Value>(source: Value, onSettled: (value: Value) => void): [Value, (value: Value) => void] {
-  const [value, setValue] = useFollowing(source);
+  const words = JSON.stringify(source);
+  const [held, hold] = useState({ value: source, seen: words, told: words });
+  let { value } = held;
+  if (held.seen !== words) {
+    if (held.told !== words) value = source;
+    hold({ value, seen: words, told: words });
+  }
   const latest = useRef(onSettled);
   useEffect(() => {
     latest.current = onSettled;
   });
   useEffect(() => {
-    if (value === source) return;
+    if (JSON.stringify(value) === words) return;
     const timer = setTimeout(() => {
+      hold((old) => ({ ...old, told: JSON.stringify(value) }));
       latest.current(value);
     }, PAUSE_MS);
     return () => {
       clearTimeout(timer);
     };
-  }, [value, source]);
-  return [value, setValue];
+  }, [value, words]);
+  const choose = (next: Value) => {
+    hold((old) => ({ ...old, value: next }));
+  };
+  return [value, choose];
 }

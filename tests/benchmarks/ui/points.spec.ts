@@ -2,6 +2,9 @@ import { expect, test } from "@playwright/test";
 import { report, signIn, told } from "./session";
 import { traced } from "./trace";
 
+/** Longer than the page waits before it puts a window into the address. */
+const REST_MS = 400;
+
 /** Closer and closer, along, and out again, by keys as by the wheel of who is in a hurry; the pointer goes over the curve. */
 test("the charts of a long run are zoomed and panned", async ({ browser, page }) => {
   await signIn(page);
@@ -25,6 +28,7 @@ test("the charts of a long run are zoomed and panned", async ({ browser, page })
         await page.mouse.move(left + 0.6 * width, middle, { steps: 8 });
         await page.mouse.up();
       }
+      if (time % 5 === 4) await page.waitForTimeout(REST_MS);
     }
   });
   report(use);

@@ -1,5 +1,5 @@
 import { usePrefetchQuery, useQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useLocation, useNavigate, useParams, useRouter, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Run } from "@/api/types";
 import { buttonClass } from "@/components/Button";
@@ -19,6 +19,8 @@ import { count, plural } from "@/lib/format";
 export function ComparePage() {
   const { team } = useParams({ from: "/$team" });
   const search = useSearch({ from: "/$team/compare" });
+  const pathname = useLocation({ select: (at) => at.pathname });
+  const router = useRouter();
   const navigate = useNavigate();
   const client = useQueryClient();
   const view = useMemo(() => compareViewOf(search), [search]);
@@ -31,8 +33,11 @@ export function ComparePage() {
       allOf(view.runs, [...(before ?? []), ...listed(client.getQueriesData({ queryKey: ["runs", team] }))]),
   });
   const runs = useMemo(() => new Map(data?.map((run) => [run.id, run])), [data]);
-  const change = (next: CompareView) =>
+  const change = (next: CompareView) => {
+    // Who leaves is let go.
+    if (router.latestLocation.pathname !== pathname) return;
     void navigate({ to: ".", search: searchOfCompare(next), replace: true, resetScroll: false });
+  };
   const missing = view.runs.filter((id) => !runs.has(id));
   return (
     <>

@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { Link, useLocation, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
+import { Link, useLocation, useNavigate, useParams, useRouteContext, useRouter, useSearch } from "@tanstack/react-router";
 import { DatasetLink } from "@/app/DatasetLink";
 import { Fp8Tab } from "@/app/Fp8Tab";
 import { Overview } from "@/app/Overview";
@@ -42,6 +42,8 @@ function LiveRun() {
   const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
   const search = useSearch({ from: "/$team/runs/$runId/$tab" });
   const line = useLocation({ select: ({ hash }) => lineOfHash(hash) });
+  const pathname = useLocation({ select: (at) => at.pathname });
+  const router = useRouter();
   const navigate = useNavigate();
   const { data: stored } = useSuspenseQuery(runQuery(team, runId));
   const live = !isFinal(stored.state);
@@ -90,8 +92,9 @@ function LiveRun() {
     </>
   );
 
-  /** Changes what the address says of this page, and leaves the rest of it and the place on the page. */
+  /** Changes what the address says of this page, and leaves the rest of it and the place on the page. Who leaves is let go. */
   function change(next: Partial<typeof search>, hash: string | true = true): void {
+    if (router.latestLocation.pathname !== pathname) return;
     void navigate({ to: ".", search: (old) => ({ ...old, ...next }), hash, replace: true, resetScroll: false });
   }
 

@@ -109,7 +109,7 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
             onView({ ...view, series });
           }}
         />
-        <ZoomBar zoom={zoom} error={null} />
+        <ZoomBar zoom={zoom} error={zoomed ? close.error : null} />
       </ChartControls>
       {whole.error !== null && (
         <div className="mb-3">
