@@ -86,7 +86,10 @@ export function RetentionDialog({ team, runs, onClose }: Props) {
           ask.mutate();
         }}
       >
-        <Field label="Newest states to keep of each run" help="A run that has not succeeded keeps two in any case.">
+        <Field
+          label="Newest states to keep of each run"
+          help="A run that has not ended keeps two in any case. With 0, one that has ended loses every state: if it failed or was cancelled before it had weights, nothing is left to go on from."
+        >
           {(control) => (
             <TextInput
               {...control}
