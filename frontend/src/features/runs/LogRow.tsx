@@ -42,14 +42,17 @@ export const LogRow = memo(function LogRow({ number, text, find, chosen, digits,
 /** The text with what was searched for marked. */
 function Marked({ text, find }: { text: string; find: string }) {
   if (find === "") return text;
-  const [whole, part] = [text.toLowerCase(), find.toLowerCase()];
   const pieces = [];
   let from = 0;
-  for (let at = whole.indexOf(part); at !== -1; at = whole.indexOf(part, from)) {
-    pieces.push(text.slice(from, at), <mark key={at} className="rounded-xs bg-warn text-surface">{text.slice(at, at + part.length)}</mark>);
-    from = at + part.length;
+  for (const { index, 0: found } of text.matchAll(new RegExp(literal(find), "giu"))) {
+    pieces.push(text.slice(from, index), <mark key={index} className="rounded-xs bg-warn text-surface">{found}</mark>);
+    from = index + found.length;
   }
   return [...pieces, text.slice(from)];
+}
+
+function literal(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
 }
 
 // Colours of terminals mean nothing here.
