@@ -3,6 +3,7 @@ import { useMemo } from "react";
 import { metricsQuery, type LiveMetrics } from "@/features/metrics/queries";
 import { lastStep, within, type Columns } from "@/lib/series";
 import { boundsOf, type StepWindow } from "@/lib/stepWindow";
+import { useDebounced } from "@/lib/useDebounced";
 
 /** What the charts show of a run's metrics. */
 export interface Shown {
@@ -13,9 +14,13 @@ export interface Shown {
   error: Error | null;
 }
 
+/** Who holds a key passes windows that nobody looks at. */
+const REST_MS = 60;
+
 /** What is known of a window of a run whose metrics are `whole`; undefined while nothing is. The stream goes on in it. */
 export function useShown(team: string, run: string, whole: LiveMetrics | undefined, window: StepWindow | null): Shown | undefined {
-  const windowed = useQuery({ ...metricsQuery(team, run, window), enabled: window !== null && whole !== undefined });
+  const rested = useDebounced(window, REST_MS) === window;
+  const windowed = useQuery({ ...metricsQuery(team, run, window), enabled: window !== null && whole !== undefined && rested });
   const own = window === null ? whole : windowed.data;
   const error = window === null ? null : windowed.error;
   return useMemo(() => {
