@@ -60,6 +60,7 @@ export function aRun(change: Partial<Run> = {}): Run {
     reason: null,
     suspect_seconds: null,
     spec: SPEC,
+    flops: 8.64e19,
     attempt: 1,
     summary: {
       step: 1_200,

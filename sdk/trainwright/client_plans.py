@@ -27,9 +27,15 @@ class PlanCalls:
         """What the layout of a run comes to: place of each rank, stages, memory, and the order of the pipeline's work."""
         return self._client.post(f"{self._path}/runs/plan", RunPlan, json=as_json(spec))
 
-    def estimate(self, spec: Mapping[str, Any] | RunSpec) -> RunEstimate:
-        """What a run would come to: arithmetic, memory, bytes, and time where the same was measured before."""
-        return self._client.post(f"{self._path}/runs/estimate", RunEstimate, json=as_json(spec))
+    def estimate(self, spec: Mapping[str, Any] | RunSpec, begin_step: int = 0) -> RunEstimate:
+        """What a run would come to: arithmetic, memory, bytes, and time where the same was measured before.
+
+        Args:
+            spec: of the run; of a fork the whole one too.
+            begin_step: step of the checkpoint that a fork would go on from.
+        """
+        path, asked = f"{self._path}/runs/estimate", {"begin_step": begin_step}
+        return self._client.post(path, RunEstimate, json=as_json(spec), params=asked)
 
     def change_layout(self, run_id: str, layout: RunLayout) -> Run:
         """Cut the run's next attempt over its ranks in another way. An attempt that lives goes on as it began."""

@@ -85,9 +85,9 @@ class Connection:
         return self._repeated(lambda: self._http.get(API + path, params=params))
 
     def post(
-        self, path: str, answer: type[Answer], *, json: Any = None, headers: Mapping[str, str] | None = None
+        self, path: str, answer: type[Answer], *, json: Any = None, params: Mapping[str, Any] | None = None
     ) -> Answer:
-        response = self._http.post(API + path, json=json, headers=headers)
+        response = self._http.post(API + path, json=json, params=params)
         return answer.model_validate_json(_checked(response).content)
 
     def post_repeatable(self, path: str, answer: type[Answer], *, json: Any) -> Answer:

@@ -21,10 +21,11 @@ from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.checkpoints import state_bytes, stored_bytes
-from trainwright.planner.flops import count_parameters, flops_per_token
+from trainwright.planner.flops import count_parameters, training_flops
 from trainwright.planner.plan import plan
 from trainwright_backend.checkpoints.usage import checkpoint_bytes
 from trainwright_backend.core.db import Read
+from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricSeries
@@ -54,29 +55,32 @@ class Kind:
     """On CPUs."""
 
 
-def estimate(session: Read, team_id: UUID, asked: RunSpec) -> RunEstimate:
-    """What a run for ``asked`` would come to.
+def estimate(session: Read, team_id: UUID, asked: RunSpec, begin_step: int = 0) -> RunEstimate:
+    """What a run for ``asked`` would come to that goes on from ``begin_step``, as a fork does.
 
     Raises:
-        Invalid: a submission would be refused.
+        Invalid: a submission would be refused, or nothing is left to train.
     """
     verdicts = check_spec(session, team_id, asked)
     assert verdicts.spec is not None
     spec = verdicts.spec
+    steps = spec.schedule.steps
+    if begin_step >= steps:
+        rule = f"A run that goes on from step {begin_step:,} needs more steps than that. Raise it."
+        raise Invalid.at("schedule.steps", rule, steps)
     planned = plan(spec, cuda=spec.resources.device is Device.CUDA)
-    vocabulary = spec.data.tokenizer.size
-    tokens = spec.schedule.steps * spec.tokens_per_step
-    flops = float(tokens) * flops_per_token(spec.model, vocabulary, spec.batch.sequence_tokens)
+    flops = training_flops(spec, begin_step)
     measured = find_measured(session, team_id, spec)
+    tokens = (steps - begin_step) * spec.tokens_per_step
     seconds = tokens / measured.tokens_per_second if measured is not None else None
     return RunEstimate(
-        parameters=count_parameters(spec.model, vocabulary).total,
+        parameters=count_parameters(spec.model, spec.data.tokenizer.size).total,
         flops=flops,
         petaflop_days=flops / (1e15 * SECONDS_A_DAY),
         memory_bytes=max(rank.total for rank in planned.memory),
         host_bytes=planned.host_bytes,
         checkpoint_bytes=state_bytes(spec),
-        stored_bytes=stored_bytes(spec),
+        stored_bytes=stored_bytes(spec, begin_step),
         storage=storage_use(session, team_id),
         team_checkpoint_bytes=checkpoint_bytes(session, team_id),
         measured=measured,

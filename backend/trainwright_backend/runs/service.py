@@ -15,6 +15,7 @@ from trainwright.contracts.api.runs import RunSummary as ShownSummary
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
+from trainwright.planner.flops import training_flops
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
@@ -194,6 +195,7 @@ def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], sca
         reason=run.reason,
         suspect_seconds=_silence(seats, scale),
         spec=spec,
+        flops=training_flops(spec, run.forked_step or 0),
         attempt=run.attempt,
         summary=summary,
         created=run.created,

@@ -3920,6 +3920,11 @@ export interface components {
             created_by: string | null;
             /** Ended */
             ended?: string | null;
+            /**
+             * Flops
+             * @description Of the whole training, by formula, as `RunEstimate.flops`: of a fork the steps after the one that it began at.
+             */
+            flops: number;
             forked_from?: components["schemas"]["ForkedFrom"] | null;
             /** Id */
             id: string;
@@ -3986,7 +3991,8 @@ export interface components {
             checkpoint_bytes: number;
             /**
              * Flops
-             * @description Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts).
+             * @description Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts). Of a fork the steps
+             *     after the one that it begins at; so are time, slot-hours and what is stored.
              */
             flops: number;
             /**
@@ -6623,7 +6629,10 @@ export interface operations {
     };
     estimate_run: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Step of the checkpoint that a fork goes on from; 0 for a new run. */
+                begin_step?: number;
+            };
             header?: never;
             path: {
                 team: string;

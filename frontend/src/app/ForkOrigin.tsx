@@ -1,10 +1,9 @@
-import { useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import type { Run } from "@/api/types";
+import { useForkStates } from "@/app/useForkStates";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { Time } from "@/components/Time";
-import { checkpointsQuery } from "@/features/checkpoints/queries";
 import { count } from "@/lib/format";
 
 interface Props {
@@ -14,12 +13,13 @@ interface Props {
   checkpoint: string | undefined;
 }
 
+const NO_STATE = "The run has no valid state to go on from now; wait for its next checkpoint, or copy the run instead.";
+
 /** Which state of which run a fork goes on from. */
 export function ForkOrigin({ team, run, checkpoint }: Props) {
-  const { data } = useSuspenseQuery(checkpointsQuery(team, run.id, false));
+  const { states, chosen } = useForkStates(team, run.id, checkpoint);
   const navigate = useNavigate();
-  const states = data.filter(({ kind, valid }) => kind === "state" && valid).sort((one, other) => other.step - one.step);
-  const chosen = states.find(({ id }) => id === checkpoint) ?? states[0];
+  const gone = checkpoint !== undefined && chosen === undefined;
   return (
     <section aria-label="Where it goes on from" className="panel flex flex-wrap items-end gap-x-6 gap-y-3 px-4 py-3">
       <div className="min-w-60 flex-1">
@@ -40,19 +40,26 @@ export function ForkOrigin({ team, run, checkpoint }: Props) {
           )}
           .
         </p>
-        <p className="text-small text-soft">
-          {chosen === undefined
-            ? "It has no valid state to go on from yet; wait for its next checkpoint, or copy the run instead."
-            : "What the state’s tensors depend on has to stay: the model, its vocabulary and the kind of optimizer. The parent is not touched."}
-        </p>
+        {gone ? (
+          <p role="alert" className="text-small text-bad">
+            The state that this page was opened for is not there any more: it was deleted, or is no longer valid.{" "}
+            {states.length > 0 ? "Choose another one." : NO_STATE}
+          </p>
+        ) : (
+          <p className="text-small text-soft">
+            {chosen === undefined
+              ? NO_STATE
+              : "What the state’s tensors depend on has to stay: the model, its vocabulary and the kind of optimizer. The parent is not touched."}
+          </p>
+        )}
       </div>
-      {states.length > 1 && chosen !== undefined && (
+      {(states.length > 1 || (gone && states.length > 0)) && (
         <div className="w-56">
           <Field label="State">
             {(control) => (
               <Select
                 {...control}
-                value={chosen.id}
+                value={chosen?.id ?? ""}
                 onChange={(event) =>
                   void navigate({
                     to: ".",
@@ -62,6 +69,11 @@ export function ForkOrigin({ team, run, checkpoint }: Props) {
                   })
                 }
               >
+                {gone && (
+                  <option value="" disabled>
+                    choose a state
+                  </option>
+                )}
                 {states.map(({ id, step }, index) => (
                   <option key={id} value={id}>
                     step {count(step)}

@@ -30,7 +30,6 @@ let bounds: (string | null)[] = [];
 beforeEach(() => {
   asked = [];
   server.use(
-    http.post("*/runs/estimate", () => HttpResponse.json({ petaflop_days: 0.5 })),
     http.get("*/metrics/names", () => HttpResponse.json(NAMES)),
     http.get("*/metrics", ({ request }) => {
       const names = new URL(request.url).searchParams.getAll("names");
@@ -166,7 +165,7 @@ it("names the BF16 peak alone where FP8 products are no faster", async () => {
     peak_name: "FP8 measured peak 0.2 TFLOP/s of 2 cores",
     bf16_peak_name: "BF16 measured peak 0.2 TFLOP/s of 2 cores",
   };
-  renderRoute(<Tiles team="lab" run={fp8Run({ summary })} columns={{}} />);
+  renderRoute(<Tiles run={fp8Run({ summary })} columns={{}} />);
   expect(await screen.findByText("of BF16 measured peak 0.2 TFLOP/s")).toBeDefined();
   expect(screen.queryByText(/FP8|41.0 % of/)).toBeNull();
 });
@@ -178,7 +177,7 @@ it("names both peaks beside MFU", async () => {
     peak_name: "FP8 peak 1,979 TFLOP/s of NVIDIA H200",
     bf16_peak_name: "BF16 peak 989 TFLOP/s of NVIDIA H200",
   };
-  renderRoute(<Tiles team="lab" run={fp8Run({ summary })} columns={{}} />);
+  renderRoute(<Tiles run={fp8Run({ summary })} columns={{}} />);
   await waitFor(() => {
     expect(screen.getByText(/of FP8 peak 1,979 TFLOP\/s/)).toBeDefined();
   });

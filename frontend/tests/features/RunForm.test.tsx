@@ -101,10 +101,18 @@ beforeEach(() => {
   );
 });
 
-function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}) {
+function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}, beginStep = 0) {
   return renderRoute(
     <Boundary>
-      <RunForm team="lab" person="ana" datasets={DATASETS} tokenizers={TOKENIZERS} start={start} onCreated={onCreated} />
+      <RunForm
+        team="lab"
+        person="ana"
+        datasets={DATASETS}
+        tokenizers={TOKENIZERS}
+        start={start}
+        beginStep={beginStep}
+        onCreated={onCreated}
+      />
     </Boundary>,
   );
 }
@@ -238,6 +246,21 @@ it("says what the run would come to and how that is known", async () => {
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "32");
   expect(await within(estimate).findByText("not measured yet")).toBeDefined();
+});
+
+it("asks what a fork comes to from the step that it goes on from", async () => {
+  const asked: (string | null)[] = [];
+  server.use(
+    http.post("*/runs/estimate", ({ request }) => {
+      asked.push(new URL(request.url).searchParams.get("begin_step"));
+      return HttpResponse.json(ESTIMATE);
+    }),
+  );
+  show(() => undefined, { "model.width": "64" }, 4_900);
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
+  expect(asked).toEqual(["4900"]);
+  expect(within(estimate).getByText("tokens").nextElementSibling?.textContent).toBe("51.2 k");
 });
 
 it("says what offload puts into the memory of a node", async () => {

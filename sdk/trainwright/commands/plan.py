@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -37,10 +38,19 @@ def plan(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, se
         show(api.plan_run(read_spec(spec, sets)))
 
 
-def estimate(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
+def estimate(
+    spec: Path,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+    begin_step: Annotated[
+        int, typer.Option(min=0, help="Step of the checkpoint that a fork would go on from.")
+    ] = 0,
+) -> None:
     """Show what a spec's run would come to: arithmetic, memory, bytes, and time where it was measured."""
     with open_team(server, key, team) as api:
-        show_estimate(api.estimate(read_spec(spec, sets)))
+        show_estimate(api.estimate(read_spec(spec, sets), begin_step))
 
 
 def layout(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:

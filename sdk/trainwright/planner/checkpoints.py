@@ -32,9 +32,11 @@ def export_bytes(spec: RunSpec) -> int:
     return parameters * _EXPORTED[spec.checkpoint.export_dtype]
 
 
-def stored_bytes(spec: RunSpec) -> int:
-    """All that is there when the run has ended: the states that are kept, and the export."""
-    saved = -(-spec.schedule.steps // spec.checkpoint.every_steps)
+def stored_bytes(spec: RunSpec, begin_step: int = 0) -> int:
+    """All that is there when the run has ended: of the states saved after ``begin_step`` those that are kept, and the
+    export. The state that a fork begins from is its parent's."""
+    every = spec.checkpoint.every_steps
+    saved = -(-spec.schedule.steps // every) - begin_step // every
     return min(saved, spec.checkpoint.keep) * state_bytes(spec) + export_bytes(spec)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 
 
@@ -52,6 +53,13 @@ def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> 
     products = parameters.attention + parameters.feed_forward + vocabulary * model.width
     mixing = model.layers * model.heads * model.features_per_head * sequence_tokens
     return 6 * products + 12 * mixing
+
+
+def training_flops(spec: RunSpec, begin_step: int = 0) -> float:
+    """FLOPs of the steps after ``begin_step``, at which a fork begins, to the run's last."""
+    tokens = (spec.schedule.steps - begin_step) * spec.tokens_per_step
+    per_token = flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    return float(tokens) * per_token
 
 
 def recomputed_flops_per_token(model: ModelSpec, memory: MemorySpec, sequence_tokens: int) -> int:

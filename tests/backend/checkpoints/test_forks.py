@@ -64,6 +64,7 @@ def test_a_fork_begins_from_its_parent_s_checkpoint_until_it_has_one_of_its_own(
     made = fork(scene, parent.run_id, state["id"], **{"optimizer.learning_rate": 0.5})
     assert made.status_code == 201, made.text
     assert made.json()["forked_from"] == {"run": parent.run_id, "name": "pilot", "step": 4}
+    assert made.json()["flops"] == pytest.approx(before[0]["flops"] * 6 / 10), "of the six steps after it"
     (event,) = [
         one
         for one in scene.site.admin.get(f"{scene.runs}/{made.json()['id']}/events").json()

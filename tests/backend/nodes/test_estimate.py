@@ -67,6 +67,50 @@ def test_time_is_unknown_until_the_same_was_measured(scene: Scene) -> None:
     assert longer["seconds"] == pytest.approx(1_000 * found["seconds"]), "these change no speed"
 
 
+def test_a_fork_is_told_only_the_steps_after_the_one_it_begins_at(scene: Scene) -> None:
+    measured(scene)
+    asked = scene.spec(steps=5_000, checkpoint={"every_steps": 100, "keep": 2})
+    whole = ask(scene, asked)
+    answer = scene.site.admin.post(f"{scene.runs}/estimate", params={"begin_step": 4_900}, json=asked)
+    assert answer.status_code == 200, answer.text
+    fork = answer.json()
+    for name in ("flops", "petaflop_days", "seconds", "slot_hours"):
+        assert fork[name] == pytest.approx(whole[name] / 50), name
+    export = 4 * whole["parameters"]
+    assert (whole["stored_bytes"] - export, fork["stored_bytes"] - export) == (
+        2 * whole["checkpoint_bytes"],
+        whole["checkpoint_bytes"],
+    ), "one state is saved of its own"
+    for name in ("parameters", "memory_bytes", "checkpoint_bytes", "measured"):
+        assert fork[name] == whole[name], name
+
+
+@pytest.mark.parametrize(
+    ("begin_step", "field"), [(10, "schedule.steps"), (11, "schedule.steps"), (-1, "begin_step")]
+)
+def test_nothing_is_estimated_where_no_step_is_left_or_no_step_is_meant(
+    scene: Scene, begin_step: int, field: str
+) -> None:
+    answer = scene.site.admin.post(
+        f"{scene.runs}/estimate", params={"begin_step": begin_step}, json=scene.spec()
+    )
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), answer.text
+
+
+def test_a_run_tells_its_flops_itself_also_when_its_data_is_gone(scene: Scene) -> None:
+    work = measured(scene)
+    before = scene.show(work.run_id)
+    assert before["flops"] == ask(scene)["flops"] > 0
+    scene.cancel(work.run_id)
+    assert work.ended("cancelled") == "cancelled"
+    assert scene.site.admin.delete(f"{scene.site.path}/datasets/{scene.dataset}").status_code == 204
+    refused = scene.site.admin.post(f"{scene.runs}/estimate", json=before["spec"])
+    assert refused.status_code == 422, "a submission would be refused too"
+    assert scene.show(work.run_id)["flops"] == before["flops"]
+    (listed,) = scene.site.admin.get(scene.runs).json()["items"]
+    assert listed["flops"] == before["flops"]
+
+
 OTHERS: list[dict[str, Any]] = [
     {"model": {"layers": 3}},
     {"batch": {"sequence_tokens": 128}},

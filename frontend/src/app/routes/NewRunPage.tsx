@@ -3,11 +3,12 @@ import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanst
 import { useEffect, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { ForkOrigin } from "@/app/ForkOrigin";
+import { useForkStates } from "@/app/useForkStates";
 import { Boundary } from "@/components/Boundary";
 import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
 import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
-import { forkRun } from "@/features/runs/fork";
+import { cloneRun, forkRun } from "@/features/runs/fork";
 import { RunForm } from "@/features/runs/RunForm";
 import { runQuery, specQuery, type SpecJson } from "@/features/runs/queries";
 import { useMayEdit } from "@/lib/mayEdit";
@@ -48,7 +49,11 @@ function Like({ runId }: { runId: string }) {
   const { team } = useParams({ from: "/$team" });
   const start = useStart(runId);
   return (
-    <Filled start={start.values}>
+    <Filled
+      start={start.values}
+      origin={`like.${runId}`}
+      submit={(spec, key) => cloneRun(team, start.run, spec, key)}
+    >
       <p className="text-soft">
         Filled in as{" "}
         <Link to="/$team/runs/$runId/$tab" params={{ team, runId, tab: "configuration" }} className="text-accent underline underline-offset-2">
@@ -64,11 +69,18 @@ function Fork({ runId }: { runId: string }) {
   const { team } = useParams({ from: "/$team" });
   const { checkpoint } = useSearch({ from: "/$team/runs/new" });
   const start = useStart(runId);
+  const { chosen } = useForkStates(team, runId, checkpoint);
   return (
     <Filled
       start={start.values}
+      origin={`fork.${runId}`}
+      beginStep={chosen?.step ?? 0}
       verb="Start fork"
-      submit={(spec, key) => forkRun(team, start.run, checkpoint, spec, key)}
+      submit={(spec, key) => {
+        // What is shown above is what is sent: a state that came meanwhile is none that anybody has chosen.
+        if (chosen === undefined) throw new Error(`Choose a state of ${start.run.name} that the fork goes on from.`);
+        return forkRun(team, start.run, chosen.id, spec, key);
+      }}
     >
       <ForkOrigin team={team} run={start.run} checkpoint={checkpoint} />
     </Filled>
@@ -86,12 +98,14 @@ function useStart(runId: string): { run: Run; values: SpecValues } {
 
 interface FilledProps {
   start: SpecValues;
+  origin?: string;
+  beginStep?: number;
   verb?: string;
   submit?: (spec: SpecJson, key: string) => Promise<Run>;
   children?: ReactNode;
 }
 
-function Filled({ start, verb, submit, children }: FilledProps) {
+function Filled({ start, origin, beginStep = 0, verb, submit, children }: FilledProps) {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
   const { dataset, view } = useSearch({ from: "/$team/runs/new" });
@@ -117,6 +131,7 @@ function Filled({ start, verb, submit, children }: FilledProps) {
       datasets={datasets}
       tokenizers={tokenizers}
       start={dataset === undefined ? start : { ...start, "data.dataset": dataset }}
+      beginStep={beginStep}
       view={view ?? "form"}
       onView={(next) =>
         void navigate({
@@ -126,6 +141,7 @@ function Filled({ start, verb, submit, children }: FilledProps) {
           resetScroll: false,
         })
       }
+      {...(origin === undefined ? {} : { origin })}
       {...(verb === undefined ? {} : { verb })}
       {...(submit === undefined ? {} : { submit })}
       onCreated={(run) =>

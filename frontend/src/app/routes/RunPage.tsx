@@ -86,7 +86,7 @@ function LiveRun() {
           </>
         }
       />
-      <Tiles team={team} run={run} columns={metrics?.columns ?? {}} />
+      <Tiles run={run} columns={metrics?.columns ?? {}} />
       <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} fp8={run.spec.precision.kind === "fp8"} />
       <Boundary>{content()}</Boundary>
     </>

@@ -1,19 +1,19 @@
-import { useQuery } from "@tanstack/react-query";
 import type { Run } from "@/api/types";
 import { Tile } from "@/features/metrics/Tile";
-import { computeQuery } from "@/features/metrics/queries";
 import { count } from "@/lib/format";
 
-/** Model FLOPs spent so far, in the unit in which trainings are compared. */
-export function ComputeTile({ team, run }: { team: string; run: Run }) {
-  const { data } = useQuery(computeQuery(team, run));
-  const share = run.spec.schedule.steps === 0 ? 0 : run.summary.step / run.spec.schedule.steps;
+const PETAFLOP_DAY = 86_400e15;
+
+/** Model FLOPs that this run has spent, in the unit in which trainings are compared; what a fork's parent spent is none of them. */
+export function ComputeTile({ run }: { run: Run }) {
+  const begun = run.forked_from?.step ?? 0;
+  const share = Math.max(0, run.summary.step - begun) / (run.spec.schedule.steps - begun);
   return (
     <Tile
       name="compute so far"
-      value={data === undefined ? "–" : petaflopDays(share * data.petaflop_days)}
-      unit={data === undefined ? "" : "petaFLOP/s-days"}
-      note={data === undefined ? "" : `of ${petaflopDays(data.petaflop_days)}; model FLOPs`}
+      value={petaflopDays((share * run.flops) / PETAFLOP_DAY)}
+      unit="petaFLOP/s-days"
+      note={`of ${petaflopDays(run.flops / PETAFLOP_DAY)}; model FLOPs`}
       title="Model FLOPs as MFU counts them: 6·N + 12·L·A·T a token, where nothing that is computed twice counts twice"
     />
   );

@@ -6,7 +6,7 @@ import { isFinal } from "@/lib/runProgress";
 import { isComplete, last, type Columns } from "@/lib/series";
 
 /** The numbers by which one sees whether a run is well, and what it has cost. */
-export function Tiles({ team, run, columns }: { team: string; run: Run; columns: Columns }) {
+export function Tiles({ run, columns }: { run: Run; columns: Columns }) {
   const now = (name: string) => last(columns[name]) ?? run.summary.values[name];
   const speed = now("tokens_per_second");
   const mfu = now("mfu");
@@ -36,7 +36,7 @@ export function Tiles({ team, run, columns }: { team: string; run: Run; columns:
       />
       <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
       <Tile name="memory" value={memory} unit={memoryUnit} note={placeNote(run)} />
-      <ComputeTile team={team} run={run} />
+      <ComputeTile run={run} />
     </dl>
   );
 }

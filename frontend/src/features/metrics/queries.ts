@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
-import type { AttemptMark, Metrics, Run } from "@/api/types";
+import type { AttemptMark, Metrics } from "@/api/types";
 import { append, ELAPSED, lastStep, within, type Columns } from "@/lib/series";
 import { boundsOf, type StepWindow } from "@/lib/stepWindow";
 
@@ -62,18 +62,6 @@ export function metricsQuery(team: string, run: string, window: StepWindow | nul
     structuralSharing: false,
     staleTime: Infinity,
     ...(window === null ? {} : { gcTime: 60_000 }),
-  });
-}
-
-/** What a run's whole training computes, by its configuration alone. */
-export function computeQuery(team: string, { id, spec }: Run) {
-  return queryOptions({
-    queryKey: ["run", team, id, "compute"],
-    queryFn: async ({ signal }) =>
-      body(await api.POST("/api/v1/teams/{team}/runs/estimate", { params: { path: { team } }, body: spec, signal })),
-    // Steps, batch and model stay as they are while a run lives.
-    staleTime: Infinity,
-    retry: false,
   });
 }
 

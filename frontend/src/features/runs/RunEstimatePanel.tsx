@@ -15,13 +15,15 @@ interface Props {
   /** What is written; null while nobody could read it. */
   spec: SpecJson | null;
   verdicts: Verdicts | undefined;
+  /** The step that a fork goes on from. */
+  beginStep: number;
 }
 
 /** What the run would come to, and how that is known. Numbers that are not known are not guessed. */
-export function RunEstimatePanel({ team, spec, verdicts }: Props) {
+export function RunEstimatePanel({ team, spec, verdicts, beginStep }: Props) {
   // What was found valid is asked about, and not what is written by now: that may be neither read nor right yet.
   const checked = spec !== null && verdicts?.valid === true ? (verdicts.spec ?? null) : null;
-  const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, checked), enabled: checked !== null });
+  const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, checked, beginStep), enabled: checked !== null });
   const estimate = checked === null ? undefined : data;
   const { global_sequences: sequences, sequence_tokens: length } = verdicts?.spec?.batch ?? {};
   const step = sequences === undefined || length === undefined ? undefined : sequences * length;
@@ -33,7 +35,7 @@ export function RunEstimatePanel({ team, spec, verdicts }: Props) {
       <dl className="divide-y">
         <Fact name="parameters">{parameters === null || parameters === undefined ? "–" : short(parameters)}</Fact>
         <Fact name="tokens" note={step === undefined ? undefined : `${count(step)} a step`}>
-          {step === undefined || steps === undefined ? "–" : short(step * steps)}
+          {step === undefined || steps === undefined ? "–" : short(step * Math.max(0, steps - beginStep))}
         </Fact>
         <Fact name="arithmetic" note={estimate && `${powerOfTen(estimate.flops)} FLOP`}>
           {estimate === undefined ? "–" : <Quantity value={decimal(estimate.petaflop_days)} unit="petaFLOP/s-days" />}

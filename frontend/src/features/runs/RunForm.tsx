@@ -25,11 +25,15 @@ interface Props {
   tokenizers: readonly Tokenizer[];
   /** Fields that the way here has filled in. */
   start: SpecValues;
+  /** What the draft is of, where it began from another run (`Writer`). */
+  origin?: string;
   view?: View;
   onView?: (view: View) => void;
   /** How the run is made, where not from its configuration alone. */
   submit?: (spec: SpecJson, key: string) => Promise<Run>;
   verb?: string;
+  /** The step that a fork goes on from. */
+  beginStep?: number;
   /** Above the fields: what else belongs to the run. */
   children?: ReactNode;
   onCreated: (run: Run) => void;
@@ -41,12 +45,12 @@ const VIEWS: readonly View[] = ["form", "YAML"];
 
 /** The configuration of a new run, as a form or as YAML, checked by the API while it is written. */
 export function RunForm(props: Props) {
-  const { team, person, datasets, tokenizers, start, view = "form", onView, verb = "Start run", children, onCreated } = props;
+  const { team, person, datasets, tokenizers, start, origin, view = "form", onView, verb = "Start run", beginStep = 0, children, onCreated } = props;
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
   const fresh = { "data.dataset": datasets[0]?.id ?? "", ...start };
-  const writer = { person, team };
+  const writer = { person, team, origin };
   const draft = useRunDraft(writer, fields, fresh, start, view);
   const { values, touched } = draft;
   const asForm = draft.text === null;
@@ -159,7 +163,7 @@ export function RunForm(props: Props) {
         )}
       </div>
       <RunFormSummary problems={shown} faults={faults} lineOf={lineOf} verb={verb} busy={submission.isPending} error={submission.error}>
-        <RunEstimatePanel team={team} spec={spec === null ? null : probe} verdicts={spec === null ? undefined : verdicts} />
+        <RunEstimatePanel team={team} spec={spec === null ? null : probe} verdicts={spec === null ? undefined : verdicts} beginStep={beginStep} />
       </RunFormSummary>
     </form>
   );

@@ -20,13 +20,14 @@ export async function deleteRecipe(team: string, recipe: string): Promise<void> 
   await api.DELETE("/api/v1/teams/{team}/recipes/{recipe}", { params: { path: { team, recipe } } });
 }
 
-/** What a run for a valid configuration would come to. */
-export function estimateQuery(team: string, spec: Run["spec"] | null) {
+/** What a run for a valid configuration would come to that goes on from a step, as a fork does. */
+export function estimateQuery(team: string, spec: Run["spec"] | null, beginStep: number) {
   return queryOptions({
-    queryKey: ["estimate", team, spec],
+    queryKey: ["estimate", team, spec, beginStep],
     queryFn: async ({ signal }): Promise<RunEstimate> => {
       if (spec === null) throw new Error("only what is valid is estimated");
-      return body(await api.POST("/api/v1/teams/{team}/runs/estimate", { params: { path: { team } }, body: spec, signal }));
+      const params = { path: { team }, query: { begin_step: beginStep } };
+      return body(await api.POST("/api/v1/teams/{team}/runs/estimate", { params, body: spec, signal }));
     },
     placeholderData: keepPreviousData,
     staleTime: 60_000,

@@ -40,7 +40,7 @@ POST    T/runs/{run}/pause · …/resume               202 Run; resuming over qu
 PUT     T/runs/{run}/layout                         RunLayout → Run: how its next attempt is cut over the ranks
 POST    T/runs/{run}/clone · …/fork                 NewClone, NewFork (+ header Idempotency-Key) → 201 Run
 POST    T/runs/bulk                                 BulkAction → list[BulkResult], in the order asked
-POST    T/runs/estimate                             RunSpec → RunEstimate
+POST    T/runs/estimate?begin_step                  RunSpec → RunEstimate; `begin_step` is a fork's
 GET POST T/recipes · DELETE T/recipes/{recipe}      SavedRecipe; NewRecipe → 201
 GET     T/runs/{run}/events?after                   list[RunEvent] by sequence number
 GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent

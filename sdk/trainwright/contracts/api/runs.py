@@ -58,6 +58,9 @@ class Run(Envelope):
     spec: RunSpec
     """As it is for the next attempt: a run's layout can be changed."""
 
+    flops: float
+    """Of the whole training, by formula, as `RunEstimate.flops`: of a fork the steps after the one that it began at."""
+
     attempt: int
     attempt_layout: RunLayout | None = None
     """How the newest attempt is cut, or was; empty before the first one, and for one that only exports."""

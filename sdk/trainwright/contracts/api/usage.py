@@ -58,7 +58,8 @@ class RunEstimate(Envelope):
 
     parameters: int
     flops: float
-    """Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts)."""
+    """Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts). Of a fork the steps
+    after the one that it begins at; so are time, slot-hours and what is stored."""
 
     petaflop_days: float
     memory_bytes: int
