@@ -19,12 +19,12 @@ async function sent(tokenizer: Record<string, unknown>): Promise<unknown> {
       return HttpResponse.json(parent, { status: 201 });
     }),
   );
-  await forkRun("lab", parent, undefined, written, "key");
+  await forkRun("lab", parent, "ck_1", written, "key");
   return (asked as { changes: unknown }).changes;
 }
 
 describe("a fork with another tokenizer", () => {
-  const other = { "data.dataset": "ds_2", "data.tokenizer.kind": "dataset", "data.tokenizer.source": "ds_1" };
+  const other = { "data.dataset": "ds_2", "data.version": 1, "data.tokenizer.kind": "dataset", "data.tokenizer.source": "ds_1" };
 
   it("leaves the vocabulary to the API where it is left open", async () => {
     for (const tokenizer of [OF_A_DATASET, { ...OF_A_DATASET, vocabulary: null }]) {

@@ -1,19 +1,25 @@
-/** A run that goes on from a state of another: sent as what differs from that one's configuration. */
+/** A run made from another, as its copy from step 0 or as its fork from a state: sent as what differs from that one's configuration. */
 import { api, body } from "@/api/client";
 import { ApiError } from "@/api/errors";
 import type { Run } from "@/api/types";
 import type { SpecJson } from "@/features/runs/queries";
 import { leaves, type Json } from "@/lib/specForm";
 
+const DATASET = "data.dataset";
+const VERSION = "data.version";
 const VOCABULARY = "data.tokenizer.vocabulary";
 
-/** Fields of the parent that a whole configuration has otherwise, by their dotted names. A run's name is no change. */
+/**
+ * Fields of the parent that a whole configuration has otherwise, by their dotted names. A run's name is no change. With
+ * another dataset goes its version, though its number be the same.
+ */
 export function changesOf(parent: SpecJson, whole: SpecJson): Record<string, Json> {
   const before = new Map(leaves(parent as Record<string, Json>, ""));
   const after = new Map(leaves(whole as Record<string, Json>, ""));
   const changed = [...after].filter(([path, value]) => JSON.stringify(before.get(path)) !== JSON.stringify(value));
   const gone = [...before.keys()].filter((path) => !after.has(path) && !isAround(path, after) && !isWithin(path, after));
-  return Object.fromEntries([...changed, ...gone.map((path): [string, Json] => [path, null])].filter(([path]) => path !== "name"));
+  const changes = Object.fromEntries([...changed, ...gone.map((path): [string, Json] => [path, null])].filter(([path]) => path !== "name"));
+  return DATASET in changes ? { ...changes, [VERSION]: after.get(VERSION) ?? null } : changes;
 }
 
 /** A section that was null and is filled now is said by its fields. */
@@ -36,16 +42,35 @@ function forkChanges(parent: SpecJson, written: SpecJson, filled: SpecJson): Rec
   return vocabulary === null && VOCABULARY in changes ? { ...changes, [VOCABULARY]: null } : changes;
 }
 
-/** Makes the fork of what is written: its defaults are filled in first, so that only what differs is sent. */
-export async function forkRun(team: string, parent: Run, checkpoint: string | undefined, spec: SpecJson, key: string): Promise<Run> {
-  const verdicts = body(await api.POST("/api/v1/teams/{team}/runs/validate", { params: { path: { team } }, body: spec }));
-  if (verdicts.spec === null || verdicts.spec === undefined) {
-    throw new ApiError(422, { detail: "The configuration is refused.", code: "invalid_request", errors: verdicts.problems });
-  }
+/** Makes the fork of what is written, from this checkpoint. */
+export async function forkRun(team: string, parent: Run, checkpoint: string, spec: SpecJson, key: string): Promise<Run> {
+  const filled = await filledIn(team, spec);
   return body(
     await api.POST("/api/v1/teams/{team}/runs/{run}/fork", {
       params: { path: { team, run: parent.id }, header: { "idempotency-key": key } },
-      body: { name: verdicts.spec.name, changes: forkChanges(parent.spec, spec, verdicts.spec), checkpoint: checkpoint ?? null },
+      body: { name: filled.name, changes: forkChanges(parent.spec, spec, filled), checkpoint },
     }),
   );
+}
+
+/** Makes the copy of a run that is like what is written. */
+export async function cloneRun(team: string, original: Run, spec: SpecJson, key: string): Promise<Run> {
+  const filled = await filledIn(team, spec);
+  return body(
+    await api.POST("/api/v1/teams/{team}/runs/{run}/clone", {
+      params: { path: { team, run: original.id }, header: { "idempotency-key": key } },
+      body: { name: filled.name, changes: changesOf(original.spec, filled) },
+    }),
+  );
+}
+
+/** What is written with its defaults, so that only what differs is sent. */
+async function filledIn(team: string, spec: SpecJson): Promise<Run["spec"]> {
+  const { spec: filled, problems } = body(
+    await api.POST("/api/v1/teams/{team}/runs/validate", { params: { path: { team } }, body: spec }),
+  );
+  if (filled === null || filled === undefined) {
+    throw new ApiError(422, { detail: "The configuration is refused.", code: "invalid_request", errors: problems });
+  }
+  return filled;
 }

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { dropDraft, restored, storeDraft, storedDraft, type Writer } from "@/features/runs/draft";
+import { continued, dropDraft, storeDraft, storedDraft, type Writer } from "@/features/runs/draft";
 import { randomId } from "@/lib/randomId";
 import { specOf, valuesOf, type Json, type SpecField, type SpecValues } from "@/lib/specForm";
 import { readYaml, rewritten, writeYaml, type SpecText } from "@/lib/specYaml";
@@ -39,9 +39,10 @@ export function useRunDraft(writer: Writer, fields: readonly SpecField[], fresh:
   return {
     ...draft,
     change: (changed: SpecValues): void => {
-      // A source belongs to the kind that it was chosen for.
+      // A source belongs to the kind that it was chosen for, a version to its dataset.
       const source: SpecValues = "data.tokenizer.kind" in changed ? { "data.tokenizer.source": "" } : {};
-      set({ ...draft.values, ...source, ...changed }, new Set([...draft.touched, ...Object.keys(changed)]));
+      const version: SpecValues = "data.dataset" in changed ? { "data.version": "" } : {};
+      set({ ...draft.values, ...source, ...version, ...changed }, new Set([...draft.touched, ...Object.keys(changed)]));
     },
     /** All fields at once. */
     replace: (values: SpecValues): void => {
@@ -77,9 +78,8 @@ export function useRunDraft(writer: Writer, fields: readonly SpecField[], fresh:
 
 function first(writer: Writer, fields: readonly SpecField[], fresh: SpecValues, start: SpecValues, view: View): Draft {
   const found = storedDraft(writer);
-  const kept = restored(found, start);
-  const values = { ...fresh, ...kept, ...start };
-  const tells = Object.keys(kept).some((path) => path !== "data.dataset");
+  const values = { ...fresh, ...continued(writer, found, start) };
+  const tells = Object.entries(values).some(([path, text]) => path !== "data.dataset" && text !== (fresh[path] ?? ""));
   return {
     values,
     ...written(values, fields, view === "YAML" ? "" : null),
