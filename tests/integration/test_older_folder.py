@@ -1,8 +1,8 @@
 """Data folders of earlier code open with today's, and what they hold is there, to the last digit.
 
-`older_folder.md` and `older_folder_0003.md` say what the folders hold. What they must say of themselves, `expected.json`
-beside each, was told over HTTP by the code that made it. Fields that came later may stand in today's answers; none of
-the old ones may be missing.
+`older_folder.md`, `older_folder_fp8.md` and `older_folder_0003.md` say what the folders hold. What they must say of
+themselves, `expected.json` beside each, was told over HTTP by the code that made it. Fields that came later may stand in
+today's answers; none of the old ones may be missing.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from trainwright_backend.local import DataFolder, Platform, listen
 
 pytestmark = pytest.mark.timeout(180)
 
-ARCHIVES = ("older_folder", "older_folder_0003")
+ARCHIVES = ("older_folder", "older_folder_fp8", "older_folder_0003")
 RUNS = ("succeeded", "cancelled")
 
 OF_RUN = ("id", "name", "state", "sentence", "reason", "attempt", "created", "created_by", "started", "ended")
@@ -82,9 +82,10 @@ def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield found
 
 
-@pytest.mark.parametrize("older", ["older_folder_0003"], indirect=True)
+@pytest.mark.parametrize("older", ["older_folder_fp8", "older_folder_0003"], indirect=True)
 def test_a_run_that_was_under_way_goes_on(older: Older) -> None:
-    """An FP8 pipeline, left running when its platform was stopped, goes on from the checkpoint that older code wrote."""
+    """Left running when its platform was stopped, it goes on from the checkpoint that older code wrote: FP8 of before there
+    was parallelism, and an FP8 pipeline."""
     team, run_id = older.team, older.run_id("under_way")
     saved = max(one["step"] for one in older.run("under_way")["checkpoints"])
     eventually(lambda: team.run(run_id).summary.attempt == 2, "its second attempt makes steps", 120)
