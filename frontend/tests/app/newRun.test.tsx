@@ -172,5 +172,5 @@ function aState(id: string, step: number): Checkpoint {
     valid: true,
     pinned: false,
     created: "2026-11-21T13:10:00Z",
-  } as Checkpoint;
+  };
 }

@@ -8,10 +8,9 @@ import { Palette } from "@/app/palette/Palette";
 import { pagesOf, type Command } from "@/app/palette/commands";
 import { ErrorNote } from "@/components/ErrorNote";
 import { runQuery } from "@/features/runs/queries";
-import { pauseRun, resumeRun } from "@/features/runs/verbs";
+import { canPause, pauseRun, resumeRun } from "@/features/runs/verbs";
 import { keySequence } from "@/lib/keySequence";
 import { useMayEdit } from "@/lib/mayEdit";
-import { isFinal } from "@/lib/runProgress";
 import { applyTheme } from "@/lib/theme";
 import { isTyping } from "@/lib/useHotkeys";
 
@@ -126,7 +125,7 @@ export function Keyboard({ team, me }: { team: string; me: Me }) {
       },
     };
     return [
-      ...(isFinal(run.state) || run.state === "stopping" ? [] : [hold]),
+      ...(run.state === "paused" || canPause(run) ? [hold] : []),
       { id: "like", group: "Do", words: `New run like ${run.name}`, also: "clone copy", run: copy("like") },
       ...(run.summary.step > 0 ? [{ id: "fork", group: "Do" as const, words: `Fork ${run.name} from a checkpoint`, run: copy("fork") }] : []),
     ];

@@ -30,12 +30,14 @@ export function BulkBar({ team, runs, mayEdit, onCompare, onClear }: Props) {
       for (const action of actions) results.push(...(await sendBulk(team, action)));
       return results;
     },
-    onSuccess: async () => {
+    onSuccess: () => {
       setAsking(null);
-      await client.invalidateQueries({ queryKey: ["runs", team] });
     },
+    // Some are done where the others were not even asked.
+    onSettled: () => client.invalidateQueries({ queryKey: ["runs", team] }),
   });
   const refused = act.data?.filter(({ done }) => !done) ?? [];
+  const asked = new Set(act.data?.map(({ run }) => run)).size;
   const send = (verb: BulkVerb) => {
     act.mutate([{ verb, runs: takenBy(verb, runs).map(({ id }) => id), tags: [] }]);
   };
@@ -63,6 +65,9 @@ export function BulkBar({ team, runs, mayEdit, onCompare, onClear }: Props) {
               Compare
             </Button>
           )}
+          {onCompare !== undefined && runs.length > MOST_COMPARED && (
+            <span className="text-small text-soft">Compare takes up to {count(MOST_COMPARED)} runs.</span>
+          )}
           {mayEdit && (
             <>
               <Verb word="Pause" all={runs} taken={takenBy("pause", runs)} busy={act.isPending} onPress={() => { send("pause"); }} />
@@ -78,7 +83,7 @@ export function BulkBar({ team, runs, mayEdit, onCompare, onClear }: Props) {
         </div>
       )}
       {act.error !== null && asking === null && <ErrorNote error={act.error} />}
-      <BulkRefusals refused={refused} runs={runs} onClose={() => { act.reset(); }} />
+      <BulkRefusals refused={refused} asked={asked} runs={runs} onClose={() => { act.reset(); }} />
       {asking === "cancel" && (
         <ConfirmDialog
           title={`Cancel ${plural(takenBy("cancel", runs).length, "run")}?`}

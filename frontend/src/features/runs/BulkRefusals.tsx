@@ -1,20 +1,22 @@
 import type { BulkResult, Run } from "@/api/types";
 import { Button } from "@/components/Button";
-import { plural } from "@/lib/format";
+import { count, plural } from "@/lib/format";
 
 interface Props {
   refused: readonly BulkResult[];
+  /** How many runs were asked in all. */
+  asked: number;
   runs: readonly Run[];
   onClose: () => void;
 }
 
 /** Which of many runs a verb was refused for, and why; it stays until it is read. */
-export function BulkRefusals({ refused, runs, onClose }: Props) {
+export function BulkRefusals({ refused, asked, runs, onClose }: Props) {
   if (refused.length === 0) return null;
   return (
     <div role="alert" className="panel border-bad px-4 py-2">
       <p className="flex items-center justify-between gap-4 font-medium">
-        {plural(refused.length, "run")} refused
+        {asked > 1 ? `${count(refused.length)} of ${plural(asked, "run")} refused` : "1 run refused"}
         <Button look="quiet" onClick={onClose}>
           I have read it
         </Button>

@@ -1,5 +1,5 @@
-import { useQueries } from "@tanstack/react-query";
-import { sentenceOf } from "@/api/errors";
+import { useQuery } from "@tanstack/react-query";
+import { ApiError } from "@/api/errors";
 import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
@@ -18,13 +18,19 @@ interface Props {
 
 /** Asks before runs are deleted, with what that would free by the API's own count, and which of them have to stay. */
 export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Props) {
-  const asked = useQueries({ queries: runs.map(({ id }) => freedQuery(team, id)) });
-  const going = runs.filter((_, index) => asked[index]?.data !== undefined);
-  const staying = runs.flatMap((run, index) => (asked[index]?.error == null ? [] : [{ run, why: sentenceOf(asked[index].error) }]));
-  const known = going.length + staying.length === runs.length;
-  const freed = asked.reduce((sum, { data }) => sum + (data?.bytes ?? 0), 0);
-  const checkpoints = asked.reduce((sum, { data }) => sum + (data?.checkpoints ?? 0), 0);
-  const what = going.length === 1 ? (going[0]?.name ?? "") : plural(known ? going.length : runs.length, "run");
+  const { data: answers, error: uncounted } = useQuery(freedQuery(team, runs.map(({ id }) => id)));
+  const known = answers !== undefined;
+  const going = runs.flatMap((run) => {
+    const answer = answers?.get(run.id);
+    return answer === undefined || answer instanceof ApiError ? [] : [{ ...answer, run }];
+  });
+  const staying = runs.flatMap((run) => {
+    const answer = answers?.get(run.id);
+    return answer instanceof ApiError ? [{ run, why: answer.message }] : [];
+  });
+  const freed = going.reduce((sum, { bytes }) => sum + bytes, 0);
+  const checkpoints = going.reduce((sum, { checkpoints }) => sum + checkpoints, 0);
+  const what = going.length === 1 ? (going[0]?.run.name ?? "") : plural(known ? going.length : runs.length, "run");
   return (
     <Dialog
       title={known && going.length === 0 ? "None of these can be deleted" : `Delete ${what}?`}
@@ -37,7 +43,7 @@ export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Prop
               look="danger"
               disabled={busy || !known}
               onClick={() => {
-                onConfirm(going.map(({ id }) => id));
+                onConfirm(going.map(({ run }) => run.id));
               }}
             >
               Delete {plural(going.length, "run")}
@@ -53,7 +59,7 @@ export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Prop
           </p>
         )
       ) : (
-        <p role="status">Counting what this frees…</p>
+        uncounted === null && <p role="status">Counting what this frees…</p>
       )}
       {staying.length > 0 && (
         <ul className="flex flex-col gap-1">
@@ -64,6 +70,7 @@ export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Prop
           ))}
         </ul>
       )}
+      {uncounted !== null && <ErrorNote error={uncounted} />}
       {error !== null && error !== undefined && <ErrorNote error={error} />}
     </Dialog>
   );

@@ -1,14 +1,15 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { ApiError } from "@/api/errors";
-import type { Run } from "@/api/types";
+import type { Run, RunEdit } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { tagsOf } from "@/features/runs/bulk";
-import { editRun } from "@/features/runs/verbs";
+import { runQuery } from "@/features/runs/queries";
+import { editRun, retagged } from "@/features/runs/verbs";
 
 interface Props {
   team: string;
@@ -19,18 +20,36 @@ interface Props {
 
 const LONGEST_NOTES = 20_000;
 
-/** What people call a run and what they remember of it. */
+/** What people call a run and what they remember of it. Only what is changed here is sent: others change it meanwhile. */
 export function EditRun({ team, run, onSaved, onClose }: Props) {
+  const [opened] = useState(run);
+  const client = useQueryClient();
   const [name, setName] = useState(run.name);
   const [tags, setTags] = useState(run.tags.join(" "));
   const [notes, setNotes] = useState(run.notes);
   const save = useMutation({
-    mutationFn: () => editRun(team, run.id, { name: name.trim(), tags: tagsOf(tags), notes }),
+    mutationFn: async () => {
+      const edit = await changes();
+      return Object.keys(edit).length === 0 ? null : editRun(team, run.id, edit);
+    },
     onSuccess: (answer) => {
-      onSaved(answer);
+      if (answer !== null) onSaved(answer);
       onClose();
     },
   });
+
+  async function changes(): Promise<RunEdit> {
+    const edit: RunEdit = {};
+    if (name.trim() !== opened.name) edit.name = name.trim();
+    if (notes !== opened.notes) edit.notes = notes;
+    // Tags are sent as a whole, so those that others gave and took meanwhile have to be known.
+    if (tags !== opened.tags.join(" ")) {
+      const { tags: now } = await client.query(runQuery(team, run.id));
+      edit.tags = retagged(now, opened.tags, tagsOf(tags));
+    }
+    return edit;
+  }
+
   const problem = (field: string) =>
     save.error instanceof ApiError ? save.error.problems.find(({ field: at }) => at === field || at.startsWith(`${field}.`))?.message : undefined;
   const told = ["name", "tags", "notes"].some((field) => problem(field) !== undefined);

@@ -11,7 +11,7 @@ import { MenuVerb } from "@/components/MenuVerb";
 import { DeleteRuns } from "@/features/runs/DeleteRuns";
 import { EditRun } from "@/features/runs/EditRun";
 import { cancelRun, deleteRun, runQuery } from "@/features/runs/queries";
-import { pauseRun, resumeRun } from "@/features/runs/verbs";
+import { canPause, pauseRun, resumeRun } from "@/features/runs/verbs";
 import { copyText } from "@/lib/copyText";
 import { count } from "@/lib/format";
 import { isFinal } from "@/lib/runProgress";
@@ -74,7 +74,7 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
   );
   return (
     <>
-      {!final && run.state !== "stopping" && (
+      {(run.state === "paused" || canPause(run)) && (
         <Button
           look="primary"
           disabled={hold.isPending}

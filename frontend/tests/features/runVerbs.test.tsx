@@ -1,0 +1,146 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { describe, expect, it, vi } from "vitest";
+import type { BulkAction, Run } from "@/api/types";
+import { BulkBar } from "@/features/runs/BulkBar";
+import { takenBy } from "@/features/runs/bulk";
+import { EditRun } from "@/features/runs/EditRun";
+import { RunActions } from "@/features/runs/RunActions";
+import { renderRoute } from "../renderRoute";
+import { aRun } from "../runs";
+import { server } from "../server";
+
+const RUN = "*/api/v1/teams/lab/runs/run_1";
+
+function many(count: number, change: Partial<Run> = {}): Run[] {
+  return Array.from({ length: count }, (_, index) => aRun({ id: `run_${index}`, name: `pilot-${index}`, ...change }));
+}
+
+describe("verbs for many runs", () => {
+  /** As the API does: no more than 200 at once; the last of all is refused. */
+  function bulk(last: string): BulkAction[] {
+    const actions: BulkAction[] = [];
+    server.use(
+      http.post("*/api/v1/teams/lab/runs/bulk", async ({ request }) => {
+        const action = (await request.json()) as BulkAction;
+        actions.push(action);
+        if (action.runs.length > 200) return HttpResponse.json({ code: "invalid_request", detail: "At most 200 runs." }, { status: 422 });
+        const done = (run: string) => (run === last ? { run, done: false, code: "run_is_final", detail: "It has ended." } : { run, done: true });
+        return HttpResponse.json(action.runs.map(done));
+      }),
+    );
+    return actions;
+  }
+
+  function show(runs: Run[], onCompare = vi.fn()) {
+    renderRoute(<BulkBar team="lab" runs={runs} mayEdit onCompare={onCompare} onClear={() => undefined} />);
+  }
+
+  it("go in as many requests as it takes, and tell of all together what was refused", async () => {
+    const actions = bulk("run_299");
+    show(many(300));
+    await userEvent.click(await screen.findByRole("button", { name: "Pause" }));
+    expect((await screen.findByRole("alert")).textContent).toContain("1 of 300 runs refused");
+    expect(screen.getByText("It has ended.")).toBeDefined();
+    expect(actions.map(({ runs }) => runs.length)).toEqual([200, 100]);
+  });
+
+  it("say how far they came where a later request fails", async () => {
+    let asked = 0;
+    server.use(
+      http.post("*/api/v1/teams/lab/runs/bulk", () =>
+        ++asked === 1 ? HttpResponse.json([]) : HttpResponse.json({ code: "busy", detail: "The database is busy." }, { status: 503 }),
+      ),
+    );
+    show(many(300));
+    await userEvent.click(await screen.findByRole("button", { name: "Pause" }));
+    expect((await screen.findByRole("alert")).textContent).toContain("200 of 300 runs were asked, then it stopped: The database is busy.");
+  });
+
+  it("count what deleting frees by few requests at a time, and delete what may go", async () => {
+    const actions = bulk("");
+    let open = 0;
+    let most = 0;
+    server.use(
+      http.delete("*/api/v1/teams/lab/runs/:run", async ({ params }) => {
+        most = Math.max(most, ++open);
+        await new Promise((done) => setTimeout(done));
+        open -= 1;
+        if (params["run"] === "run_7") return HttpResponse.json({ code: "checkpoint_forked", detail: "A fork needs it." }, { status: 409 });
+        return HttpResponse.json({ dry_run: true, bytes: 2 ** 20, checkpoints: 1 });
+      }),
+    );
+    show(many(210, { state: "failed" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Delete" }));
+    const dialog = screen.getByRole("dialog");
+    expect(await within(dialog).findByText(/This frees 209 MiB with 209 checkpoints/, {}, { timeout: 10_000 })).toBeDefined();
+    expect(within(dialog).getByText("pilot-7 stays.").parentElement?.textContent).toContain("A fork needs it.");
+    expect(most).toBeLessThanOrEqual(4);
+    await userEvent.click(within(dialog).getByRole("button", { name: "Delete 209 runs" }));
+    await waitFor(() => {
+      expect(actions.map(({ runs }) => runs.length)).toEqual([200, 9]);
+    });
+  });
+
+  it("compare up to a hundred, and say so of more", async () => {
+    show(many(101));
+    expect(await screen.findByText("Compare takes up to 100 runs.")).toBeDefined();
+    expect(screen.queryByRole("button", { name: "Compare" })).toBeNull();
+  });
+});
+
+describe("a run that stops", () => {
+  const stopping = (verdict: Run["verdict"]) => aRun({ state: "stopping", verdict });
+
+  it("can be paused while it is to begin anew, and not when it stops for good or to pause", async () => {
+    for (const [verdict, offered] of [["retry", true], ["pause", false], ["fail", false], ["cancel", false]] as const) {
+      const run = stopping(verdict);
+      expect(takenBy("pause", [run])).toEqual(offered ? [run] : []);
+      const page = renderRoute(<RunActions team="lab" run={run} onRefused={() => undefined} onDeleted={() => undefined} />);
+      await screen.findByRole("button", { name: "More for this run" });
+      expect(screen.queryByRole("button", { name: "Pause" }) !== null).toBe(offered);
+      page.unmount();
+    }
+  });
+});
+
+describe("name, tags and notes", () => {
+  const opened = aRun({ tags: ["night", "old"], notes: "first" });
+
+  async function edit(now: Run, change: () => Promise<void>): Promise<unknown[]> {
+    const sent: unknown[] = [];
+    const closed = vi.fn();
+    server.use(
+      http.get(RUN, () => HttpResponse.json(now)),
+      http.patch(RUN, async ({ request }) => {
+        sent.push(await request.json());
+        return HttpResponse.json(now);
+      }),
+    );
+    const page = renderRoute(<EditRun team="lab" run={opened} onSaved={() => undefined} onClose={closed} />);
+    await screen.findByLabelText("Name");
+    await change();
+    await userEvent.click(screen.getByRole("button", { name: "Save" }));
+    await waitFor(() => {
+      expect(closed).toHaveBeenCalledOnce();
+    });
+    page.unmount();
+    return sent;
+  }
+
+  it("sends only what was changed, and nothing where nothing was", async () => {
+    const name = () => userEvent.type(screen.getByLabelText("Name"), " b");
+    expect(await edit(opened, name)).toEqual([{ name: "pilot-7 b" }]);
+    expect(await edit(opened, () => Promise.resolve())).toEqual([]);
+  });
+
+  it("keeps the tags that others gave meanwhile, and does not bring back those that they took", async () => {
+    const now = aRun({ tags: ["old", "theirs"], notes: "second" });
+    const tags = async () => {
+      await userEvent.clear(screen.getByLabelText("Tags"));
+      await userEvent.type(screen.getByLabelText("Tags"), "night mine");
+    };
+    expect(await edit(now, tags)).toEqual([{ tags: ["theirs", "mine"] }]);
+  });
+});
