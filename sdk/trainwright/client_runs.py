@@ -86,9 +86,22 @@ class RunCalls:
         return self._client.delete_for(f"{self._path}/runs/{run_id}", Freed, {"dry_run": dry_run})
 
     def act(self, verb: BulkVerb, run_ids: Sequence[str], tags: Sequence[str] = ()) -> list[BulkResult]:
-        """One verb for many runs; each succeeds or is refused by itself."""
+        """One verb for up to 200 runs; each succeeds or is refused by itself."""
         action = BulkAction(verb=verb, runs=tuple(run_ids), tags=tuple(tags)).model_dump(mode="json")
         return self._client.post_for_list(f"{self._path}/runs/bulk", BulkResult, json=action)
+
+    def change_tags(
+        self, run_ids: Sequence[str], *, remove: Sequence[str] = (), add: Sequence[str] = ()
+    ) -> list[BulkResult]:
+        """Take tags from runs, then give them others: so a run that has all the tags it may have can exchange one, and
+        a tag that is in both is there in the end.
+
+        Returns:
+            One result a run; of two refusals the first.
+        """
+        asked = ((BulkVerb.UNTAG, remove), (BulkVerb.TAG, add))
+        rounds = [self.act(verb, run_ids, tags) for verb, tags in asked if tags]
+        return [next((one for one in each if not one.done), each[0]) for each in zip(*rounds, strict=True)]
 
     def pin(self, run_id: str, checkpoint_id: str, *, pinned: bool = True) -> Checkpoint:
         """Keep a checkpoint until it is unpinned."""

@@ -76,7 +76,8 @@ def test_a_fork_without_changes_goes_on_bitwise_as_its_parent_did(live: Live, pa
 
 def test_the_command_line_edits_tags_copies_and_deletes(live: Live, parent: Run) -> None:
     assert said(run_cli(live, "runs", "edit", parent.id, "--name", "first", "--notes", "the one")) == "first"
-    assert said(run_cli(live, "runs", "tag", parent.id, "--add", "a", "--add", "b", "--remove", "b"))
+    assert said(run_cli(live, "runs", "tag", parent.id, "--add", "a", "--add", "b"))
+    assert said(run_cli(live, "runs", "tag", parent.id, "--add", "a", "--remove", "b", "--remove", "a"))
     shown = live.team.run(parent.id)
     assert (shown.name, shown.notes, shown.tags) == ("first", "the one", ["a"])
     assert [run.id for run in live.team.runs(tag="a")] == [parent.id]

@@ -6,7 +6,7 @@ It stands with the checkpoints because deleting a run looks at them.
 from typing import assert_never
 from uuid import UUID
 
-from trainwright.contracts.api.verbs import BulkAction, BulkResult, BulkVerb
+from trainwright.contracts.api.verbs import BulkAction, BulkResult, BulkVerb, Freed
 from trainwright_backend.checkpoints.removal import delete_run
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError
@@ -23,13 +23,14 @@ def act(database: Database, team_id: UUID, action: BulkAction, by: str) -> list[
 def _act_on(database: Database, team_id: UUID, run_id: str, action: BulkAction, by: str) -> BulkResult:
     try:
         with database.write() as session:
-            _do(session, team_id, run_id, action, by)
+            freed = _do(session, team_id, run_id, action, by)
     except AppError as error:
         return BulkResult(run=run_id, done=False, code=error.code, detail=error.detail)
-    return BulkResult(run=run_id, done=True)
+    return BulkResult(run=run_id, done=True, freed=freed)
 
 
-def _do(session: Write, team_id: UUID, run_id: str, action: BulkAction, by: str) -> None:
+def _do(session: Write, team_id: UUID, run_id: str, action: BulkAction, by: str) -> Freed | None:
+    """Returns what a deletion freed."""
     match action.verb:
         case BulkVerb.CANCEL:
             cancel_run(session, team_id, run_id, by)
@@ -38,10 +39,11 @@ def _do(session: Write, team_id: UUID, run_id: str, action: BulkAction, by: str)
         case BulkVerb.RESUME:
             resume_run(session, team_id, run_id, by)
         case BulkVerb.DELETE:
-            delete_run(session, team_id, run_id, dry_run=False)
+            return delete_run(session, team_id, run_id, dry_run=False)
         case BulkVerb.TAG:
             tag_run(session, team_id, run_id, action.tags)
         case BulkVerb.UNTAG:
             untag_run(session, team_id, run_id, action.tags)
         case _:
             assert_never(action.verb)
+    return None

@@ -1712,6 +1712,8 @@ export interface components {
             detail: string;
             /** Done */
             done: boolean;
+            /** @description By the verb `delete`. */
+            freed?: components["schemas"]["Freed"] | null;
             /** Run */
             run: string;
         };

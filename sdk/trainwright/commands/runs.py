@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from trainwright.client import TeamClient
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     DryRun,
@@ -28,8 +30,9 @@ from trainwright.commands.terminal import (
     show_bytes,
     table_of,
 )
+from trainwright.connection import ApiError
 from trainwright.contracts.api.runs import Run
-from trainwright.contracts.api.verbs import BulkResult, BulkVerb
+from trainwright.contracts.api.verbs import MOST_RUNS_AT_ONCE, BulkResult, BulkVerb
 from trainwright.contracts.run_state import RunState
 
 app = typer.Typer(no_args_is_help=True, help="Start, watch and end runs.")
@@ -114,26 +117,24 @@ def logs(
 
 
 @app.command("cancel")
-def cancel(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Ask a run's nodes to stop it."""
+def cancel(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Ask the nodes of runs to stop them."""
     with open_team(server, key, team) as api:
-        typer.echo(api.cancel(run).sentence)
+        _act(api, BulkVerb.CANCEL, runs)
 
 
 @app.command("pause")
 def pause(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Have runs save their state and free their slots, until they are resumed."""
     with open_team(server, key, team) as api:
-        for run in runs:
-            typer.echo(f"{run}  {api.pause(run).sentence}")
+        _act(api, BulkVerb.PAUSE, runs)
 
 
 @app.command("resume")
 def resume(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Queue paused runs again; they go on from their newest checkpoints."""
     with open_team(server, key, team) as api:
-        for run in runs:
-            typer.echo(f"{run}  {api.resume(run).sentence}")
+        _act(api, BulkVerb.RESUME, runs)
 
 
 @app.command("edit")
@@ -161,18 +162,13 @@ def tag(
         list[str] | None, typer.Option("--remove", help="A tag to take; may be repeated.")
     ] = None,
 ) -> None:
-    """Give tags to runs, or take them."""
+    """Take tags from runs, then give them others."""
     if not add and not remove:
         complain("Name tags to --add or to --remove.")
         raise typer.Exit(2)
     with open_team(server, key, team) as api:
-        results = [
-            result
-            for verb, tags in ((BulkVerb.TAG, add), (BulkVerb.UNTAG, remove))
-            if tags
-            for result in api.act(verb, runs, tags)
-        ]
-    _tell(results)
+        changed = [api.change_tags(some, remove=remove or (), add=add or ()) for some in _at_once(runs)]
+        _tell([result for results in changed for result in results], lambda _: "done")
 
 
 @app.command("clone")
@@ -200,12 +196,15 @@ def fork(
 
 
 @app.command("delete")
-def delete_run(
-    run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, dry_run: DryRun = False
+def delete_runs(
+    runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, dry_run: DryRun = False
 ) -> None:
-    """Delete a run that has ended, with its metrics and checkpoints."""
+    """Delete runs that have ended, with their metrics and checkpoints."""
     with open_team(server, key, team) as api:
-        typer.echo(freed_in_words(api.delete_run(run, dry_run=dry_run)))
+        if dry_run:
+            _tell([_would_free(api, run) for run in runs], _freed)
+            return
+        _act(api, BulkVerb.DELETE, runs)
 
 
 @app.command("checkpoints")
@@ -234,10 +233,40 @@ def download(
         typer.echo(str(folder))
 
 
-def _tell(results: list[BulkResult]) -> None:
-    """What became of each run; the command fails if one was refused."""
+def _act(api: TeamClient, verb: BulkVerb, runs: list[str]) -> None:
+    """Do the verb for each run, and tell what became of it."""
+    results = [result for some in _at_once(runs) for result in api.act(verb, some)]
+    if verb is BulkVerb.DELETE:
+        _tell(results, _freed)
+        return
+    done = [result.run for result in results if result.done]
+    shown = {run.id: run.sentence for some in _at_once(done) for run in api.runs(ids=some)}
+    _tell(results, lambda result: shown.get(result.run, "done"))
+
+
+def _at_once(runs: list[str]) -> Iterator[list[str]]:
+    """As many as the server takes at a time."""
+    return (runs[first : first + MOST_RUNS_AT_ONCE] for first in range(0, len(runs), MOST_RUNS_AT_ONCE))
+
+
+def _would_free(api: TeamClient, run: str) -> BulkResult:
+    try:
+        return BulkResult(run=run, done=True, freed=api.delete_run(run, dry_run=True))
+    except ApiError as refused:
+        return BulkResult(run=run, done=False, code=refused.code, detail=refused.detail)
+
+
+def _freed(result: BulkResult) -> str:
+    return "deleted" if result.freed is None else freed_in_words(result.freed)
+
+
+def _tell(results: list[BulkResult], words: Callable[[BulkResult], str]) -> None:
+    """A line for each run; the command fails if one was refused."""
     for result in results:
-        typer.echo(f"{result.run}  {'done' if result.done else result.detail}")
+        if result.done:
+            typer.echo(f"{result.run}  {words(result)}")
+        else:
+            complain(f"{result.run}  {result.detail}")
     if not all(result.done for result in results):
         raise typer.Exit(1)
 

@@ -1,4 +1,69 @@
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+
+import pytest
+import uvicorn
+from typer.testing import CliRunner, Result
+
+from tests.backend.scripted_agent import Scene, scene
 from tests.backend.scripted_agent import patient_settings as settings
-from tests.backend.scripted_agent import scene
+from trainwright import cli
+from trainwright_backend.local import listen
 
 __all__ = ["scene", "settings"]
+
+
+class Heard(NamedTuple):
+    """A request as it arrived."""
+
+    asked: str
+    """Method and path."""
+
+    query: dict[str, list[str]]
+    body: Any
+    """JSON; None without one."""
+
+
+class Served(NamedTuple):
+    """The application, which runs already, on the loopback interface."""
+
+    url: str
+    heard: list[Heard]
+
+    def command(self, key: str, words: str) -> Result:
+        """What the command line does with these words."""
+        told = {"TRAINWRIGHT_SERVER": self.url, "TRAINWRIGHT_KEY": key, "TRAINWRIGHT_TEAM": "acme"}
+        return CliRunner().invoke(cli.app, words.split(), env=told | {"COLUMNS": "200"})
+
+
+@pytest.fixture
+def served(scene: Scene) -> Iterator[Served]:
+    heard: list[Heard] = []
+
+    async def listening(scope: Any, receive: Any, send: Any) -> None:
+        """Hear all of a request before the application does, which refuses some without reading them."""
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        asked = f"{scope['method']} {scope['path']}"
+        query = parse_qs(scope["query_string"].decode())
+        heard.append(Heard(asked, query, json.loads(body) if body else None))
+        said = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Any:
+            return said.pop() if said else await receive()
+
+        await scene.site.app(scope, again, send)
+
+    socket = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(listening, lifespan="off", log_level="error"))
+    thread = threading.Thread(target=server.run, args=([socket],))
+    thread.start()
+    yield Served(f"http://127.0.0.1:{socket.getsockname()[1]}", heard)
+    server.should_exit = True
+    thread.join()
+    socket.close()

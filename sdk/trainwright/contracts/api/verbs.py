@@ -81,6 +81,16 @@ class BulkAction(Strict):
         return self
 
 
+class Freed(Envelope):
+    """What a deletion freed, or would free."""
+
+    dry_run: bool
+    bytes: int
+    """Of the object store. They are free once the next sweep has passed, or the links that somebody was given expired."""
+
+    checkpoints: int
+
+
 class BulkResult(Envelope):
     """What became of one run."""
 
@@ -91,15 +101,8 @@ class BulkResult(Envelope):
 
     detail: str = ""
 
-
-class Freed(Envelope):
-    """What a deletion freed, or would free."""
-
-    dry_run: bool
-    bytes: int
-    """Of the object store. They are free once the next sweep has passed, or the links that somebody was given expired."""
-
-    checkpoints: int
+    freed: Freed | None = None
+    """By the verb `delete`."""
 
 
 class Retention(Strict):

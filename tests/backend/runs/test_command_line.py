@@ -1,0 +1,92 @@
+"""Commands for several runs: each run gets its line, one refusal stops no other run, and the exit code tells of it."""
+
+import pytest
+
+from tests.backend.runs.conftest import Served
+from tests.backend.scripted_agent import Scene
+from trainwright.client import Client
+from trainwright.contracts.api.verbs import MOST_TAGS
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
+
+
+@pytest.fixture
+def key(scene: Scene) -> str:
+    return scene.site.member("editor").headers["Authorization"].removeprefix("Bearer ")
+
+
+@pytest.fixture
+def ended(scene: Scene) -> str:
+    run_id = scene.submit()
+    scene.cancel(run_id)
+    return run_id
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "refusal"),
+    [
+        ("pause", "paused", "already ended"),
+        ("cancel", "cancelled", "already ended"),
+        ("resume", "queued", "only a paused run can be resumed"),
+    ],
+)
+def test_a_refusal_stops_no_other_run_and_each_has_its_line(
+    scene: Scene, served: Served, key: str, ended: str, verb: str, state: str, refusal: str
+) -> None:
+    first, last = scene.submit(), scene.submit()
+    if verb == "resume":
+        assert served.command(key, f"runs pause {first} {last}").exit_code == 0
+    done = served.command(key, f"runs {verb} {first} {ended} run_none {last}")
+    assert done.exit_code == 1
+    assert [scene.state(run_id) for run_id in (first, last)] == [state] * 2
+    told = {
+        line.partition("  ")[0]: line.partition("  ")[2] for line in (done.stdout + done.stderr).splitlines()
+    }
+    assert list(told) == [first, last, ended, "run_none"], "those that were refused are errors"
+    assert told[first] == scene.show(first)["sentence"] and refusal in told[ended]
+    good = served.command(key, "runs cancel " + " ".join((first, last))) if verb != "cancel" else None
+    assert good is None or good.exit_code == 0
+
+
+def test_delete_tells_of_each_run_what_it_freed(scene: Scene, served: Served, key: str, ended: str) -> None:
+    work = scene.running(last_step=4)
+    work.save(4)
+    waiting = scene.submit()
+    scene.cancel(work.run_id)
+    assert work.ended("cancelled") == "cancelled"
+    runs = f"{work.run_id} {waiting} {ended}"
+    would = served.command(key, f"runs delete {runs} --dry-run")
+    assert would.exit_code == 1 and "cancel it first" in would.stderr
+    assert scene.state(work.run_id) == "cancelled", "nothing was deleted"
+    done = served.command(key, f"runs delete {runs}")
+    assert done.exit_code == 1 and done.stderr == would.stderr
+    assert done.stdout == would.stdout.replace("Would free", "Freed")
+    first, last = done.stdout.splitlines()
+    assert first.startswith(work.run_id) and first.endswith("MiB: 1 checkpoint.")
+    assert last == f"{ended}  Freed 0.0 MiB: 0 checkpoints."
+    left = [one["id"] for one in scene.site.admin.get(scene.runs).json()["items"]]
+    assert left == [waiting]
+    scene.cancel(waiting)
+
+
+def test_tags_are_taken_before_others_are_given(scene: Scene, served: Served, key: str) -> None:
+    run_id = scene.submit()
+    full = [f"t{number:02}" for number in range(MOST_TAGS)]
+    scene.site.admin.patch(f"{scene.runs}/{run_id}", json={"tags": full})
+    done = served.command(key, f"runs tag {run_id} --add new --remove t00")
+    assert (done.exit_code, done.stdout) == (0, f"{run_id}  done\n")
+    assert scene.show(run_id)["tags"] == sorted(["new", *full[1:]])
+    assert served.command(key, f"runs tag {run_id} --remove t01 --add t01").exit_code == 0
+    assert "t01" in scene.show(run_id)["tags"], "what is in both is there in the end"
+    refused = served.command(key, f"runs tag {run_id} --add t01 --add more")
+    assert refused.exit_code == 1 and "at most 20 tags" in refused.stderr
+    with Client(served.url, key) as client:
+        both = client.team("acme").change_tags([run_id, "run_none"], remove=["t01"], add=["t01", "t02"])
+    assert [(one.run, one.done, one.code) for one in both] == [
+        (run_id, True, None),
+        ("run_none", False, "not_found"),
+    ]
+    assert scene.show(run_id)["tags"] == sorted(["new", *full[1:]])
