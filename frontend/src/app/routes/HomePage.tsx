@@ -8,13 +8,13 @@ import { Copyable } from "@/components/Copyable";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
-import { AT_WORK, FAILED, homeRunsQuery, WAITING } from "@/features/runs/home";
+import { AT_WORK, FAILED, FAILED_ROWS, homeRunsQuery, WAITING } from "@/features/runs/home";
 import { runsQuery } from "@/features/runs/queries";
 import { RunList } from "@/features/runs/RunList";
 import { FIRST_COLUMNS, shownColumns, storedColumns } from "@/features/runs/runColumns";
 import { markSeen, newlyFailed, seenUntil } from "@/features/runs/seen";
 import { QuotaMeters } from "@/features/teams/QuotaMeters";
-import { plural } from "@/lib/format";
+import { count, plural } from "@/lib/format";
 import { useMayEdit } from "@/lib/mayEdit";
 import { useHotkeys } from "@/lib/useHotkeys";
 
@@ -68,7 +68,7 @@ function Runs() {
   if (any.pages[0]?.items.length === 0) return <NoRuns />;
   const fresh = newlyFailed(failed.data.items, seen);
   const columns = (storedColumns(me.id) ?? FIRST_COLUMNS).filter((one) => one !== "by");
-  const list = (label: string, all: readonly Run[], state: readonly RunState[]) => {
+  const list = (label: string, all: readonly Run[], state: readonly RunState[], capped: boolean) => {
     const runs = all.slice(0, MOST_ROWS);
     return (
       <>
@@ -80,12 +80,14 @@ function Runs() {
             search={{ state: [...state] }}
             className="mt-2 inline-block text-accent underline underline-offset-2"
           >
+            {capped && "At least "}
             {plural(all.length - runs.length, "more run")}
           </Link>
         )}
       </>
     );
   };
+  const manyFailed = isCapped(failed.data);
   const at = running.data.items;
   const inLine = waiting.data.items;
   return (
@@ -104,16 +106,30 @@ function Runs() {
             </Button>
           }
         >
-          {list("Runs that failed", fresh, FAILED)}
+          {list("Runs that failed", fresh, FAILED, manyFailed)}
         </Part>
       )}
-      <Part title="Runs now">{at.length === 0 ? <Nothing>Nothing runs.</Nothing> : list("Runs now", at, AT_WORK)}</Part>
+      <Part title="Runs now">{at.length === 0 ? <Nothing>Nothing runs.</Nothing> : list("Runs now", at, AT_WORK, isCapped(running.data))}</Part>
       <Part title="Waits">
-        {inLine.length === 0 ? <Nothing>Nothing waits.</Nothing> : list("Runs that wait", inLine, WAITING)}
+        {inLine.length === 0 ? <Nothing>Nothing waits.</Nothing> : list("Runs that wait", inLine, WAITING, isCapped(waiting.data))}
       </Part>
-      {fresh.length === 0 && <p className="text-soft">Nothing failed since you looked.</p>}
+      {fresh.length === 0 && !manyFailed && <p className="text-soft">Nothing failed since you looked.</p>}
+      {manyFailed && (
+        <p className="text-soft">
+          {fresh.length === 0 ? "Nothing failed since you looked, of" : "Looked for among"} the {count(FAILED_ROWS)} failed runs that were
+          started last; one that is older may have failed as well.{" "}
+          <Link to="/$team/runs" params={{ team }} search={{ state: [...FAILED] }} className="text-accent underline underline-offset-2">
+            All that failed
+          </Link>
+        </p>
+      )}
     </div>
   );
+}
+
+/** Whether there are more than were asked for. */
+function isCapped({ next_cursor: next }: { next_cursor?: string | null }): boolean {
+  return next !== null && next !== undefined;
 }
 
 function Part({ title, action, children }: { title: string; action?: ReactNode; children: ReactNode }) {

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import type { RunEvent } from "@/api/types";
+import { ErrorState } from "@/components/ErrorState";
 import { StateIcon } from "@/components/StateIcon";
 import { eventsQuery } from "@/features/runs/queries";
 import { clockTime, fullTime, moment } from "@/lib/format";
@@ -15,8 +16,9 @@ interface Props {
 
 /** What happened to a run, newest first. */
 export function EventList({ team, run, live, limit = Infinity }: Props) {
-  const { data: events, error } = useQuery(eventsQuery(team, run, live));
-  if (events === undefined) return <p className="animate-appear text-soft">{error?.message ?? "Loading"}</p>;
+  const { data: events, error, refetch } = useQuery(eventsQuery(team, run, live));
+  if (events === undefined && error !== null) return <ErrorState error={error} onRetry={() => void refetch()} />;
+  if (events === undefined) return <p className="animate-appear text-soft">Loading</p>;
   if (events.length === 0) return <p className="text-soft">Nothing has happened to this run yet.</p>;
   const shown = events.toReversed().slice(0, limit);
   return (

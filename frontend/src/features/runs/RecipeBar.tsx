@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import type { SavedRecipe } from "@/api/types";
+import { sentenceOf } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { Select } from "@/components/Select";
@@ -23,7 +24,7 @@ interface Props {
 
 /** Saved recipes: all that a run is but its name and its data, kept under a name for the next one. */
 export function RecipeBar({ team, fields, values, spec, onChoose }: Props) {
-  const { data: recipes = [] } = useQuery(recipesQuery(team));
+  const { data: recipes = [], error, refetch } = useQuery(recipesQuery(team));
   const [asking, setAsking] = useState<"save" | "delete" | null>(null);
   const client = useQueryClient();
   const current = recipes.find((one) => recipeOf(one, fields, values));
@@ -79,6 +80,14 @@ export function RecipeBar({ team, fields, values, spec, onChoose }: Props) {
         >
           Delete recipe
         </Button>
+      )}
+      {error !== null && recipes.length === 0 && (
+        <p role="alert" className="flex w-full flex-wrap items-center gap-x-3 text-small text-bad">
+          <span>The recipes could not be listed. {sentenceOf(error)}</span>
+          <Button look="quiet" onClick={() => void refetch()}>
+            Try again
+          </Button>
+        </p>
       )}
       {current !== undefined && (
         <p className="w-full text-small text-soft">

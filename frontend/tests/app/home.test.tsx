@@ -1,0 +1,51 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { render, screen, within } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import type { Run, RunState } from "@/api/types";
+import { queryClient } from "@/app/queryClient";
+import { router } from "@/app/router";
+import { aRun } from "../runs";
+import { server } from "../server";
+
+const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "editor" }] };
+const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such thing." };
+const HOUR_MS = 3_600_000;
+
+/** Created one after another, the newest first, as the list gives them. */
+function many(count: number, state: RunState, ended: (index: number) => number | null): Run[] {
+  return Array.from({ length: count }, (_, index) => {
+    const at = ended(index);
+    return aRun({ id: `run_${state}_${index}`, name: `${state} ${index}`, state, ended: at === null ? null : new Date(at).toISOString() });
+  });
+}
+
+it("tells of an old run that failed behind many newer ones, and says where it did not look further", async () => {
+  const now = Date.now();
+  // The oldest of all but one failed an hour ago, the others a month ago.
+  const failed = many(202, "failed", (index) => now - (index === 199 ? HOUR_MS : 30 * 24 * HOUR_MS));
+  const waiting = many(60, "queued", () => null);
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/teams/lab/runs", ({ request }) => {
+      const query = new URL(request.url).searchParams;
+      const states = query.getAll("state");
+      const all = [...failed, ...waiting].filter(({ state }) => states.length === 0 || states.includes(state));
+      const limit = Number(query.get("limit"));
+      return HttpResponse.json({ items: all.slice(0, limit), next_cursor: all.length > limit ? "c1" : null });
+    }),
+    http.get("*/api/v1/teams/lab", () => HttpResponse.json({ quota: [], storage: { used_bytes: 0, limit_bytes: 1 } })),
+    http.all("*/api/v1/*", () => HttpResponse.json(MISSING, { status: 404 })),
+  );
+  router.history.push("/lab");
+  render(
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>,
+  );
+  expect(await screen.findByRole("heading", { name: "1 run failed since you looked" }, { timeout: 5_000 })).toBeDefined();
+  expect(within(screen.getByRole("region", { name: "Runs that failed" })).getByText("failed 199")).toBeDefined();
+  expect(screen.getByText(/one that is older may have failed as well/).textContent).toContain("the 200 failed runs");
+  expect(screen.getByRole("link", { name: "At least 38 more runs" })).toBeDefined();
+});
