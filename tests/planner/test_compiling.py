@@ -1,11 +1,12 @@
 """Which runs are compiled."""
 
+import re
 from typing import Any
 
 import pytest
 
 from tests.planner.test_plan import spec_of
-from trainwright.planner.compiling import compiles
+from trainwright.planner.compiling import compiles, left_uncompiled
 
 SHORT = {"steps": 10, "warmup_steps": 1}
 LONG = {"steps": 10_000}
@@ -30,17 +31,23 @@ def test_what_counts_is_the_length_for_each_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "compiled"),
+    ("parallelism", "hindered"),
     [
-        ({}, True),
-        ({"pipeline": 2, "schedule": "zbv"}, False),
-        ({"engine": "deepspeed", "zero_stage": 3}, False),
-        ({"engine": "deepspeed", "zero_stage": 2}, True),
+        ({}, None),
+        ({"pipeline": 2, "schedule": "zbv"}, "schedule zbv .* 1f1b and interleaved are compiled"),
+        ({"engine": "deepspeed", "zero_stage": 3}, "zero_stage 3; zero_stage 2 and engine native"),
+        ({"engine": "deepspeed", "zero_stage": 2}, None),
     ],
 )
-def test_on_a_gpu_everything_is_that_can_be(parallelism: dict[str, Any], compiled: bool) -> None:
+def test_on_a_gpu_everything_is_that_can_be_and_the_rest_says_why(
+    parallelism: dict[str, Any], hindered: str | None
+) -> None:
     sections: dict[str, Any] = {"precision": {"kind": "bf16"}, "schedule": SHORT, "parallelism": parallelism}
-    assert compiles(spec_of(2, **sections), cuda=True) is compiled
+    spec = spec_of(2, **sections)
+    assert compiles(spec, cuda=True) is (hindered is None)
+    said = left_uncompiled(spec, cuda=True)
+    assert said is None if hindered is None else re.search(hindered, said or "")
+    assert left_uncompiled(spec, cuda=False) is None, "so short a run is not compiled on CPUs anyway"
 
 
 def test_what_is_said_is_done() -> None:

@@ -11,11 +11,15 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 from tests.trainer.jobs import build_here, events, losses, train_here, write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import CompileKind
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
+from trainwright_trainer.build import build
 from trainwright_trainer.compiled import can_compile, compile_gradient, compile_model
-from trainwright_trainer.ends import BadJobError
+from trainwright_trainer.ends import BadJobError, read_job
+from trainwright_trainer.mesh import Mesh
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import chunk_gradient, head_loss
 from trainwright_trainer.model.recompute import recompute
@@ -52,6 +56,33 @@ def test_the_length_of_the_whole_run_decides_wherever_it_is_resumed(
     monkeypatch.setattr("trainwright_trainer.compiled._missing", lambda device: None)
     build_here(write_job(tmp_path, data, precision={"kind": "bf16"}, schedule={"steps": steps}))
     assert bool(seen) is asked
+
+
+def _begin(mesh: Mesh, job_file: Path) -> None:
+    output_folder(job_file).mkdir(exist_ok=True)
+    build(read_job(job_file), job_file, mesh)
+
+
+@pytest.mark.parametrize(
+    ("precision", "steps", "said"),
+    [
+        ({"kind": "bf16"}, 10_000_000, True),
+        ({"kind": "bf16"}, 20, False),
+        ({"kind": "bf16", "compile": "off"}, 10_000_000, False),
+    ],
+    ids=["long", "short", "off"],
+)
+def test_a_zero_bubble_run_says_that_it_is_not_compiled(
+    tmp_path: Path, data: Path, precision: dict[str, str], steps: int, said: bool
+) -> None:
+    """In its events, and only where it would be with another schedule."""
+    parallelism = {"pipeline": 2, "schedule": "zbv"}
+    sections = {"precision": precision, "schedule": {"steps": steps}, "model": {"layers": 4}}
+    job_file = write_job(tmp_path, data, 2, parallelism=parallelism, **sections)
+    on_mesh(read_job(job_file).spec.degrees, _begin, job_file)
+    remarks = [event["message"] for event in events(job_file, "note")]
+    assert len(remarks) == said
+    assert all(remark.startswith("Blocks are not compiled: schedule zbv makes") for remark in remarks)
 
 
 @pytest.mark.parametrize(("device", "word"), [(CPU, "a C\\+\\+ compiler"), (GPU, "a C compiler")])

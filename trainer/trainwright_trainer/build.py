@@ -26,7 +26,7 @@ from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
-from trainwright.planner.compiling import compiles
+from trainwright.planner.compiling import compiles, left_uncompiled
 from trainwright.planner.flops import count_parameters, flops_per_token, recomputed_flops_per_token
 from trainwright_trainer.checkpoint.load import check_fits, place_in_data, read_checkpoint, restore, verifying
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, join_writers
@@ -88,7 +88,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     model, parts, updater, skips, begun = _build_state(job, folder / RESUME_FOLDER, mesh, stages)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else drop
     report(_started(job, mesh, begun.step))
-    for remark in _remarks(updater, stages):
+    for remark in _remarks(updater, stages, left_uncompiled(spec, mesh.device.type == "cuda")):
         report(Note(time=now(), message=remark))
     forget_peak(mesh.device)  # building may have needed more than a step does
     loss = _arrange(model, spec, mesh)
@@ -251,10 +251,12 @@ def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
     )
 
 
-def _remarks(updater: Updater, stages: Stages | None) -> Iterator[str]:
-    """What a person should know of how the model was cut, and of how the state was taken over."""
+def _remarks(updater: Updater, stages: Stages | None, uncompiled: str | None) -> Iterator[str]:
+    """What a person should know of how the model was cut, what that forbids, and how the state was taken over."""
     if stages is not None and stages.remark:
         yield stages.remark
+    if uncompiled is not None:
+        yield f"Blocks are not compiled: {uncompiled}."
     if isinstance(updater, FP8Updater) and updater.rounded_anew:
         yield (
             f"{updater.rounded_anew} tensors were rounded anew, because this layout cuts blocks of 128 that share a scale"

@@ -21,16 +21,32 @@ def compiles(spec: RunSpec, cuda: bool) -> bool:
     that a run that resumes on another node decides as before and goes on bit for bit; and float32 on a CPU stays equal to
     a bare loop.
     """
+    return _asked(spec, cuda) and _hindrance(spec) is None
+
+
+def left_uncompiled(spec: RunSpec, cuda: bool) -> str | None:
+    """Why blocks that would be compiled are not, and what to choose for that; None where nothing hinders it."""
+    return _hindrance(spec) if _asked(spec, cuda) else None
+
+
+def _asked(spec: RunSpec, cuda: bool) -> bool:
     kind = spec.precision.compile
-    if kind is CompileKind.OFF or not _can_be(spec):
-        return False
-    return kind is CompileKind.ON or cuda or _worth_on_cpu(spec)
+    return kind is CompileKind.ON or (kind is CompileKind.AUTO and (cuda or _worth_on_cpu(spec)))
 
 
-def _can_be(spec: RunSpec) -> bool:
-    """A compiled backward pass is one, which zero bubble wants in halves; DeepSpeed's hooks let weights come and go within a block."""
-    hooked = spec.parallelism.engine is EngineKind.DEEPSPEED and spec.parallelism.zero_stage == 3
-    return not spec.parallelism.schedule.is_zero_bubble and not hooked
+def _hindrance(spec: RunSpec) -> str | None:
+    parallelism = spec.parallelism
+    if parallelism.schedule.is_zero_bubble:
+        return (
+            f"schedule {parallelism.schedule} makes each backward pass in two halves, and a compiled one is whole; "
+            "schedules 1f1b and interleaved are compiled"
+        )
+    if parallelism.engine is EngineKind.DEEPSPEED and parallelism.zero_stage == 3:
+        return (
+            "DeepSpeed lets weights come and go within a block at zero_stage 3; "
+            "zero_stage 2 and engine native are compiled"
+        )
+    return None
 
 
 def _worth_on_cpu(spec: RunSpec) -> bool:
