@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from tests.trainer.jobs import resume_from, write_job
 from tests.trainer.ranks import on_mesh, on_ranks
@@ -25,6 +27,7 @@ from trainwright_trainer.checkpoint.host_memory import HostMemory
 from trainwright_trainer.checkpoint.save import Origin, join_writers, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import config_digest, position, take_snapshot
 from trainwright_trainer.ends import read_job
+from trainwright_trainer.fp8.formats import amax_of, scale_for, widen
 from trainwright_trainer.fp8.updater import FP8Updater
 from trainwright_trainer.mesh import Mesh, make_mesh
 from trainwright_trainer.observe.throughput import StepClock
@@ -306,13 +309,36 @@ def _drop_moments(training: Training) -> None:
 
 
 def _swap_moments(training: Training) -> None:
-    held = {one.name: one.tensor for one in training.engine.updater.state()}
+    updater = training.engine.updater
+    if isinstance(updater, FP8Updater):
+        _swap_stored_moments(updater)
+        return
+    held = {one.name: one.tensor for one in updater.state()}
     for name, first in held.items():
         if name.startswith("optimizer.exp_avg."):
-            second = held[name.replace("exp_avg.", "exp_avg_sq.")]
-            kept = first.clone()
-            first.copy_(second)
-            second.copy_(kept)
+            _swap(first, held[name.replace("exp_avg.", "exp_avg_sq.")])
+
+
+def _swap_stored_moments(updater: FP8Updater) -> None:
+    """Numbers and not codes: each moment keeps the format that it has, and gets scales for what it takes over."""
+    first, second, rows_of = updater.optimizer.first, updater.optimizer.second, updater.layout.first_rows()
+    _swap(first.amax, second.amax)
+    if first.format == second.format:
+        _swap(first.codes, second.codes)
+        _swap(first.scale, second.scale)
+        return
+    for tenant in updater.layout.held:
+        rows, place = slice(rows_of[tenant.name], rows_of[tenant.name] + tenant.rows), tenant.place
+        reals = [widen(kind.codes[rows], torch.float32) * kind.scale[place] for kind in (second, first)]
+        for kind, real in zip((first, second), reals, strict=True):
+            kind.scale[place] = scale_for(amax_of(real), kind.format.dtype)
+            kind.codes[rows] = (real / kind.scale[place]).to(kind.format.dtype)
+
+
+def _swap(one: Tensor, other: Tensor) -> None:
+    kept = one.clone()
+    one.copy_(other)
+    other.copy_(kept)
 
 
 def _miscount(training: Training) -> None:
@@ -333,7 +359,9 @@ def _double_a_scale(prefix: str) -> Callable[[Training], None]:
     return plant
 
 
+A_STEP_LATER = "the data begin a step later"
 PLANTED: dict[str, Callable[[Training], None]] = {
+    A_STEP_LATER: lambda training: None,
     "moments are dropped": _drop_moments,
     "moments are swapped": _swap_moments,
     "updates are miscounted": _miscount,
@@ -345,30 +373,36 @@ OF_SCALES: dict[str, Callable[[Training], None]] = {
 }
 
 
-def _spoilt(world: Mesh, folder: Path, data: Path, table: Table) -> dict[str, list[float]]:
+def _spoilt(world: Mesh, folder: Path, data: Path, table: Table, faults: list[str]) -> dict[str, list[float]]:
     tour = Tour(world, folder, data, table)
     of_a, of_b = table.layouts
     _, saved = tour.go(of_a, None, SAVED, SAVED)
     found = {"nothing": tour.go(of_b, saved, 0, LAST)[0].losses}
-    found["the data begin a step later"] = tour.go(of_b, saved, 0, LAST, cursor=1)[0].losses
-    planted = PLANTED | (OF_SCALES if table.precision["kind"] == "fp8" else {})
-    if table.precision == fp8(level="O2"):
-        del planted["moments are swapped"]  # they have different formats
-    for name, plant in planted.items():
-        found[name] = tour.go(of_b, saved, 0, LAST, plant)[0].losses
+    for name in faults:
+        plant, cursor = (PLANTED | OF_SCALES)[name], int(name == A_STEP_LATER)
+        found[name] = tour.go(of_b, saved, 0, LAST, plant, cursor)[0].losses
     return found
 
 
-@pytest.mark.parametrize(
-    "precision", [{"kind": "fp32"}, fp8(level="O2"), fp8(level="O2", moments="block")], ids=str
-)
+ALL = [*PLANTED, *OF_SCALES]
+SPOILT: list[tuple[dict[str, Any], tuple[str, str], list[str]]] = [
+    ({"kind": "fp32"}, ("data 2", "tensor 2"), list(PLANTED)),
+    (fp8(level="O2"), ("data 2", "tensor 2"), ALL),
+    (fp8(level="O2", moments="block"), ("data 2", "tensor 2"), ALL),
+    ({"kind": "bf16"}, ("data 2", "zero 1"), ["moments are swapped"]),
+    (fp8(level="O1"), ("tensor 2", "data 2"), ["moments are swapped"]),
+    (fp8(level="O3"), ("tensor 2", "data 2"), ["moments are swapped"]),
+]
+
+
+@pytest.mark.parametrize(("precision", "layouts", "faults"), SPOILT, ids=[str(case[0]) for case in SPOILT])
 def test_what_is_lost_on_the_way_shows_in_the_losses(
-    tmp_path: Path, data: Path, precision: dict[str, Any]
+    tmp_path: Path, data: Path, precision: dict[str, Any], layouts: tuple[str, str], faults: list[str]
 ) -> None:
-    """Negative controls of the test above."""
-    table = Table(2, precision, ("data 2", "tensor 2"), 0.0)
-    found = on_ranks(2, _spoilt, tmp_path, data, table)[0]
+    """Negative controls of the test above: all kinds of fault, and swapped moments in every format that they are kept in."""
+    table = Table(2, precision, layouts, 0.0)
+    found = on_ranks(2, _spoilt, tmp_path, data, table, faults)[0]
     right = found.pop("nothing")
-    assert len(found) >= 4
+    assert set(found) == set(faults)
     for name, losses in found.items():
         assert losses != right, name
