@@ -263,6 +263,13 @@ it("asks what a fork comes to from the step that it goes on from", async () => {
   expect(within(estimate).getByText("tokens").nextElementSibling?.textContent).toBe("51.2 k");
 });
 
+it("asks for no estimate of a fork that has no step left, and says so", async () => {
+  server.use(http.post("*/runs/estimate", () => HttpResponse.error()));
+  show(() => undefined, { "model.width": "64" }, 5_000);
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("No estimate: it goes on from step 5,000, so it needs more steps.")).toBeDefined();
+});
+
 it("says what offload puts into the memory of a node", async () => {
   server.use(http.post("*/runs/estimate", () => HttpResponse.json({ ...ESTIMATE, host_bytes: 51 * GIB })));
   show();

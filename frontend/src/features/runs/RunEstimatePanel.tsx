@@ -22,7 +22,9 @@ interface Props {
 /** What the run would come to, and how that is known. Numbers that are not known are not guessed. */
 export function RunEstimatePanel({ team, spec, verdicts, beginStep }: Props) {
   // What was found valid is asked about, and not what is written by now: that may be neither read nor right yet.
-  const checked = spec !== null && verdicts?.valid === true ? (verdicts.spec ?? null) : null;
+  const valid = spec !== null && verdicts?.valid === true ? (verdicts.spec ?? null) : null;
+  const isOver = valid !== null && valid.schedule.steps <= beginStep;
+  const checked = isOver ? null : valid;
   const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, checked, beginStep), enabled: checked !== null });
   const estimate = checked === null ? undefined : data;
   const { global_sequences: sequences, sequence_tokens: length } = verdicts?.spec?.batch ?? {};
@@ -60,6 +62,7 @@ export function RunEstimatePanel({ team, spec, verdicts, beginStep }: Props) {
       {estimate !== undefined && isPlaceholderData && (
         <p className="border-t px-4 py-2 text-small text-soft">Of what stood here before; the new numbers are on their way.</p>
       )}
+      {isOver && <p className="border-t px-4 py-2 text-small text-soft">No estimate: it goes on from step {count(beginStep)}, so it needs more steps.</p>}
       {checked !== null && error !== null && <p className="border-t px-4 py-2 text-small text-soft">No estimate: {sentenceOf(error)}</p>}
     </section>
   );
