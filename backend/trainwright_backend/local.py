@@ -27,7 +27,10 @@ from urllib.request import urlopen
 
 from trainwright_backend.core.broker import Broker, die_with_parent, start_broker
 
-START_TIMEOUT_SECONDS = 60.0
+START_TIMEOUT_SECONDS = 180.0
+"""Of the API, which imports and compiles for a while where the machine is busy."""
+TELL_AFTER_SECONDS = 30.0
+"""Then whoever waits for the API is told so."""
 STOP_TIMEOUT_SECONDS = 20.0
 NODE_NAME = "local"
 SECRETS_FILE = "secrets.json"
@@ -164,6 +167,20 @@ class Platform:
         self._wait_for_api()
         self.start_agent()
 
+    def start_api(self) -> None:
+        """Start the API again at its address, after `end_api` or in the place of one that has died.
+
+        Raises:
+            PlatformError: it did not start, or the port is taken.
+        """
+        self.listener = listen(self.host, self.port)
+        self._start_api()
+        self._wait_for_api()
+
+    def end_api(self) -> None:
+        """End the API alone, as an upgrade does; the other parts go on. Until `start_api` it is one of `dead_parts`."""
+        end(self._parts["api"])
+
     def start_agent(self) -> None:
         """Start the node agent, also in the place of one that has died."""
         agent_folder = self.folder.path / "agent"
@@ -270,9 +287,17 @@ class Platform:
         }
 
     def _wait_for_api(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        started = time.monotonic()
+        told = False
         while not _answers(f"{self.url}/api/v1/health"):
-            self._require("api", self._parts["api"].poll() is None and time.monotonic() < deadline)
+            waited = time.monotonic() - started
+            self._require("api", self._parts["api"].poll() is None and waited < START_TIMEOUT_SECONDS)
+            if waited >= TELL_AFTER_SECONDS and not told:
+                told = True
+                _tell(
+                    f"Still waiting for the API after {waited:.0f} s, at most {START_TIMEOUT_SECONDS:.0f} s. "
+                    f"Its log: {self._log('api')}"
+                )
             time.sleep(0.05)
 
     def _require(self, name: str, good: bool) -> None:

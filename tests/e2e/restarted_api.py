@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.live import Live
-from trainwright_backend.local import end, listen
 
 LOOK_SECONDS = 0.1
 
@@ -37,18 +36,10 @@ def _follow(live: Live, switch: Path, done: threading.Event, failures: list[Base
             wanted = not switch.exists() or switch.read_text() != "down"
             if wanted == is_up:
                 continue
-            (_start if wanted else _end)(live)
+            if wanted:
+                live.platform.start_api()
+            else:
+                live.platform.end_api()
             is_up = wanted
     except (OSError, RuntimeError) as failure:
         failures.append(failure)
-
-
-def _end(live: Live) -> None:
-    end(live.platform._parts["api"])
-
-
-def _start(live: Live) -> None:
-    platform = live.platform
-    platform.listener = listen(platform.host, platform.port)
-    platform._start_api()
-    platform._wait_for_api()

@@ -1,0 +1,42 @@
+"""The platform of one machine: its API ends and starts alone, and whoever waits for it is told where to look."""
+
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from trainwright_backend import local
+from trainwright_backend.local import DataFolder, Platform, PlatformError, listen
+
+
+@pytest.mark.timeout(400)
+def test_the_api_ends_and_starts_alone_and_a_long_wait_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local, "TELL_AFTER_SECONDS", 1e9)
+    environment: dict[str, str] = {}
+    with Platform(DataFolder.take(tmp_path), listen("127.0.0.1", 0), environment) as platform:
+        health = f"{platform.url}/api/v1/health"
+        assert answers(health)
+        assert "Still waiting" not in capsys.readouterr().err
+        agent = platform.agent_pid
+        platform.end_api()
+        assert platform.dead_parts() == ["api"] and not answers(health)
+        monkeypatch.setattr(local, "TELL_AFTER_SECONDS", 0.0)
+        platform.start_api()
+        assert platform.dead_parts() == [] and answers(health) and platform.agent_pid == agent
+        [line] = capsys.readouterr().err.splitlines()
+        assert "at most 180 s" in line and line.endswith(f"{tmp_path / 'logs' / 'api.log'}")
+        platform.end_api()
+        environment["TRAINWRIGHT_LOG_LEVEL"] = "whisper"
+        with pytest.raises(PlatformError, match=r"(?s)api did not start.*log_level"):
+            platform.start_api()
+
+
+def answers(address: str) -> bool:
+    try:
+        with urlopen(address, timeout=10) as response:
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False
