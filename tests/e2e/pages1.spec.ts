@@ -77,6 +77,29 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(row(page, "short")).toBeVisible();
   });
 
+  await test.step("on a phone runs are chosen by hand, and the verbs stay in sight", async () => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    const box = page.getByLabel("Choose night 3");
+    await expect(box).toBeHidden();
+    await page.getByRole("button", { name: "Select" }).click();
+    // Anywhere in its cell: beside it, the row opens.
+    const cell = await row(page, "night 3").getByRole("cell").first().boundingBox();
+    if (cell === null) throw new Error("no cell to press");
+    await page.mouse.click(cell.x + 3, cell.y + 3);
+    await expect(box).toBeChecked();
+    await page.mouse.click(cell.x + cell.width - 3, cell.y + cell.height - 3);
+    await expect(box).not.toBeChecked();
+    await box.check();
+    await page.getByLabel("Choose night 2").check();
+    await expect(page.getByText("2 selected")).toBeInViewport();
+    await expect(page.getByRole("button", { name: "Compare" })).toBeInViewport();
+    await look(page, "runs-chosen-phone");
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+    await page.getByRole("button", { name: "Done" }).click();
+    await expect(box).toBeHidden();
+    await page.setViewportSize({ width: 1_440, height: 900 });
+  });
+
   await test.step("columns are chosen, stand in the address and are there the next time", async () => {
     await page.getByRole("button", { name: "Columns" }).click();
     await page.getByRole("menuitemcheckbox", { name: "learning rate" }).click();
@@ -127,6 +150,12 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(page.getByLabel("Width", { exact: true })).toHaveValue("64");
     await expect(page.getByText("It begins at step 0")).toBeVisible();
     await look(page, "new-run-like");
+    await page.getByLabel("Name", { exact: true }).fill("short again");
+    await page.getByLabel("Steps", { exact: true }).fill("20");
+    await page.getByRole("button", { name: "Start run" }).click();
+    await expect(page.getByRole("heading", { name: "short again", level: 1 })).toBeVisible();
+    await page.getByRole("link", { name: "Events", exact: true }).click();
+    await expect(page.getByText("copied from short, with other schedule.steps")).toBeVisible();
     await page.goto(`/${team}/runs/new?fork=${id}`);
     await expect(page.getByText(/at step 30, saved/)).toBeVisible();
     await page.getByLabel("Name", { exact: true }).fill("short on");

@@ -8,14 +8,14 @@ interface Props {
   onPress: (range: boolean) => void;
 }
 
-/** Chooses a row of a table, or all of them. */
+/** Chooses a row of a table, or all of them. On phones its whole cell takes the finger: beside it the row opens. */
 export function SelectBox({ label, state, onPress }: Props) {
   const box = useRef<HTMLInputElement>(null);
   useEffect(() => {
     if (box.current !== null) box.current.indeterminate = state === "some";
   }, [state]);
   return (
-    <span className="relative z-1 flex items-center">
+    <label className="relative z-1 flex items-center max-tablet:-mx-4 max-tablet:-my-1 max-tablet:h-[44px] max-tablet:justify-center">
       <input
         ref={box}
         type="checkbox"
@@ -26,6 +26,6 @@ export function SelectBox({ label, state, onPress }: Props) {
           onPress(event.nativeEvent instanceof MouseEvent && event.nativeEvent.shiftKey);
         }}
       />
-    </span>
+    </label>
   );
 }

@@ -66,6 +66,22 @@ describe("the runs table", () => {
     expect(document.activeElement?.textContent).toBe("pilot-7");
   });
 
+  it("lets phones choose runs while they want to, in the room of the loss", async () => {
+    server.use(http.get(RUNS, () => HttpResponse.json({ items: [aRun()], next_cursor: null })));
+    show();
+    await userEvent.click(await screen.findByRole("button", { name: "Select" }));
+    const cell = () => screen.getByLabelText("Choose pilot-7").closest("td")?.className;
+    const loss = () => screen.getAllByText("3.124").map((one) => one.className);
+    expect(cell()).not.toContain("hidden");
+    expect(loss()[1]).toContain(" hidden");
+    await userEvent.click(screen.getByLabelText("Choose pilot-7"));
+    expect(screen.getByText("1 selected")).toBeDefined();
+    await userEvent.click(screen.getByRole("button", { name: "Done" }));
+    expect(screen.queryByText("1 selected")).toBeNull();
+    expect(cell()).toContain("max-tablet:hidden");
+    expect(loss()[1]).toContain(" tablet:hidden");
+  });
+
   it("loads more runs on demand", async () => {
     server.use(
       http.get(RUNS, ({ request }) => {

@@ -21,13 +21,15 @@ export function BulkRefusals({ refused, asked, runs, onClose }: Props) {
           I have read it
         </Button>
       </p>
-      <ul className="flex flex-col gap-1">
-        {refused.map(({ run, detail }) => (
-          <li key={run}>
-            <span className="font-medium">{runs.find(({ id }) => id === run)?.name ?? run}</span> <span className="text-soft">{detail}</span>
-          </li>
-        ))}
-      </ul>
+      <div role="region" aria-label="Refused runs" tabIndex={0} className="max-h-60 overflow-y-auto">
+        <ul className="flex flex-col gap-1">
+          {refused.map(({ run, detail }) => (
+            <li key={run}>
+              <span className="font-medium">{runs.find(({ id }) => id === run)?.name ?? run}</span> <span className="text-soft">{detail}</span>
+            </li>
+          ))}
+        </ul>
+      </div>
     </div>
   );
 }

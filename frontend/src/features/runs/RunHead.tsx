@@ -14,14 +14,16 @@ interface Props {
   /** Undefined: this table cannot be sorted. */
   sorting?: (by: RunSort) => Sorting;
   select?: ReactNode;
+  /** As of the rows (`RunRow`). */
+  choosing?: boolean;
 }
 
 /** The heads of the runs table. Widths are fixed, so that nothing moves when rows come and go. */
-export function RunHead({ columns, sorting, select }: Props) {
+export function RunHead({ columns, sorting, select, choosing = false }: Props) {
   const name = sorting?.("name");
   return (
     <>
-      {select !== undefined && <Th className="w-10 max-tablet:hidden">{select}</Th>}
+      {select !== undefined && <Th className={`w-10 ${choosing ? "max-tablet:w-11" : "max-tablet:hidden"}`}>{select}</Th>}
       <Th className="w-30 max-tablet:w-[104px]">state</Th>
       {name === undefined ? <Th>name</Th> : <SortTh {...name}>name</SortTh>}
       {columns.map((column) => {
@@ -40,7 +42,7 @@ export function RunHead({ columns, sorting, select }: Props) {
           </Th>
         );
       })}
-      <Th className="w-16 text-right tablet:hidden">loss</Th>
+      <Th className={`w-16 text-right ${choosing ? "hidden" : "tablet:hidden"}`}>loss</Th>
       <Th className="w-24 text-right tablet:hidden">time</Th>
     </>
   );

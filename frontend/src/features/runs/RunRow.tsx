@@ -20,12 +20,14 @@ interface Props {
   index?: number;
   /** The control that chooses it. */
   select?: ReactNode;
+  /** Whether runs are being chosen: only then phones have room for that, in the place of the loss. */
+  choosing?: boolean;
   chosen?: boolean;
   onTag?: (tag: string) => void;
 }
 
 /** A run in a line. Phones have room for its state, name above sentence, loss and time. */
-export function RunRow({ team, run, columns, now, index, select, chosen = false, onTag }: Props) {
+export function RunRow({ team, run, columns, now, index, select, choosing = false, chosen = false, onTag }: Props) {
   const numbers = columns.filter((one) => COLUMN_LOOKS[one].number);
   const told = numbers.length > 0 && !showsNumbers(run);
   return (
@@ -34,7 +36,7 @@ export function RunRow({ team, run, columns, now, index, select, chosen = false,
       data-row={run.id}
       aria-rowindex={index === undefined ? undefined : index + 1}
     >
-      {select !== undefined && <Td className="max-tablet:hidden">{select}</Td>}
+      {select !== undefined && <Td className={choosing ? "" : "max-tablet:hidden"}>{select}</Td>}
       <Td>
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
       </Td>
@@ -55,7 +57,7 @@ export function RunRow({ team, run, columns, now, index, select, chosen = false,
         }
         return column === numbers[0] && <Sentence key={column} text={run.sentence} columns={numbers.length} />;
       })}
-      <Td className="text-right tablet:hidden">
+      <Td className={`text-right ${choosing ? "hidden" : "tablet:hidden"}`}>
         {showsNumbers(run) ? decimal(run.summary.values["loss"] ?? NaN) : "–"}
       </Td>
       <Td className="text-right text-small tablet:hidden">{timeText(run, now)}</Td>

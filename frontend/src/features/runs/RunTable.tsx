@@ -33,6 +33,9 @@ interface Props {
   empty: ReactNode;
 }
 
+/** On phones the verbs stay in sight, above the rail, however many rows are below. */
+const AT_HAND = "max-tablet:sticky max-tablet:bottom-16 max-tablet:z-2 max-tablet:-mx-4 max-tablet:border-t max-tablet:bg-bg max-tablet:px-4 max-tablet:py-2";
+
 /** So close to the end of what is loaded, the next page is asked for. */
 const NEAR_END_ROWS = 30;
 
@@ -44,6 +47,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
   const now = useNow();
   const box = useRef<HTMLDivElement>(null);
   const [selection, setSelection] = useState(NOTHING_CHOSEN);
+  const [began, setBegan] = useState(false);
   // The pages are read one after another: a run that moves meanwhile is in two of them.
   const runs = useMemo(() => [...new Map(data.pages.flatMap((page) => page.items).map((run) => [run.id, run])).values()], [data]);
   const ids = useMemo(() => runs.map(({ id }) => id), [runs]);
@@ -85,6 +89,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
   }
   if (runs.length === 0) return empty;
   const chosen = runs.filter(({ id }) => selection.chosen.has(id));
+  const choosing = began || chosen.length > 0;
   const shown = shownColumns(columns, runs);
   const sorting = (by: RunSort) => ({
     order: orderBy(filter, by),
@@ -103,6 +108,16 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
   );
   return (
     <div aria-busy={listed !== filter} className="flex flex-col gap-3">
+      <div className="flex justify-end tablet:hidden">
+        <Button
+          onClick={() => {
+            setBegan(!choosing);
+            setSelection(NOTHING_CHOSEN);
+          }}
+        >
+          {choosing ? "Done" : "Select"}
+        </Button>
+      </div>
       <div role="presentation" onFocus={walking.onFocus}>
         <Table
           ref={box}
@@ -110,7 +125,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
           tall
           minWidthPx={widthOf(shown)}
           {...(rowPx > 0 && end - begin < runs.length ? { rowCount: hasNextPage ? -1 : runs.length } : {})}
-          head={<RunHead columns={shown} sorting={sorting} select={selectAll} />}
+          head={<RunHead columns={shown} sorting={sorting} select={selectAll} choosing={choosing} />}
         >
           <Gap rows={begin} rowPx={rowPx} />
           {runs.slice(begin, end).map((run, index) => (
@@ -123,6 +138,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
               index={begin + index + 1}
               chosen={selection.chosen.has(run.id)}
               select={selectOf(run)}
+              choosing={choosing}
               onTag={(tag) => {
                 onFilter(toggledTag(filter, tag));
               }}
@@ -131,7 +147,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
           <Gap rows={runs.length - end} rowPx={rowPx} />
         </Table>
       </div>
-      <div className="flex min-h-8 flex-wrap items-center gap-3">
+      <div className={`flex min-h-8 flex-wrap items-center gap-3 ${chosen.length > 0 ? AT_HAND : ""}`}>
         <BulkBar
           team={team}
           runs={chosen}
