@@ -107,11 +107,18 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
   await test.step("nodes and settings", async () => {
     await page.getByRole("link", { name: "Nodes", exact: true }).click();
     await expect(page.getByText("Online", { exact: true })).toBeVisible();
+    await page.getByLabel("Name of the new node").fill("gpu-07");
+    await page.getByRole("button", { name: "Create join token" }).click();
+    await expect(page.getByRole("button", { name: /^Copy trainwright-agent join .* --name gpu-07 --token / })).toBeVisible();
     await look(page, "nodes");
     await page.getByRole("link", { name: "Settings" }).click();
     await page.getByLabel("Name of the new key").fill("laptop");
     // What comes above moves the button.
     await expect(page.getByLabel("Loading")).toHaveCount(0);
+    await page.getByLabel("E-mail of whom you invite").fill("bob@example.org");
+    await page.getByRole("button", { name: "Invite", exact: true }).click();
+    await expect(page.getByRole("button", { name: /^Copy .*\/link\// })).toBeVisible();
+    await expect(page.getByRole("region", { name: "Invitations" })).toContainText("bob@example.org");
     await page.getByRole("button", { name: "Create key" }).click();
     await expect(page.getByText("Copy it now")).toBeVisible();
     await look(page, "settings");

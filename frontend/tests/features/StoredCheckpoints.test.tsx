@@ -11,5 +11,5 @@ it("says what checkpoints occupy, and that the storage limit is not for them", a
   server.use(http.get("*/api/v1/teams/lab/usage", () => HttpResponse.json(usage)));
   renderRoute(<StoredCheckpoints team="lab" days={30} />);
   const number = await screen.findByText("12 GiB");
-  expect(number.parentElement?.textContent).toMatch(/^Checkpoints and exports: 12 GiB, beside the storage\. Its limit is for uploaded files/);
+  expect(number.parentElement?.textContent).toMatch(/^Checkpoints and exports: 12 GiB, beside the files\. The limit is for uploaded files/);
 });

@@ -15,8 +15,8 @@ export function StoredCheckpoints({ team, days }: Props) {
     <p className="mt-2 min-h-5 text-soft">
       {data !== undefined && (
         <>
-          Checkpoints and exports: <span className="text-text">{bytes(data.team_checkpoint_bytes)}</span>, beside the storage. Its limit is for uploaded files; only
-          the disk bounds checkpoints.
+          Checkpoints and exports: <span className="text-text">{bytes(data.team_checkpoint_bytes)}</span>, beside the files. The limit is for uploaded files; only the
+          disk bounds these.
         </>
       )}
     </p>
