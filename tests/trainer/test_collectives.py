@@ -1,4 +1,4 @@
-"""The sums that make a step's numbers of what ranks know: each is missed when it is left out.
+"""Sums and maxima that make a step's numbers of what ranks know: each is missed when it is left out.
 
 What a collective of the gradients, weights and activations loses shows in what is learnt, and is planted where that is compared
 (``tests/parity/faults.py``, ``test_zero``, ``test_tensor_parallel``, ``test_pipeline``). Here are those that carry numbers to
@@ -81,8 +81,8 @@ class Fault(NamedTuple):
     plant: Callable[[], AbstractContextManager[object]]
 
 
-def _own_in(function: str) -> Callable[[], AbstractContextManager[object]]:
-    return lambda: planted(Axis, "sum", own, function)
+def _own_in(function: str, method: str = "sum") -> Callable[[], AbstractContextManager[object]]:
+    return lambda: planted(Axis, method, own, function)
 
 
 _receive = Axis.receive
@@ -106,6 +106,14 @@ FAULTS: dict[str, Fault] = {
     "FP8: the norm is a tensor rank's own": Fault("O3, tensor 2", _own_in("Gradients.norm")),
     "FP8: the norm is a stage's own": Fault("O3, pipeline 2", _own_in("Gradients.norm")),
     "FP8: a stage knows its own weights' numbers only": Fault("O3, pipeline 2", _own_in("Roster.gather")),
+    "FP8: the largest inputs are a rank's own": Fault("O3, data 2", _own_in("AmaxRecords.collect", "max")),
+    "FP8: the largest gradients are a rank's own": Fault("O3, data 2", _own_in("Gradients._reduce", "max")),
+    "FP8: the largest sums are a rank's own": Fault(
+        "O3, data 2", _own_in("Gradients._sum_over_ranks", "max")
+    ),
+    "FP8: the largest weights are known to owners only": Fault(
+        "O3, data 2", _own_in("FP8Updater._publish", "max")
+    ),
     "FP8: what rounding cost is told of one rank": Fault("O3, data 2", _own_in("FP8Updater._shares")),
 }
 
