@@ -9,7 +9,16 @@ import pytest
 
 from tests.e2e.long_run import growing_run, waiting_runs
 from tests.e2e.restarted_api import api_by_switch
-from tests.live import EMAIL, SCALED_TIMERS, Live, finished, live_platform, small_spec, write_letters
+from tests.live import (
+    EMAIL,
+    SCALED_TIMERS,
+    Live,
+    eventually,
+    finished,
+    live_platform,
+    small_spec,
+    write_letters,
+)
 
 ONE_SLOT = {"device": "cpu", "slots_per_node": 1}
 
@@ -99,6 +108,24 @@ def test_a_person_watches_a_run_through_breaks_and_a_viewer_sees_it_all(
         }
         with api_by_switch(live, switch):
             drive(repository, live, "people.spec.ts", more)
+
+
+@pytest.mark.timeout(960)
+def test_every_page_is_readable_in_light_and_dark_on_a_phone_and_on_a_wide_screen(
+    repository: Path, tmp_path: Path
+) -> None:
+    with live_platform(tmp_path / "data") as live:
+        dataset = live.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
+        in_fp8 = {"name": "eight bits", "precision": {"kind": "fp8"}, "resources": ONE_SLOT}
+        done = live.team.submit(small_spec(dataset, **in_fp8))
+        assert finished(live.team, done.id, seconds=180).state == "succeeded"
+        long = {"name": "held", "schedule": {"steps": 1_000_000, "warmup_steps": 5}, "resources": ONE_SLOT}
+        held = live.team.submit(small_spec(dataset, **long))
+        eventually(lambda: live.team.run(held.id).summary.step >= 20, "it trains", 120)
+        live.team.pause(held.id)
+        eventually(lambda: live.team.run(held.id).state == "paused", "it is held", 60)
+        more = {"TRAINWRIGHT_E2E_IDS": f"{done.id},{held.id},{dataset.id}"}
+        drive(repository, live, "every.spec.ts", more, seconds=700)
 
 
 def drive(
