@@ -140,7 +140,8 @@ def test_one_run_that_cannot_be_reaped_keeps_no_other_from_it(scene: Scene) -> N
     with scene.database.read() as session:
         states = {row.id: row.state for row in session.execute(select(Run.id, Run.state))}
     assert states[parse_id("run", broken.run_id)] == "running", "the plant works"
-    assert states[parse_id("run", fine.run_id)] == "retry_wait"
+    # Its back-off is half a second, which slow sweeps outlast.
+    assert states[parse_id("run", fine.run_id)] in ("retry_wait", "queued")
 
 
 def test_one_run_that_cannot_be_placed_keeps_no_other_from_it(scene: Scene) -> None:
