@@ -44,6 +44,8 @@ test("a run is held, named, compared and found by keyboard", async ({ page }) =>
     await expect(loss.locator("figcaption")).toContainText(/^last [\d.]+$/);
     await expect(page).toHaveURL(new RegExp(`hide=${second}`));
     await page.getByRole("radiogroup", { name: "x axis" }).getByText("time").click();
+    // The address follows when the hand rests.
+    await expect(page).toHaveURL(/[?&]x=time/);
     await page.reload();
     await expect(page.getByLabel("Show pilot-2")).not.toBeChecked();
     await expect(page.getByRole("radio", { name: "time" })).toBeChecked();
