@@ -1,8 +1,8 @@
 """Sums and maxima that make a step's numbers of what ranks know: each is missed when it is left out.
 
-What a collective of the gradients, weights and activations loses shows in what is learnt, and is planted where that is compared
-(``tests/parity/faults.py``, ``test_zero``, ``test_tensor_parallel``, ``test_pipeline``). Here are those that carry numbers to
-tell: they change no weight, or only its clipping.
+What a collective of the gradients, weights and activations loses shows in what is learnt, and is planted where that is
+compared (``tests/parity/faults.py``, ``test_zero_faults``, ``test_tensor_parallel``, ``test_pipeline_faults``). Here are
+those that carry numbers to tell: they change no weight, or only its clipping.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,7 @@ from torch import Tensor
 from tests.trainer.jobs import write_job
 from tests.trainer.planted import own, planted
 from tests.trainer.ranks import on_mesh
-from tests.trainer.test_layouts import FP8_NOISE
-from tests.trainer.test_zero import (
+from tests.trainer.sharing import (
     BASE,
     EPSILON,
     GRADIENT_BOUND,
@@ -27,6 +26,7 @@ from tests.trainer.test_zero import (
     start,
     validation_loss,
 )
+from tests.trainer.test_layouts import FP8_NOISE
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.mesh import Axis, Mesh
 
@@ -144,7 +144,7 @@ def complaints(told: list[Told | str], wanted: Told | str, noise: float) -> list
         return found
     if any(one != told[0] for one in told):
         found.append("ranks differ")
-    # As derived in ``test_zero.complaints``, for one step.
+    # As derived in ``sharing.complaints``, for one step.
     shift = 2 * LEARNING_RATE / EPSILON * noise
     rounding = max(512 * 2.0**-24, noise / 8) * wanted.loss
     for one in told:

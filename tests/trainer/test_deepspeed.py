@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.trainer.jobs import build_here, losses, resume_from, run_trainer, write_job
 from tests.trainer.ranks import on_mesh
-from tests.trainer.test_zero import (
+from tests.trainer.sharing import (
     BASE,
     EPSILON,
     GRADIENTS,

@@ -18,7 +18,7 @@ from torch import Tensor
 from tests.trainer.jobs import write_job
 from tests.trainer.planted import DONE, own, planted
 from tests.trainer.ranks import on_mesh
-from tests.trainer.test_zero import BASE, Learned, complaints, learn
+from tests.trainer.sharing import BASE, Learned, complaints, learn
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer import deepspeed_engine
 from trainwright_trainer.deepspeed_engine import DeepSpeedUpdater

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
-from tests.trainer.test_zero import one_step, start
+from tests.trainer.sharing import one_step, start
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.fp8 import scaling

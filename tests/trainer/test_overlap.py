@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
-from tests.trainer.test_zero import BASE, BUCKET_BYTES, one_step, start
+from tests.trainer.sharing import BASE, BUCKET_BYTES, one_step, start
 from trainwright_trainer import held_model
 from trainwright_trainer.ends import read_job
 from trainwright_trainer.fp8.lane import Lane
