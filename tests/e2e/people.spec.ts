@@ -66,7 +66,7 @@ test("a run is watched through a reload, a restart and a break, and by a viewer"
 
 /** What only editors and owners do, by the words on its buttons, links and menus. */
 const VERBS =
-  /^(New run|Pause|Resume|Cancel|Fork|Delete|Remove|Edit|Tag|Pin|Thin out|Change layout|Mix datasets|New version|Create|Upload|Prepare|choose files|choose a folder|Start run|Drain|Rename|Save)/i;
+  /^(New run|Pause|Resume|Cancel|Fork|Name, tags|Delete|Remove|Edit|Tag|Pin|Thin out|Change layout|Mix datasets|New version|Create|Upload|Prepare|choose files|choose a folder|Start run|Drain|Rename|Save)/i;
 
 async function viewer(browser: Browser, link: string): Promise<void> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", locale: "en-GB" });
@@ -78,12 +78,16 @@ async function viewer(browser: Browser, link: string): Promise<void> {
   await page.getByLabel("Password").fill("a long enough password");
   await page.getByRole("main").getByRole("button").click();
   await page.waitForURL(/\/crew\b/);
+  const items: string[] = [];
   for (const [path, sign] of PAGES) {
     await page.goto(`/crew${path}`);
     await expect(page.getByRole("main").getByText(sign).first(), `${path} works`).toBeVisible();
     expect(await verbsOn(page), `${path} offers no verb`).toEqual([]);
+    items.push(...(await inMenus(page)));
     await look(page, `viewer${path.replace(/\W+|(run|ds)_\w+/g, "-")}`);
   }
+  for (const word of ["As at first", "By curl or Python"]) expect(items, "the menus of columns and of checkpoints were opened").toContain(word);
+  expect(items.filter((words) => VERBS.test(words))).toEqual([]);
   await test.step("keys and the palette offer nothing either", async () => {
     await page.goto(`/crew/runs/${LONG}/overview`);
     await expect(page.getByRole("heading", { name: "long", level: 1 })).toBeVisible();
@@ -130,13 +134,26 @@ const PAGES: readonly (readonly [string, string | RegExp])[] = [
 
 async function verbsOn(page: Page): Promise<string[]> {
   const found: string[] = [];
-  for (const role of ["button", "link", "menuitem"] as const) {
+  for (const role of ["button", "link"] as const) {
     for (const one of await page.getByRole("main").getByRole(role).all()) {
       const words = (await one.getAttribute("aria-label")) ?? (await one.innerText());
       if (VERBS.test(words.trim())) found.push(words);
     }
   }
   for (const input of await page.locator("main input[type=file]").all()) found.push((await input.getAttribute("aria-label")) ?? "file input");
+  return found;
+}
+
+/** What the menus of the page do, each opened in turn; what is ticked in one, such as a state or a column, does nothing to a run. */
+async function inMenus(page: Page): Promise<string[]> {
+  const found: string[] = [];
+  for (const button of await page.getByRole("main").locator("button[aria-haspopup=menu]:visible").all()) {
+    await button.click();
+    await expect(page.getByRole("menu")).toBeVisible();
+    found.push(...(await page.getByRole("menu").getByRole("menuitem").allTextContents()).map((words) => words.trim()));
+    await page.keyboard.press("Escape");
+    await expect(page.getByRole("menu")).toBeHidden();
+  }
   return found;
 }
 
