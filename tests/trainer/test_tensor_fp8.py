@@ -1,9 +1,10 @@
 """FP8 over the tensor axis: tokens are gathered as codes, which are those of one process, in half the bytes."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from tests.trainer.ranks import on_mesh
 from tests.trainer.test_tensor_parallel import build_on, make_step, validated
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.precision_spec import ScalingKind
+from trainwright_trainer.compiled import compile_model
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.fp8.formats import widen
 from trainwright_trainer.fp8.linear import cast_input
@@ -204,6 +206,26 @@ def test_recomputation_changes_no_bit(recompute: str, job: Callable[..., Path]) 
         for kind in ("none", recompute)
     )
     assert plain == again
+
+
+def trace(mesh: Mesh, job_file: Path) -> tuple[Tensor, Tensor]:
+    """What a block gives as it is, and taken into one graph, which is run operation by operation."""
+    training = build_on(mesh, job_file)
+    model = training.engine.model
+    x = torch.randn(2, 32, training.spec.model.width, generator=torch.Generator().manual_seed(0)).bfloat16()
+    given = x.requires_grad_(), model.cosines, model.sines
+    block = model.layers["1"]
+    plain: Tensor = block(*given).detach()
+    with patch.object(torch, "compile", partial(torch.compile, backend="eager")):
+        compile_model(model)
+        return plain, block(*given).detach()
+
+
+def test_a_graph_holds_what_is_gathered_and_gathered_again(job: Callable[..., Path]) -> None:
+    """The checkpoint around a block is in its graph too."""
+    degrees = Degrees(tensor=2)
+    for plain, traced in on_mesh(degrees, trace, job(degrees, "O2", memory={"recompute": "full"})):
+        assert torch.equal(plain, traced)
 
 
 def kept(mesh: Mesh, job_file: Path) -> tuple[int, int]:

@@ -47,6 +47,9 @@ def can_compile(kind: CompileKind, device: torch.device) -> bool:
 
 def compile_model(model: Transformer) -> None:
     """Let each block be compiled at its first call. Names of parameters stay."""
+    # Tensor ranks leave their FP8 layers what was gathered and take it back before the block ends. The compiler asks
+    # whether a checkpoint's recomputation may go without that: it may, for a graph has taken the codes in.
+    torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
     for block in model.layers.values():
         if isinstance(block, FSDPModule):  # its hooks, which gather its weights, stay outside of the graph
             block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
