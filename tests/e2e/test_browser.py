@@ -62,14 +62,14 @@ def test_a_person_reads_a_run_of_a_million_steps_while_it_grows(repository: Path
             drive(repository, live, "long.spec.ts", {"TRAINWRIGHT_E2E_RUN": run_id})
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(600)
 def test_a_person_lives_in_the_pages_around_a_run(repository: Path, tmp_path: Path) -> None:
     with live_platform(tmp_path / "data", cpu_slots=2) as live:
         dataset = live.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
         resources = {"device": "cpu", "slots_per_node": 1}
         run = live.team.submit(small_spec(dataset, name="short", resources=resources))
         assert finished(live.team, run.id).state == "succeeded"
-        drive(repository, live, "pages1.spec.ts")
+        drive(repository, live, "pages1.spec.ts", seconds=520)
 
 
 @pytest.mark.timeout(420)
