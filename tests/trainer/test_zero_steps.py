@@ -136,6 +136,8 @@ def _train(mesh: Mesh, job_file: Path) -> dict[str, Piece]:
     return initial
 
 
+# Twice as many trainings as there are layouts.
+@pytest.mark.timeout(400)
 def test_a_checkpoint_of_any_stage_goes_on_in_any_other(job: Callable[..., Path]) -> None:
     def trained(layout: str, resume: Path | None = None) -> tuple[Path, list[float], dict[str, Tensor]]:
         ranks, parallelism = LAYOUTS[layout]
