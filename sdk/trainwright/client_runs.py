@@ -94,7 +94,7 @@ class RunCalls:
         self, run_ids: Sequence[str], *, remove: Sequence[str] = (), add: Sequence[str] = ()
     ) -> list[BulkResult]:
         """Take tags from runs, then give them others: so a run that has all the tags it may have can exchange one, and
-        a tag that is in both is there in the end.
+        a tag that is in both is there in the end. Where the second is refused, the first has been done.
 
         Returns:
             One result a run; of two refusals the first.

@@ -18,6 +18,7 @@ from tests.backend.conftest import Site
 from trainwright.contracts.api.people import Role
 from trainwright_backend.auth import policies
 from trainwright_backend.auth.tables import Account, Membership, Team
+from trainwright_backend.core import policy
 from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.policy import RouteWithoutPolicyError, assert_every_route_has_a_policy, public
 from trainwright_backend.core.settings import Settings
@@ -261,6 +262,25 @@ def test_who_may_call_a_route_hears_what_is_wrong_with_the_body(
     body = Sent()
     answer = asyncio.run(send(app, people["editor"], "POST", f"/api/v1/teams/{TEAM}/runs", body))
     assert (answer.status_code, body.pieces) == (422, 2)
+
+
+def test_who_loses_a_right_while_a_slow_body_comes_is_refused(
+    site: Site, app: FastAPI, people: dict[str, TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "LASTING_SECONDS", -1.0)
+    name = "a recipe of nobody"
+
+    class Leaving(Sent):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"{"
+            with site.app.state.database.write() as session:
+                team = session.scalars(select(Team.id).where(Team.slug == TEAM)).one()
+                session.execute(delete(Membership).where(Membership.team_id == team))
+            yield f'"name": "{name}", "spec": {{}}}}'.encode()
+
+    address = f"/api/v1/teams/{TEAM}/recipes"
+    answer = asyncio.run(send(app, people["editor"], "POST", address, Leaving()))
+    assert answer.status_code == 404 and "There is no team" in answer.text
 
 
 class Sent:

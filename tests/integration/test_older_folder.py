@@ -27,7 +27,7 @@ from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.local import DataFolder, Platform, listen
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(480)
 
 ARCHIVES = ("older_folder", "older_folder_fp8", "older_folder_0003")
 RUNS = ("succeeded", "cancelled")

@@ -49,6 +49,7 @@ def learn(mesh: Mesh, job_file: Path, faults: list[str]) -> dict[str | None, Tol
                 found[fault] = _one_step(mesh, job_file)
             except ZeroDivisionError as error:
                 found[fault] = str(error)
+    assert _one_step(mesh, job_file) == found[None], "no fault is left behind"
     return found
 
 

@@ -112,6 +112,8 @@ FAULTS: dict[str, Fault] = {
 }
 """By what goes wrong."""
 
+SOUND = "none, after all of them"
+
 
 def _learn_each(mesh: Mesh, jobs: dict[str, Path]) -> dict[str, Learned]:
     """With one fault after the other, on ranks that take seconds to import DeepSpeed."""
@@ -120,6 +122,8 @@ def _learn_each(mesh: Mesh, jobs: dict[str, Path]) -> dict[str, Learned]:
     for fault, job_file in jobs.items():
         with FAULTS[fault].plant():
             found[fault] = learn(make_mesh(mesh.rank, read_job(job_file).spec.degrees, mesh.device), job_file)
+    last = read_job(job_file).spec.degrees
+    found[SOUND] = learn(make_mesh(mesh.rank, last, mesh.device), job_file)
     return found
 
 
@@ -146,7 +150,7 @@ def learned(write: Callable[..., Path]) -> dict[str, list[Learned]]:
         name: write(2, {"engine": "deepspeed", "zero_stage": fault.stage}) for name, fault in FAULTS.items()
     }
     by_rank = on_mesh(Degrees(replicas=2), _learn_each, jobs, patience_seconds=300)
-    return {fault: [one[fault] for one in by_rank] for fault in jobs}
+    return {fault: [one[fault] for one in by_rank] for fault in [*jobs, SOUND]}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -159,3 +163,7 @@ def test_a_fault_in_a_step_is_caught(
     except AssertionError as error:  # the parts of the ranks do not make whole tensors
         found = [str(error)]
     assert found
+
+
+def test_no_fault_is_left_behind(learned: dict[str, list[Learned]], one_process: Learned) -> None:
+    assert not complaints(learned[SOUND], one_process)

@@ -395,6 +395,7 @@ SPOILT: list[tuple[dict[str, Any], tuple[str, str], list[str]]] = [
 ]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("precision", "layouts", "faults"), SPOILT, ids=[str(case[0]) for case in SPOILT])
 def test_what_is_lost_on_the_way_shows_in_the_losses(
     tmp_path: Path, data: Path, precision: dict[str, Any], layouts: tuple[str, str], faults: list[str]

@@ -5,6 +5,7 @@ keyed by path fails open for every route that somebody forgets to add to it. Rou
 who may not call them is told so before anything of the body is read.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -18,6 +19,9 @@ from starlette.responses import Response
 
 Answer = TypeVar("Answer")
 
+LASTING_SECONDS = 5.0
+"""For how long an answer holds. A body may take as long as who sends it likes, and rights end meanwhile."""
+
 
 class Policy(ABC):
     """Parent of the callables that decide who may call a route. They refuse by raising an `AppError`."""
@@ -27,11 +31,12 @@ class Policy(ABC):
         """What the call does, of a request alone."""
 
     def once(self, request: Request, decide: Callable[[], Answer]) -> Answer:
-        """What ``decide`` says to this request, asked at most once: ahead of the body, or by the route that wants it."""
-        answers: dict[Policy, Answer] = request.scope.setdefault("trainwright.answers", {})
-        if self not in answers:
-            answers[self] = decide()
-        return answers[self]
+        """What ``decide`` says to this request, ahead of the body and then to the route; asked again behind a slow body."""
+        answers: dict[Policy, tuple[float, Answer]] = request.scope.setdefault("trainwright.answers", {})
+        now = time.monotonic()
+        if self not in answers or now - answers[self][0] > LASTING_SECONDS:
+            answers[self] = (now, decide())
+        return answers[self][1]
 
 
 class GuardedRoute(APIRoute):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -234,14 +235,18 @@ def download(
 
 
 def _act(api: TeamClient, verb: BulkVerb, runs: list[str]) -> None:
-    """Do the verb for each run, and tell what became of it."""
-    results = [result for some in _at_once(runs) for result in api.act(verb, some)]
-    if verb is BulkVerb.DELETE:
-        _tell(results, _freed)
-        return
-    done = [result.run for result in results if result.done]
-    shown = {run.id: run.sentence for some in _at_once(done) for run in api.runs(ids=some)}
-    _tell(results, lambda result: shown.get(result.run, "done"))
+    """Do the verb for each run, and tell what became of it, some at a time: what is done is told if the next ones fail."""
+    refused = False
+    for some in _at_once(list(dict.fromkeys(runs))):
+        results = api.act(verb, some)
+        done = [result.run for result in results if result.done]
+        if verb is BulkVerb.DELETE or not done:
+            refused |= _told(results, _freed)
+            continue
+        shown = {run.id: run.sentence for run in api.runs(ids=done)}
+        refused |= _told(results, partial(_sentence, shown))
+    if refused:
+        raise typer.Exit(1)
 
 
 def _at_once(runs: list[str]) -> Iterator[list[str]]:
@@ -260,15 +265,24 @@ def _freed(result: BulkResult) -> str:
     return "deleted" if result.freed is None else freed_in_words(result.freed)
 
 
+def _sentence(shown: Mapping[str, str], result: BulkResult) -> str:
+    return shown.get(result.run, "done")
+
+
 def _tell(results: list[BulkResult], words: Callable[[BulkResult], str]) -> None:
     """A line for each run; the command fails if one was refused."""
+    if _told(results, words):
+        raise typer.Exit(1)
+
+
+def _told(results: list[BulkResult], words: Callable[[BulkResult], str]) -> bool:
+    """A line for each run, and whether one was refused."""
     for result in results:
         if result.done:
             typer.echo(f"{result.run}  {words(result)}")
         else:
             complain(f"{result.run}  {result.detail}")
-    if not all(result.done for result in results):
-        raise typer.Exit(1)
+    return not all(result.done for result in results)
 
 
 def _finish(run: Run) -> None:

@@ -91,16 +91,18 @@ def test_health_tells_a_loop_that_does_not_come_round(scene: Scene) -> None:
         state.database, with_short_sweeps(state.settings), state.store, lambda: clock[0]
     )
     loop.start()
-    clock[0] = 1_000.0
-    scene.submit()
-    wait_for_a_placement(scene)
-    deadline = time.monotonic() + 20
-    while loop.idle_seconds() > 0:
-        assert time.monotonic() < deadline, "it comes round"
-        time.sleep(0.01)
-    answer = anonymous.get("/api/v1/health")
-    assert (answer.status_code, answer.json()["control_loop_seconds"]) == (200, 0)
-    loop.stop()
+    try:
+        clock[0] = 1_000.0
+        scene.submit()
+        wait_for_a_placement(scene)
+        deadline = time.monotonic() + 20
+        while loop.idle_seconds() > 0:
+            assert time.monotonic() < deadline, "it comes round"
+            time.sleep(0.01)
+        answer = anonymous.get("/api/v1/health")
+        assert (answer.status_code, answer.json()["control_loop_seconds"]) == (200, 0)
+    finally:
+        loop.stop()
     clock[0] += 60.0
     assert anonymous.get("/api/v1/health").status_code == 200
     clock[0] += 15.0
