@@ -97,8 +97,9 @@ test("a run of a million steps, while it grows", async ({ page }) => {
     await expect(plot).toHaveAttribute("aria-valuetext", /^steps [\d,]+ to [\d,]+$/);
     for (let time = 0; time < 16; time += 1) await plot.press("+");
     // The address follows when the keys rest.
-    await expect.poll(() => width(windowOf(page))).toBeLessThan(10);
+    await expect.poll(async () => (await plot.getAttribute("aria-valuetext")) === wordsOf(windowOf(page))).toBe(true);
     const close = windowOf(page);
+    expect(width(close)).toBeLessThan(10);
     await expect(plot).toBeFocused();
     const coming = page.waitForResponse((response) => isCurves(response.request()) && response.url().includes("to_step"));
     await page.reload();
@@ -203,6 +204,7 @@ test("a run of a million steps, while it grows", async ({ page }) => {
       await look(page, `run-million-${name}`);
       await fits(page, width);
       await page.getByRole("button", { name: "whole run" }).click();
+      await expect(page).not.toHaveURL(/last=/);
       await page.getByRole("link", { name: "Runs" }).first().click();
       await expect(page.getByRole("link", { name: "million" })).toBeVisible();
       await look(page, `runs-all-${name}`);
@@ -239,6 +241,10 @@ function lossOf({ series }: Answer) {
 function windowOf(page: Page): { from: number; to: number } {
   const query = new URL(page.url()).searchParams;
   return { from: Number(query.get("from")), to: Number(query.get("to")) };
+}
+
+function wordsOf({ from, to }: { from: number; to: number }): string {
+  return `steps ${from.toLocaleString("en")} to ${to.toLocaleString("en")}`;
 }
 
 function width({ from, to }: { from: number; to: number }): number {

@@ -6,6 +6,7 @@ const SIZES = [390, 820, 1_440] as const;
 
 /** A person lives in the pages before and around a run: home, the form and its YAML, the table, usage. */
 test("from the home page through a run written as YAML to many runs at once", async ({ page }) => {
+  test.setTimeout(500_000);
   const heard = complaints(page);
   await page.goto(process.env["TRAINWRIGHT_E2E_LINK"] ?? "");
   await page.getByRole("main").getByRole("button", { name: "Sign in" }).click();

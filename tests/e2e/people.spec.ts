@@ -66,7 +66,7 @@ test("a run is watched through a reload, a restart and a break, and by a viewer"
 
 /** What only editors and owners do, by the words on its buttons, links and menus. */
 const VERBS =
-  /^(New run|Pause|Resume|Cancel|Fork|Name, tags|Delete|Remove|Edit|Tag|Pin|Thin out|Change layout|Mix datasets|New version|Create|Upload|Prepare|choose files|choose a folder|Start run|Drain|Rename|Save)/i;
+  /^(New run|Pause|Resume|Cancel|Fork|Name, tags|Delete|Remove|Edit|Tag|Pin|Thin out|Change layout|Mix datasets|New version|Create|Upload|Prepare|choose files|choose a folder|Start run|Drain|Rename|Save|Invite|Revoke|Add)/i;
 
 async function viewer(browser: Browser, link: string): Promise<void> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", locale: "en-GB" });

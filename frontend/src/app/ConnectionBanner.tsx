@@ -1,5 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState, useSyncExternalStore } from "react";
+import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { api } from "@/api/client";
 import { connection } from "@/lib/connection";
 import { clockTime } from "@/lib/format";
@@ -11,8 +11,17 @@ export function ConnectionBanner() {
   const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
   const client = useQueryClient();
   const [begun] = useState(epoch);
+  const loaded = useRef(-Infinity);
   useEffect(() => {
-    if (epoch !== begun) void client.invalidateQueries();
+    if (epoch === begun) return;
+    // Where some answer and others do not, what is loaded loses the connection again: not at once.
+    const timer = setTimeout(() => {
+      loaded.current = Date.now();
+      void client.invalidateQueries();
+    }, Math.max(0, loaded.current + EVERY_MS - Date.now()));
+    return () => {
+      clearTimeout(timer);
+    };
   }, [client, epoch, begun]);
   return since === null ? null : <Lost since={since} />;
 }

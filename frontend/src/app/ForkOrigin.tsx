@@ -19,7 +19,7 @@ const NO_STATE = "The run has no valid state to go on from now; wait for its nex
 export function ForkOrigin({ team, run, checkpoint }: Props) {
   const { states, chosen } = useForkStates(team, run.id, checkpoint);
   const navigate = useNavigate();
-  const gone = checkpoint !== undefined && chosen === undefined;
+  const gone = chosen === undefined && (checkpoint !== undefined || states.length > 0);
   return (
     <section aria-label="Where it goes on from" className="panel flex flex-wrap items-end gap-x-6 gap-y-3 px-4 py-3">
       <div className="min-w-60 flex-1">

@@ -79,7 +79,8 @@ function Fork({ runId }: { runId: string }) {
       submit={(spec, key) => {
         // What is shown above is what is sent: a state that came meanwhile is none that anybody has chosen.
         if (chosen === undefined) throw new Error(`Choose a state of ${start.run.name} that the fork goes on from.`);
-        return forkRun(team, start.run, chosen.id, spec, key);
+        // From another state it is another request.
+        return forkRun(team, start.run, chosen.id, spec, `${key}.${chosen.id}`);
       }}
     >
       <ForkOrigin team={team} run={start.run} checkpoint={checkpoint} />

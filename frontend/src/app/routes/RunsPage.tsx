@@ -65,6 +65,7 @@ export function RunsPage() {
       </RunFilterBar>
       <Boundary>
         <RunTable
+          key={team}
           team={team}
           filter={filter}
           columns={columns}

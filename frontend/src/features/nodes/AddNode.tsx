@@ -10,16 +10,19 @@ import { createJoinToken } from "@/features/nodes/queries";
 /** Makes a join token for a machine and shows, once, what to run there. */
 export function AddNode() {
   const [name, setName] = useState("");
-  const { mutate, data, isPending, error } = useMutation({
-    mutationFn: () => createJoinToken(name),
-    onSuccess: () => {
-      setName("");
+  // A token is never shown again, so it stays while others are made.
+  const [made, setMade] = useState<Awaited<ReturnType<typeof createJoinToken>>[]>([]);
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: createJoinToken,
+    onSuccess: (token, asked) => {
+      setMade((before) => [token, ...before]);
+      setName((now) => (now === asked ? "" : now));
     },
   });
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
-    mutate();
+    mutate(name);
   }
 
   return (
@@ -41,15 +44,17 @@ export function AddNode() {
         </Button>
       </form>
       {error !== null && <ErrorNote error={error} />}
-      {data !== undefined && (
-        <div role="status" className="panel px-4 py-3">
-          <p className="mb-1">
-            Run this on <span className="font-medium">{data.name}</span>, then start its agent. The token in it works once, until <Time at={data.expires} />, and
-            is never shown again.
-          </p>
-          <Copyable text={joinCommand(data.name, data.token)} />
-        </div>
-      )}
+      <div role="status" className="flex flex-col gap-3">
+        {made.map(({ name, expires, token }) => (
+          <div key={token} className="panel px-4 py-3">
+            <p className="mb-1">
+              Run this on <span className="font-medium">{name}</span>, then start its agent. The token in it works once, until <Time at={expires} />, and is
+              never shown again.
+            </p>
+            <Copyable text={joinCommand(name, token)} />
+          </div>
+        ))}
+      </div>
     </div>
   );
 }

@@ -36,7 +36,7 @@ export function BulkBar({ team, runs, mayEdit, onCompare, onClear }: Props) {
     // Some are done where the others were not even asked.
     onSettled: () => client.invalidateQueries({ queryKey: ["runs", team] }),
   });
-  const refused = act.data?.filter(({ done }) => !done) ?? [];
+  const refused = [...new Map(act.data?.filter(({ done }) => !done).map((one) => [one.run, one])).values()];
   const asked = new Set(act.data?.map(({ run }) => run)).size;
   const send = (verb: BulkVerb) => {
     act.mutate([{ verb, runs: takenBy(verb, runs).map(({ id }) => id), tags: [] }]);

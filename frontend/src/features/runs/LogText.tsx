@@ -56,7 +56,7 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
         onScroll={onScroll}
       >
         <div className="relative w-max min-w-full overflow-hidden" style={{ height: list.height }}>
-          <div className="will-change-transform" style={{ transform: `translateY(${list.topOf(rows[0] ?? 0, at)}px)` }}>
+          <div className="will-change-transform" style={{ transform: `translateY(${Math.round(list.topOf(rows[0] ?? 0, at))}px)` }}>
             {rows.map((row) => (
               <LogRow
                 key={row}

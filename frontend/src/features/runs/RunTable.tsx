@@ -34,7 +34,7 @@ interface Props {
 }
 
 /** On phones the verbs stay in sight, above the rail, however many rows are below. */
-const AT_HAND = "max-tablet:sticky max-tablet:bottom-16 max-tablet:z-2 max-tablet:-mx-4 max-tablet:border-t max-tablet:bg-bg max-tablet:px-4 max-tablet:py-2";
+const AT_HAND = "max-tablet:sticky max-tablet:bottom-16 max-tablet:z-2 max-tablet:-mx-4 max-tablet:border-t max-tablet:bg-bg max-tablet:px-4 max-tablet:py-2 max-tablet:max-h-[45dvh] max-tablet:overflow-y-auto";
 
 /** So close to the end of what is loaded, the next page is asked for. */
 const NEAR_END_ROWS = 30;

@@ -58,16 +58,21 @@ export function freedQuery(team: string, runs: readonly string[]) {
       return answers;
     },
     retry: false,
+    // Once for each time that it is asked.
+    staleTime: Infinity,
     gcTime: 0,
   });
 }
+
+/** It cannot be deleted as it stands, or is gone: other errors speak of the asking, not of the run. */
+const STAYS: ReadonlySet<number> = new Set([404, 409]);
 
 async function freedBy(team: string, run: string, signal: AbortSignal): Promise<Freed | ApiError> {
   try {
     const params = { path: { team, run }, query: { dry_run: true } };
     return body(await api.DELETE("/api/v1/teams/{team}/runs/{run}", { params, signal }));
   } catch (error) {
-    if (error instanceof ApiError) return error;
+    if (error instanceof ApiError && STAYS.has(error.status)) return error;
     throw error;
   }
 }

@@ -21,17 +21,20 @@ export function InviteForm({ team }: { team: string }) {
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<Member["role"]>("viewer");
   const client = useQueryClient();
-  const { mutate, data, isPending, error } = useMutation({
-    mutationFn: () => invite(team, email, role),
-    onSuccess: async () => {
-      setEmail("");
-      await client.invalidateQueries({ queryKey: invitationsQuery(team).queryKey });
+  // A link is never shown again, so it stays while others are made.
+  const [made, setMade] = useState<Awaited<ReturnType<typeof invite>>[]>([]);
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: (address: string) => invite(team, address, role),
+    onSuccess: (invitation, address) => {
+      setMade((before) => [invitation, ...before]);
+      setEmail((now) => (now === address ? "" : now));
+      void client.invalidateQueries({ queryKey: invitationsQuery(team).queryKey });
     },
   });
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
-    mutate();
+    mutate(email);
   }
 
   return (
@@ -67,14 +70,16 @@ export function InviteForm({ team }: { team: string }) {
         </Button>
       </form>
       {error !== null && <ErrorNote error={error} />}
-      {data !== undefined && (
-        <div role="status" className="panel px-4 py-3">
-          <p className="mb-1">
-            Send this link to <span className="font-medium">{data.email}</span>. It works once, until <Time at={data.expires} />, and is never shown again.
-          </p>
-          <Copyable text={data.link} />
-        </div>
-      )}
+      <div role="status" className="flex flex-col gap-3">
+        {made.map(({ email, expires, link }) => (
+          <div key={link} className="panel px-4 py-3">
+            <p className="mb-1">
+              Send this link to <span className="font-medium">{email}</span>. It works once, until <Time at={expires} />, and is never shown again.
+            </p>
+            <Copyable text={link} />
+          </div>
+        ))}
+      </div>
     </div>
   );
 }

@@ -30,7 +30,7 @@ export function QuotaMeters({ team }: { team: string }) {
       <div className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
         <dt className="w-24">Files</dt>
         <dd className="flex flex-1 items-center gap-4">
-          <Meter fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes} label="Storage in use" className="max-w-48 min-w-16 flex-1" />
+          <Meter fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes} label="Files stored" className="max-w-48 min-w-16 flex-1" />
           <span className="whitespace-nowrap">
             {bytes(storage.used_bytes)} <span className="text-soft">of {bytes(storage.limit_bytes)} stored</span>
           </span>

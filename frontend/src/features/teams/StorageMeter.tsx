@@ -9,7 +9,7 @@ export function StorageMeter({ team }: { team: string }) {
   const { used_bytes: used, limit_bytes: limit } = data.storage;
   return (
     <span className="flex items-center gap-3 whitespace-nowrap">
-      <Meter fraction={limit === 0 ? 1 : used / limit} label="Storage in use" className="w-24" />
+      <Meter fraction={limit === 0 ? 1 : used / limit} label="Files stored" className="w-24" />
       <span>
         {bytes(used)} <span className="text-soft">of {bytes(limit)} stored</span>
       </span>
