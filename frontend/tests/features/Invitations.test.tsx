@@ -57,3 +57,22 @@ it("says why somebody is not invited, and keeps what was written", async () => {
   expect((await screen.findByRole("alert")).textContent).toContain(refusal.detail);
   expect(screen.getByLabelText<HTMLInputElement>("E-mail of whom you invite").value).toBe("bob@example.org");
 });
+
+it("keeps a link, which is never shown again, while another invitation is refused", async () => {
+  const expires = "2026-11-28T13:00:00Z";
+  const answers = [
+    () => HttpResponse.json({ id: "invite_1", email: "bob@example.org", role: "viewer", expires, link: LINK }, { status: 201 }),
+    () => HttpResponse.json({ title: "Conflict", status: 409, code: "already_member", detail: "ann is in the team." }, { status: 409 }),
+  ];
+  server.use(http.post("*/api/v1/teams/lab/invitations", () => answers.shift()?.()));
+  renderRoute(<InviteForm team="lab" />);
+  const field = await screen.findByLabelText<HTMLInputElement>("E-mail of whom you invite");
+  await userEvent.type(field, "bob@example.org");
+  await userEvent.click(screen.getByRole("button", { name: "Invite" }));
+  expect(await screen.findByText(LINK)).toBeDefined();
+  expect(field.value).toBe("");
+  await userEvent.type(field, "ann@example.org");
+  await userEvent.click(screen.getByRole("button", { name: "Invite" }));
+  expect((await screen.findByRole("alert")).textContent).toContain("ann is in the team.");
+  expect(screen.getByText(LINK)).toBeDefined();
+});
