@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 const PAUSE_MS = 250;
 
 /**
- * What somebody chooses: shown at once, and told when they pause, where telling makes all of the page anew. What is
+ * What somebody chooses: shown at once, and told when they pause or leave, where telling makes all of the page anew. What is
  * chosen stays when the source says what it was told, and gives way when the source says anything else.
  */
 export function useSettled<Value>(source: Value, onSettled: (value: Value) => void): [Value, (value: Value) => void] {
@@ -14,20 +14,30 @@ export function useSettled<Value>(source: Value, onSettled: (value: Value) => vo
     if (held.told !== words) value = source;
     hold({ value, seen: words, told: words });
   }
-  const latest = useRef(onSettled);
+  const latest = useRef({ onSettled, leave: () => {} });
   useEffect(() => {
-    latest.current = onSettled;
+    const leave = () => {
+      const chosen = JSON.stringify(value);
+      if (chosen !== words && chosen !== held.told) onSettled(value);
+    };
+    latest.current = { onSettled, leave };
   });
   useEffect(() => {
     if (JSON.stringify(value) === words) return;
     const timer = setTimeout(() => {
       hold((old) => ({ ...old, told: JSON.stringify(value) }));
-      latest.current(value);
+      latest.current.onSettled(value);
     }, PAUSE_MS);
     return () => {
       clearTimeout(timer);
     };
   }, [value, words]);
+  useEffect(
+    () => () => {
+      latest.current.leave();
+    },
+    [],
+  );
   const choose = (next: Value) => {
     hold((old) => ({ ...old, value: next }));
   };

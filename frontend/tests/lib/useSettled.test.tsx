@@ -77,10 +77,20 @@ it("stays the same value while an equal source comes, and tells no way back to w
   expect(told).toEqual([]);
 });
 
-it("tells nothing once it is gone", () => {
+it("tells at once, and once, what was chosen last when it goes", () => {
   const hook = begin({ from: 0 });
   choose(hook, 1);
   hook.unmount();
+  expect(told).toEqual([{ from: 1 }]);
   pass(2 * PAUSE_MS);
-  expect(told).toEqual([]);
+  expect(told).toEqual([{ from: 1 }]);
+});
+
+it("tells nothing when it goes with nothing chosen, or what it has told", () => {
+  begin({ from: 0 }).unmount();
+  const hook = begin({ from: 0 });
+  choose(hook, 1);
+  pass(PAUSE_MS);
+  hook.unmount();
+  expect(told).toEqual([{ from: 1 }]);
 });

@@ -1,5 +1,5 @@
 import { usePrefetchQuery, useQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
-import { Link, useLocation, useNavigate, useParams, useRouter, useSearch } from "@tanstack/react-router";
+import { Link, useMatch, useNavigate, useParams, useRouter, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Run } from "@/api/types";
 import { buttonClass } from "@/components/Button";
@@ -10,7 +10,7 @@ import { TitleRow } from "@/components/TitleRow";
 import { CompareCharts } from "@/features/metrics/CompareCharts";
 import { comparedQuery } from "@/features/metrics/compareQueries";
 import { CompareList } from "@/features/metrics/CompareList";
-import { compareViewOf, MOST_COMPARED, searchOfCompare, type CompareView } from "@/features/metrics/compareView";
+import { compareViewOf, MOST_COMPARED, searchOfCompare, type ChangeView, type CompareSearch } from "@/features/metrics/compareView";
 import { someRunsQuery } from "@/features/runs/queries";
 import { SpecDifferences } from "@/features/runs/SpecDifferences";
 import { count, plural } from "@/lib/format";
@@ -19,9 +19,9 @@ import { count, plural } from "@/lib/format";
 export function ComparePage() {
   const { team } = useParams({ from: "/$team" });
   const search = useSearch({ from: "/$team/compare" });
-  const pathname = useLocation({ select: (at) => at.pathname });
+  const pathname = useMatch({ from: "/$team/compare", select: (match) => match.pathname });
   const router = useRouter();
-  const navigate = useNavigate();
+  const navigate = useNavigate({ from: "/$team/compare" });
   const client = useQueryClient();
   const view = useMemo(() => compareViewOf(search), [search]);
   // The curves do not wait for the runs that they are of.
@@ -33,10 +33,12 @@ export function ComparePage() {
       allOf(view.runs, [...(before ?? []), ...listed(client.getQueriesData({ queryKey: ["runs", team] }))]),
   });
   const runs = useMemo(() => new Map(data?.map((run) => [run.id, run])), [data]);
-  const change = (next: CompareView) => {
+  // The list and the charts write one view: each changes what it means of the newest, which may not be drawn yet.
+  const change: ChangeView = (next) => {
     // Who leaves is let go.
     if (router.latestLocation.pathname !== pathname) return;
-    void navigate({ to: ".", search: searchOfCompare(next), replace: true, resetScroll: false });
+    const search = (old: CompareSearch) => searchOfCompare({ ...compareViewOf(old), ...next(compareViewOf(old)) });
+    void navigate({ to: ".", search, replace: true, resetScroll: false });
   };
   const missing = view.runs.filter((id) => !runs.has(id));
   return (
@@ -65,7 +67,7 @@ export function ComparePage() {
             type="button"
             className={buttonClass()}
             onClick={() => {
-              change({ ...view, runs: view.runs.filter((id) => !missing.includes(id)) });
+              change(({ runs }) => ({ runs: runs.filter((id) => !missing.includes(id)) }));
             }}
           >
             Leave {plural(missing.length, "run")} out
@@ -83,8 +85,8 @@ export function ComparePage() {
         error === null ? isPending && <Skeleton /> : <ErrorState error={error} onRetry={() => void refetch()} />
       ) : (
         <>
-          <CompareList team={team} runs={runs} view={view} onView={change} />
-          <CompareCharts team={team} runs={runs} view={view} onView={change} />
+          <CompareList team={team} runs={runs} view={view} onChange={change} />
+          <CompareCharts team={team} runs={runs} view={view} onChange={change} />
           <SpecDifferences runs={view.runs.flatMap((id) => runs.get(id) ?? [])} />
         </>
       )}

@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { Link, useLocation, useNavigate, useParams, useRouteContext, useRouter, useSearch } from "@tanstack/react-router";
+import { Link, useLocation, useMatch, useNavigate, useParams, useRouteContext, useRouter, useSearch } from "@tanstack/react-router";
 import { DatasetLink } from "@/app/DatasetLink";
 import { Fp8Tab } from "@/app/Fp8Tab";
 import { Overview } from "@/app/Overview";
@@ -42,7 +42,7 @@ function LiveRun() {
   const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
   const search = useSearch({ from: "/$team/runs/$runId/$tab" });
   const line = useLocation({ select: ({ hash }) => lineOfHash(hash) });
-  const pathname = useLocation({ select: (at) => at.pathname });
+  const pathname = useMatch({ from: "/$team/runs/$runId/$tab", select: (match) => match.pathname });
   const router = useRouter();
   const navigate = useNavigate();
   const { data: stored } = useSuspenseQuery(runQuery(team, runId));
@@ -92,14 +92,19 @@ function LiveRun() {
     </>
   );
 
-  /** Changes what the address says of this page, and leaves the rest of it and the place on the page. Who leaves is let go. */
+  /** Changes what the address says of this tab, and leaves the rest of it. Who leaves is let go. */
   function change(next: Partial<typeof search>, hash: string | true = true): void {
-    if (router.latestLocation.pathname !== pathname) return;
-    void navigate({ to: ".", search: (old) => ({ ...old, ...next }), hash, replace: true, resetScroll: false });
+    if (router.latestLocation.pathname === pathname) say((old) => ({ ...old, ...next }), hash);
   }
 
-  function show(next: ChartView): void {
-    change({ ...clearedView, ...searchOf(next) });
+  /** Tabs share a view: what is chosen just before one is left holds on the next. */
+  function show(next: Partial<ChartView>): void {
+    if (folderOf(router.latestLocation.pathname) !== folderOf(pathname)) return;
+    say((old) => ({ ...old, ...clearedView, ...searchOf({ ...viewOf(old), ...next }) }));
+  }
+
+  function say(next: (old: typeof search) => typeof search, hash: string | true = true): void {
+    void navigate({ to: ".", search: next, hash, replace: true, resetScroll: false });
   }
 
   function content() {
@@ -114,7 +119,7 @@ function LiveRun() {
             onRetry={() => void refetch()}
             window={view.window}
             onWindow={(window) => {
-              show({ ...view, window });
+              show({ window });
             }}
             wish={search}
             onChoose={(next) => {
@@ -198,6 +203,10 @@ function LiveRun() {
 function useView(search: ViewSearch): ChartView {
   const key = JSON.stringify(searchOf(viewOf(search)));
   return useMemo(() => viewOf(JSON.parse(key) as ViewSearch), [key]);
+}
+
+function folderOf(pathname: string): string {
+  return pathname.slice(0, pathname.lastIndexOf("/"));
 }
 
 function ranksOf({ spec: { resources } }: Run): number {

@@ -9,7 +9,7 @@ import { Skeleton } from "@/components/Skeleton";
 import { ZoomBar } from "@/components/ZoomBar";
 import { ChartControls } from "@/features/metrics/ChartControls";
 import { combined, comparedQuery, liveQuery, type Steps } from "@/features/metrics/compareQueries";
-import { lineLook, type CompareView } from "@/features/metrics/compareView";
+import { lineLook, type ChangeView, type CompareView } from "@/features/metrics/compareView";
 import { SeriesMenu } from "@/features/metrics/SeriesMenu";
 import { seriesLook } from "@/features/metrics/seriesLooks";
 import { useZoom } from "@/features/metrics/useZoom";
@@ -24,7 +24,7 @@ interface Props {
   /** By id; those that could not be had are missing. */
   runs: ReadonlyMap<string, Run>;
   view: CompareView;
-  onView: (view: CompareView) => void;
+  onChange: ChangeView;
 }
 
 /** One run's line in every chart. */
@@ -48,9 +48,9 @@ const WINDOW_WORDS: Record<Axis, (value: number) => string> = {
 };
 
 /** The same series of several runs in one chart each, under one cross-hair. */
-export function CompareCharts({ team, runs, view, onView }: Props) {
+export function CompareCharts({ team, runs, view, onChange }: Props) {
   const [chart, setChart] = useSettled(view.chart, (next) => {
-    onView({ ...view, chart: next });
+    onChange(() => ({ chart: next }));
   });
   const { x: axisName, window } = chart;
   const bounds = window !== null && "from" in window ? window : null;
@@ -106,7 +106,7 @@ export function CompareCharts({ team, runs, view, onView }: Props) {
           known={known}
           chosen={view.series}
           onChange={(series) => {
-            onView({ ...view, series });
+            onChange(() => ({ series }));
           }}
         />
         <ZoomBar zoom={zoom} error={zoomed ? close.error : null} />

@@ -6,18 +6,18 @@ import { StatePill } from "@/components/StatePill";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
-import { lineLook, type CompareView } from "@/features/metrics/compareView";
+import { lineLook, type ChangeView, type CompareView } from "@/features/metrics/compareView";
 import { count, decimal, percent, rate } from "@/lib/format";
 
 interface Props {
   team: string;
   runs: ReadonlyMap<string, Run>;
   view: CompareView;
-  onView: (view: CompareView) => void;
+  onChange: ChangeView;
 }
 
 /** The runs of a comparison with their lines: which are shown, and where they stand. */
-export function CompareList({ team, runs, view, onView }: Props) {
+export function CompareList({ team, runs, view, onChange }: Props) {
   const known = view.runs.flatMap((id, index) => {
     const run = runs.get(id);
     return run === undefined ? [] : [{ run, index }];
@@ -82,7 +82,7 @@ export function CompareList({ team, runs, view, onView }: Props) {
                 title="Leave out"
                 className="inline-grid size-6 place-items-center rounded-box text-soft hover:bg-raised hover:text-text max-tablet:size-11"
                 onClick={() => {
-                  onView({ ...view, runs: view.runs.filter((id) => id !== run.id) });
+                  onChange(({ runs }) => ({ runs: runs.filter((id) => id !== run.id) }));
                 }}
               >
                 <X aria-hidden size={14} />
@@ -95,9 +95,11 @@ export function CompareList({ team, runs, view, onView }: Props) {
   );
 
   function toggle(id: string): void {
-    const hidden = new Set(view.hidden);
-    if (!hidden.delete(id)) hidden.add(id);
-    onView({ ...view, hidden });
+    onChange((old) => {
+      const hidden = new Set(old.hidden);
+      if (!hidden.delete(id)) hidden.add(id);
+      return { hidden };
+    });
   }
 }
 

@@ -35,6 +35,9 @@ export interface CompareView {
   chart: ChartView;
 }
 
+/** Changes parts of the view as it is then, given all of it. */
+export type ChangeView = (next: (old: CompareView) => Partial<CompareView>) => void;
+
 export function compareViewOf(search: CompareSearch): CompareView {
   const runs = listed(search.runs);
   return {

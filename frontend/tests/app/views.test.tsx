@@ -1,0 +1,80 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { act, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { queryClient } from "@/app/queryClient";
+import { router } from "@/app/router";
+import { aRun } from "../runs";
+import { server } from "../server";
+
+const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "viewer" }] };
+const RUNS = ["run_1", "run_2"].map((id) => aRun({ id, name: id, state: "succeeded", ended: "2026-11-21T14:00:00Z" }));
+const STEPS = Array.from({ length: 100 }, (_, index) => index + 1);
+const LOSS = { name: "loss", unit: "", steps: STEPS, values: STEPS.map((step) => 1 / step) };
+
+beforeEach(() => {
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: RUNS, next_cursor: null })),
+    http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json(RUNS.map(({ id }) => ({ run: id, series: [LOSS] })))),
+    http.get("*/api/v1/teams/lab/runs/run_1/metrics", () => HttpResponse.json({ series: [LOSS], attempts: [], cursor: "1:1" })),
+    http.get("*/api/v1/teams/lab/runs/run_1/events", () => HttpResponse.json([])),
+    http.get("*/api/v1/teams/lab/runs/run_1/checkpoints", () => HttpResponse.json([])),
+    http.get("*/api/v1/teams/lab/runs/run_1", () => HttpResponse.json(RUNS[0])),
+  );
+});
+
+afterEach(() => {
+  queryClient.clear();
+});
+
+function open(address: string): void {
+  render(
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>,
+  );
+  act(() => {
+    router.history.push(address);
+  });
+}
+
+function search() {
+  return router.state.location.search;
+}
+
+it("holds what is chosen just before a tab is left", async () => {
+  open("/lab/runs/run_1/overview");
+  fireEvent.click(await screen.findByRole("radio", { name: "log" }));
+  fireEvent.click(screen.getByRole("button", { name: "Zoom in" }));
+  fireEvent.click(screen.getByRole("link", { name: "Events" }));
+  await waitFor(() => {
+    expect(router.state.location.pathname).toBe("/lab/runs/run_1/events");
+    expect(search()).toMatchObject({ y: "log" });
+  });
+  expect(search()).toHaveProperty("from");
+});
+
+it("writes nothing into the page that a run is left for", async () => {
+  open("/lab/runs/run_1/overview");
+  fireEvent.click(await screen.findByRole("radio", { name: "log" }));
+  act(() => {
+    router.history.push("/lab/compare?runs=run_1,run_2");
+  });
+  await screen.findByRole("checkbox", { name: "Show run_1" });
+  expect(search()).toEqual({ runs: "run_1,run_2" });
+});
+
+it("keeps what the list and the charts of a comparison write at once", async () => {
+  open("/lab/compare?runs=run_1,run_2");
+  fireEvent.click(await screen.findByRole("radio", { name: "log" }));
+  const list = await screen.findByRole("checkbox", { name: "Show run_1" });
+  act(() => {
+    fireEvent.click(list);
+    fireEvent.click(screen.getByRole("checkbox", { name: "Show run_2" }));
+  });
+  await waitFor(() => {
+    expect(search()).toEqual({ runs: "run_1,run_2", hide: "run_1,run_2", y: "log" });
+  });
+});
