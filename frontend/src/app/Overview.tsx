@@ -1,3 +1,4 @@
+import { usePrefetchQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { ErrorState } from "@/components/ErrorState";
 import { Skeleton } from "@/components/Skeleton";
@@ -6,6 +7,8 @@ import { PhaseBar } from "@/features/metrics/PhaseBar";
 import type { LiveMetrics } from "@/features/metrics/queries";
 import { useShown } from "@/features/metrics/useShown";
 import type { ChartView } from "@/features/metrics/view";
+import { CompareWith } from "@/features/runs/CompareWith";
+import { othersQuery } from "@/features/runs/queries";
 import type { StepWindow } from "@/lib/stepWindow";
 import { useSettled } from "@/lib/useSettled";
 
@@ -29,12 +32,22 @@ interface Props {
 export function Overview({ team, run, metrics, live, error, onRetry, checkpointSteps, view, onView, events, ranks }: Props) {
   const [chosen, choose] = useSettled(view, onView);
   const shown = useShown(team, run, metrics, chosen.window);
+  // Whether there are other runs is known with the first curves, so that nothing moves.
+  usePrefetchQuery(othersQuery(team, run, ""));
   if (metrics === undefined || shown === undefined) {
     return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;
   }
   return (
     <>
-      <MetricsPanel metrics={metrics} shown={shown} live={live} checkpointSteps={checkpointSteps} view={chosen} onView={choose} />
+      <MetricsPanel
+        metrics={metrics}
+        shown={shown}
+        live={live}
+        checkpointSteps={checkpointSteps}
+        view={chosen}
+        onView={choose}
+        compare={<CompareWith team={team} run={run} />}
+      />
       <div className="mt-3 grid grid-cols-2 gap-3 max-desk:grid-cols-1">
         <PhaseBar columns={metrics.columns} />
         <section className="panel p-3">

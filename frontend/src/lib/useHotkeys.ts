@@ -19,5 +19,5 @@ export function useHotkeys(commands: Record<string, () => void>): void {
 
 /** Whether keys belong to what has the focus. */
 export function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select, dialog, [role=menu]") !== null;
+  return target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select, dialog, [role=dialog], [role=menu]") !== null;
 }

@@ -1,6 +1,7 @@
 import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { act, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { queryClient } from "@/app/queryClient";
@@ -13,10 +14,16 @@ const RUNS = ["run_1", "run_2"].map((id) => aRun({ id, name: id, state: "succeed
 const STEPS = Array.from({ length: 100 }, (_, index) => index + 1);
 const LOSS = { name: "loss", unit: "", steps: STEPS, values: STEPS.map((step) => 1 / step) };
 
+let listed = RUNS;
+
 beforeEach(() => {
+  listed = RUNS;
   server.use(
     http.get("*/api/v1/me", () => HttpResponse.json(ME)),
-    http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: RUNS, next_cursor: null })),
+    http.get("*/api/v1/teams/lab/runs", ({ request }) => {
+      const q = new URL(request.url).searchParams.get("q") ?? "";
+      return HttpResponse.json({ items: listed.filter(({ name }) => name.includes(q)), next_cursor: null });
+    }),
     http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json(RUNS.map(({ id }) => ({ run: id, series: [LOSS] })))),
     http.get("*/api/v1/teams/lab/runs/run_1/metrics", () => HttpResponse.json({ series: [LOSS], attempts: [], cursor: "1:1" })),
     http.get("*/api/v1/teams/lab/runs/run_1/events", () => HttpResponse.json([])),
@@ -77,4 +84,26 @@ it("keeps what the list and the charts of a comparison write at once", async () 
   await waitFor(() => {
     expect(search()).toEqual({ runs: "run_1,run_2", hide: "run_1,run_2", y: "log" });
   });
+});
+
+it("opens a comparison with other runs, by keyboard alone", async () => {
+  open("/lab/runs/run_1/overview");
+  const button = await screen.findByRole("button", { name: "compare with" });
+  button.focus();
+  await userEvent.keyboard("{Enter}run_2");
+  expect(document.activeElement).toBe(screen.getByRole("searchbox", { name: "Find runs by name" }));
+  expect(screen.queryByRole("checkbox", { name: /run_1/ })).toBeNull();
+  await userEvent.tab();
+  await userEvent.keyboard(" ");
+  await userEvent.tab();
+  await userEvent.keyboard("{Enter}");
+  await screen.findByRole("checkbox", { name: "Show run_2" });
+  expect(search()).toEqual({ runs: "run_1,run_2" });
+});
+
+it("offers no comparison where there is no other run", async () => {
+  listed = RUNS.slice(0, 1);
+  open("/lab/runs/run_1/overview");
+  await screen.findByRole("button", { name: "Zoom in" });
+  expect(screen.queryByRole("button", { name: "compare with" })).toBeNull();
 });

@@ -1,4 +1,4 @@
-import { useMemo } from "react";
+import { useMemo, type ReactNode } from "react";
 import { EmptyState } from "@/components/EmptyState";
 import { ZoomBar } from "@/components/ZoomBar";
 import { ChartControls } from "@/features/metrics/ChartControls";
@@ -20,6 +20,8 @@ interface Props {
   checkpointSteps: readonly number[];
   view: ChartView;
   onView: (view: ChartView) => void;
+  /** Leads to other runs' curves. */
+  compare: ReactNode;
 }
 
 const LOSSES = [
@@ -35,7 +37,7 @@ const SPEED = [{ label: "tokens/s", name: "tokens_per_second" }] as const;
 const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 
 /** The charts of a run: loss first and largest, then whether the machine is well used. */
-export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onView }: Props) {
+export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
   const { columns: whole, attempts } = metrics;
   const axis = useMemo(() => axisOf(whole, view.x), [whole, view.x]);
   const marks = useMemo(() => marksOf(attempts, checkpointSteps, axis.at), [attempts, checkpointSteps, axis]);
@@ -56,6 +58,7 @@ export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onVi
   return (
     <>
       <ChartControls view={view} onChange={onView}>
+        {compare}
         <ZoomBar zoom={zoom} error={shown.error} />
       </ChartControls>
       <div className="mb-3 grid grid-cols-[2fr_1fr_1fr] gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">

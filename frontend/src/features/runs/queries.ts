@@ -51,6 +51,22 @@ export function someRunsQuery(team: string, ids: readonly string[]) {
   });
 }
 
+const OTHERS = 20;
+
+/** The team's newest runs but this one, by words of their names. */
+export function othersQuery(team: string, run: string, q: string) {
+  return queryOptions({
+    queryKey: ["other runs", team, run, q],
+    queryFn: async ({ signal }): Promise<Run[]> => {
+      const query = { limit: OTHERS + 1, ...(q === "" ? {} : { q }) };
+      const { items } = body(await api.GET("/api/v1/teams/{team}/runs", { params: { path: { team }, query }, signal }));
+      return items.filter(({ id }) => id !== run).slice(0, OTHERS);
+    },
+    placeholderData: keepPreviousData,
+    staleTime: 60_000,
+  });
+}
+
 /** Events are numbered without gaps, so each look asks only for what came after the last one known. */
 export function eventsQuery(team: string, run: string, live: boolean) {
   return queryOptions({
