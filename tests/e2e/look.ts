@@ -15,7 +15,8 @@ export function complaints(page: Page): string[] {
   const heard: string[] = [];
   page.on("pageerror", (error) => heard.push(error.message));
   page.on("console", (message) => {
-    if (message.type() === "error") heard.push(message.text());
+    // Which answer was refused stands beside the words.
+    if (message.type() === "error") heard.push(`${message.text()} (${message.location().url})`);
   });
   return heard;
 }

@@ -34,6 +34,22 @@ test("a run is held, named, compared and found by keyboard", async ({ page }) =>
     await expect(page.getByRole("link", { name: "week-47" })).toBeVisible();
   });
 
+  await test.step("a run is compared with one that is found by its name", async () => {
+    await page.goto(`/crew/runs/${first}/overview`);
+    await page.getByRole("button", { name: "compare with" }).press("Enter");
+    await page.keyboard.type("PILOT");
+    const box = page.getByRole("checkbox", { name: /^pilot-2/ });
+    await expect(page.getByRole("checkbox", { name: /^(the long one|endless)/ })).toHaveCount(0);
+    await box.press("Space");
+    await look(page, "compare-with");
+    await page.setViewportSize({ width: 390, height: 844 });
+    await look(page, "compare-with-phone");
+    await page.setViewportSize({ width: 1_440, height: 900 });
+    await page.getByRole("link", { name: "Compare 2 runs" }).press("Enter");
+    await expect(page.getByRole("checkbox", { name: "Show pilot-1" })).toBeVisible();
+    await expect(page).toHaveURL(new RegExp(`runs=${first}(,|%2C)${second}`));
+  });
+
   await test.step("two runs are compared", async () => {
     await page.goto(`/crew/compare?runs=${first},${second}&series=loss,validation_loss,mfu`);
     const loss = page.locator("figure", { hasText: "loss" }).first();

@@ -11,7 +11,7 @@ export function Copyable({ text, label }: { text: string; label?: string }) {
       type="button"
       title={copied ? "Copied" : "Copy"}
       aria-label={`Copy ${label ?? text}`}
-      className="inline-flex max-w-full items-center gap-1.5 rounded-box text-left font-mono text-mono hover:text-accent"
+      className="inline-flex max-w-full items-center gap-1.5 rounded-box text-left font-mono text-mono hover:text-accent max-tablet:min-h-11 max-tablet:min-w-11"
       onClick={() => {
         void copyText(text).then(() => {
           setCopied(true);

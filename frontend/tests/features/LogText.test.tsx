@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from "@testing-library/react";
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { delay, http, HttpResponse } from "msw";
 import { useState } from "react";
@@ -145,4 +145,19 @@ it("says what went wrong with a search", async () => {
   );
   show({ find: "x" });
   expect(await screen.findByText("The database is busy. Wait a second.")).toBeDefined();
+});
+
+it("stays as wide as the widest line that was in sight", async () => {
+  show({ line: 700 });
+  const region = await screen.findByRole("region", { name: "Log of attempt 2, rank-0.log" });
+  Object.defineProperty(region, "scrollHeight", { value: 18 * TOTAL });
+  const width = () => (region.firstElementChild as HTMLElement).style.minWidth;
+  const scroll = (to: number) => fireEvent.scroll(region, { target: { scrollTop: 18 * to } });
+  scroll(690);
+  await within(region).findByText(/^line 700 Loss is high$/);
+  const before = width();
+  expect(before).toContain("ch");
+  scroll(200);
+  await within(region).findByText("line 201");
+  expect(width()).toBe(before);
 });

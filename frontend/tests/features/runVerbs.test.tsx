@@ -46,16 +46,20 @@ describe("verbs for many runs", () => {
     expect(actions.map(({ runs }) => runs.length)).toEqual([200, 100]);
   });
 
-  it("say how far they came where a later request fails", async () => {
+  it("say how far they came where a later request fails, and what was refused until then", async () => {
     let asked = 0;
+    const refused = [{ run: "run_7", done: false, code: "run_is_final", detail: "It has ended." }];
     server.use(
       http.post("*/api/v1/teams/lab/runs/bulk", () =>
-        ++asked === 1 ? HttpResponse.json([]) : HttpResponse.json({ code: "busy", detail: "The database is busy." }, { status: 503 }),
+        ++asked === 1 ? HttpResponse.json(refused) : HttpResponse.json({ code: "busy", detail: "The database is busy." }, { status: 503 }),
       ),
     );
     show(many(300));
     await userEvent.click(await screen.findByRole("button", { name: "Pause" }));
-    expect((await screen.findByRole("alert")).textContent).toContain("200 of 300 runs were asked, then it stopped: The database is busy.");
+    const told = (await screen.findAllByRole("alert")).map(({ textContent }) => textContent);
+    expect(told[0]).toContain("200 of 300 runs were asked, then it stopped: The database is busy.");
+    expect(told[1]).toContain("1 run refused");
+    expect(told[1]).toContain("pilot-7 It has ended.");
   });
 
   it("count what deleting frees by few requests at a time, and delete what may go", async () => {

@@ -50,7 +50,7 @@ export function KeyTable() {
             <Td className="text-right">
               <button
                 type="button"
-                className="text-bad hover:underline"
+                className="text-bad hover:underline max-tablet:min-h-11 max-tablet:min-w-11"
                 onClick={() => {
                   setDoomed(key);
                 }}

@@ -5,7 +5,7 @@ import { Button } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { ErrorNote } from "@/components/ErrorNote";
 import { BulkRefusals } from "@/features/runs/BulkRefusals";
-import { sendBulk, takenBy, type BulkVerb } from "@/features/runs/bulk";
+import { sendBulk, StoppedError, takenBy, type BulkVerb } from "@/features/runs/bulk";
 import { DeleteRuns } from "@/features/runs/DeleteRuns";
 import { TagRuns } from "@/features/runs/TagRuns";
 import { count, plural } from "@/lib/format";
@@ -25,19 +25,16 @@ export function BulkBar({ team, runs, mayEdit, onCompare, onClear }: Props) {
   const [asking, setAsking] = useState<"cancel" | "delete" | "tag" | null>(null);
   const client = useQueryClient();
   const act = useMutation({
-    mutationFn: async (actions: readonly BulkAction[]) => {
-      const results = [];
-      for (const action of actions) results.push(...(await sendBulk(team, action)));
-      return results;
-    },
+    mutationFn: (actions: readonly BulkAction[]) => sendBulk(team, actions),
     onSuccess: () => {
       setAsking(null);
     },
     // Some are done where the others were not even asked.
     onSettled: () => client.invalidateQueries({ queryKey: ["runs", team] }),
   });
-  const refused = [...new Map(act.data?.filter(({ done }) => !done).map((one) => [one.run, one])).values()];
-  const asked = new Set(act.data?.map(({ run }) => run)).size;
+  const results = act.error instanceof StoppedError ? act.error.results : act.data;
+  const refused = [...new Map(results?.filter(({ done }) => !done).map((one) => [one.run, one])).values()];
+  const asked = new Set(results?.map(({ run }) => run)).size;
   const send = (verb: BulkVerb) => {
     act.mutate([{ verb, runs: takenBy(verb, runs).map(({ id }) => id), tags: [] }]);
   };

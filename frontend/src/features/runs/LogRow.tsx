@@ -1,4 +1,5 @@
 import { memo } from "react";
+import { plainLine } from "@/features/runs/plainLine";
 import { count } from "@/lib/format";
 
 interface Props {
@@ -34,7 +35,7 @@ export const LogRow = memo(function LogRow({ number, text, find, chosen, digits,
       >
         {number}
       </button>
-      <span className={`whitespace-pre ${text === undefined ? "text-soft" : ""}`}>{text === undefined ? "…" : <Marked text={plain(text)} find={find} />}</span>
+      <span className={`whitespace-pre ${text === undefined ? "text-soft" : ""}`}>{text === undefined ? "…" : <Marked text={plainLine(text)} find={find} />}</span>
     </div>
   );
 });
@@ -53,11 +54,4 @@ function Marked({ text, find }: { text: string; find: string }) {
 
 function literal(text: string): string {
   return text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-}
-
-// Colours of terminals mean nothing here.
-const ESCAPES = new RegExp(String.raw`\u001b\[[0-9;]*[A-Za-z]`, "g");
-
-function plain(text: string): string {
-  return text.replace(ESCAPES, "");
 }

@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useEffect, useRef } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { ErrorState } from "@/components/ErrorState";
 import { LogFind } from "@/features/runs/LogFind";
 import { LogRow } from "@/features/runs/LogRow";
 import { logTotalQuery, type LogPlace } from "@/features/runs/logQueries";
 import type { LogSearch } from "@/features/runs/logSearch";
+import { plainLine } from "@/features/runs/plainLine";
 import { useLogLines } from "@/features/runs/useLogLines";
 import { LINE_PX, useLogScroll } from "@/features/runs/useLogScroll";
 
@@ -32,6 +33,12 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
     look({ line: number, find });
   }, []);
 
+  const rows = rowsOf(begin, end, total ?? 0);
+  // As wide as the widest line that was shown: else the text jumps aside when a shorter one comes.
+  const [widest, setWidest] = useState(0);
+  const shown = Math.max(0, ...rows.map((row) => plainLine(textOf(row + 1) ?? "").length));
+  if (shown > widest) setWidest(shown);
+
   if (total === undefined) {
     if (error === null) return <div className="h-24 border-t" />;
     return (
@@ -42,7 +49,6 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
   }
   if (total === 0) return <p className="border-t px-4 py-3 text-soft">Nothing is written yet.</p>;
   const digits = String(total).length;
-  const rows = rowsOf(begin, end, total);
   return (
     <div className="border-t">
       <LogFind place={place} total={total} line={line} find={find} onView={look} />
@@ -55,7 +61,7 @@ export function LogText({ place, bytes, live, line, find, onView }: Props) {
         style={{ maxHeight: list.height + LINE_PX }}
         onScroll={onScroll}
       >
-        <div className="relative w-max min-w-full overflow-hidden" style={{ height: list.height }}>
+        <div className="relative w-max overflow-hidden" style={{ height: list.height, minWidth: `max(100%, calc(${Math.max(3, digits) + widest}ch + 3rem))` }}>
           <div className="will-change-transform" style={{ transform: `translateY(${Math.round(list.topOf(rows[0] ?? 0, at))}px)` }}>
             {rows.map((row) => (
               <LogRow

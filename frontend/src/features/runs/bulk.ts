@@ -26,19 +26,41 @@ export function takenBy(verb: BulkVerb, runs: readonly Run[]): Run[] {
 /** The API takes no more runs in one request. */
 const MOST_AT_ONCE = 200;
 
-/** What became of each run. More than one request takes go in several, one after another. */
-export async function sendBulk(team: string, action: BulkAction): Promise<BulkResult[]> {
+/** Some runs were asked before a request failed. */
+export class StoppedError extends Error {
+  /** What became of those. */
+  readonly results: readonly BulkResult[];
+
+  constructor(words: string, results: readonly BulkResult[], cause: unknown) {
+    super(`${words}, then it stopped: ${sentenceOf(cause)}`, { cause });
+    this.results = results;
+  }
+}
+
+/**
+ * What became of each run. More than one request takes go in several, one after another.
+ *
+ * @throws StoppedError where one fails that is not the first
+ */
+export async function sendBulk(team: string, actions: readonly BulkAction[]): Promise<BulkResult[]> {
   const results: BulkResult[] = [];
-  for (let from = 0; from < action.runs.length; from += MOST_AT_ONCE) {
-    const part = { ...action, runs: action.runs.slice(from, from + MOST_AT_ONCE) };
+  const all = actions.reduce((sum, { runs }) => sum + runs.length, 0);
+  let asked = 0;
+  for (const part of actions.flatMap(partsOf)) {
     try {
       results.push(...body(await api.POST("/api/v1/teams/{team}/runs/bulk", { params: { path: { team } }, body: part })));
     } catch (error) {
-      if (from === 0) throw error;
-      throw new Error(`${count(from)} of ${count(action.runs.length)} runs were asked, then it stopped: ${sentenceOf(error)}`, { cause: error });
+      if (asked === 0) throw error;
+      throw new StoppedError(actions.length === 1 ? `${count(asked)} of ${count(all)} runs were asked` : "A part of it is done", results, error);
     }
+    asked += part.runs.length;
   }
   return results;
+}
+
+function partsOf(action: BulkAction): BulkAction[] {
+  const parts = Math.ceil(action.runs.length / MOST_AT_ONCE);
+  return Array.from({ length: parts }, (_, at) => ({ ...action, runs: action.runs.slice(at * MOST_AT_ONCE, (at + 1) * MOST_AT_ONCE) }));
 }
 
 /** So few that the page's own requests find a connection beside them. */

@@ -46,7 +46,7 @@ export function InvitationTable({ team }: { team: string }) {
             <Td className="text-right">
               <button
                 type="button"
-                className="text-bad hover:underline"
+                className="text-bad hover:underline max-tablet:min-h-11 max-tablet:min-w-11"
                 onClick={() => {
                   setDoomed(one);
                 }}

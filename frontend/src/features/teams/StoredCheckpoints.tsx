@@ -1,4 +1,5 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { sentenceOf } from "@/api/errors";
 import { usageQuery } from "@/features/teams/queries";
 import { bytes } from "@/lib/format";
 
@@ -10,7 +11,7 @@ interface Props {
 
 /** What checkpoints occupy: no meter, for no limit holds for them. */
 export function StoredCheckpoints({ team, days }: Props) {
-  const { data } = useQuery({ ...usageQuery(team, days), placeholderData: keepPreviousData });
+  const { data, error } = useQuery({ ...usageQuery(team, days), placeholderData: keepPreviousData });
   return (
     <p className="mt-2 min-h-5 text-soft">
       {data !== undefined && (
@@ -19,6 +20,7 @@ export function StoredCheckpoints({ team, days }: Props) {
           disk bounds these.
         </>
       )}
+      {data === undefined && error !== null && <>What checkpoints occupy is not known: {sentenceOf(error)}</>}
     </p>
   );
 }
