@@ -14,7 +14,17 @@ import typer
 from rich.table import Table
 
 from trainwright import spec_page
-from trainwright.commands import checkpoints, datasets, nodes, plan, recipes, runs, tokenizers, usage
+from trainwright.commands import (
+    checkpoints,
+    datasets,
+    invitations,
+    nodes,
+    plan,
+    recipes,
+    runs,
+    tokenizers,
+    usage,
+)
 from trainwright.commands.terminal import out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
@@ -26,6 +36,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(invitations.app, name="invitations")
 app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)
 app.command("layout")(plan.layout)

@@ -47,7 +47,17 @@ from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
 from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
 from trainwright.contracts.api.metrics import MetricPoints, Metrics, RunSeries
 from trainwright.contracts.api.nodes import JoinToken, Node
-from trainwright.contracts.api.people import CreatedKey, Me, OneTimeLink, StorageUse, Team
+from trainwright.contracts.api.people import (
+    CreatedKey,
+    Invitation,
+    Me,
+    NewInvitation,
+    OneTimeLink,
+    OpenInvitation,
+    Role,
+    StorageUse,
+    Team,
+)
 from trainwright.contracts.api.runs import Run, RunEvent
 from trainwright.contracts.api.uploads import Preview, RejectedDocument, Upload
 from trainwright.contracts.checkpoint import CheckpointKind
@@ -118,6 +128,21 @@ class TeamClient(PlanCalls, RunCalls):
     def set_storage(self, limit_bytes: int) -> StorageUse:
         """Change how many bytes of files the team may store. For site admins."""
         return self._client.put(f"{self._path}/storage", StorageUse, json={"limit_bytes": limit_bytes})
+
+    # --- invitations
+
+    def invite(self, email: str, role: Role = Role.VIEWER) -> Invitation:
+        """Invite somebody into the team; the link to send to them is shown this once. For owners."""
+        new = NewInvitation(email=email, role=role).model_dump(mode="json")
+        return self._client.post(f"{self._path}/invitations", Invitation, json=new)
+
+    def invitations(self) -> list[OpenInvitation]:
+        """Invitations whose links still work, the newest first. For owners."""
+        return self._client.get_list(f"{self._path}/invitations", OpenInvitation)
+
+    def revoke_invitation(self, invitation_id: str) -> None:
+        """Let the link of an invitation work no more. For owners."""
+        self._client.delete(f"{self._path}/invitations/{invitation_id}")
 
     # --- datasets
 

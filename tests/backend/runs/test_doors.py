@@ -1,8 +1,8 @@
 """Every verb of a run has three doors that lead to the same route: HTTP, the client and the command line.
 
 The doors are tried by a viewer against a served API, so what each says is that route's refusal; what each sent is compared as the
-route itself reads it. The pages are watched in a browser elsewhere. A route that changes something about runs, checkpoints or
-nodes and stands neither here nor among those that are no verbs of a run fails the test.
+route itself reads it. The pages are watched in a browser elsewhere. So it is with invitations. A route that changes something about
+runs, checkpoints, nodes or invitations and stands neither here nor among those that are no verbs of a run fails the test.
 """
 
 import json
@@ -19,6 +19,7 @@ from tests.backend.runs.conftest import Heard, Served
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.client import Client, TeamClient
 from trainwright.connection import ApiError
+from trainwright.contracts.api.people import Role
 from trainwright.contracts.api.verbs import BulkVerb, Retention, RunLayout
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 
@@ -26,6 +27,7 @@ T = "/api/v1/teams/{team}"
 R = f"{T}/runs/{{run}}"
 C = f"{R}/checkpoints/{{checkpoint}}"
 NODE = "/api/v1/nodes/{node}"
+INVITATIONS = f"{T}/invitations"
 
 
 class Named(NamedTuple):
@@ -35,6 +37,7 @@ class Named(NamedTuple):
     other: str
     checkpoint: str
     node: str
+    invitation: str
 
 
 Method = Callable[[TeamClient, Client, Named], object]
@@ -167,6 +170,23 @@ VERBS: dict[str, Verb] = {
         "nodes undrain {node}",
         least="site admin",
     ),
+    "invite": Verb(
+        f"POST {INVITATIONS}",
+        {"email": "bob@example.org", "role": "editor"},
+        lambda t, *_: t.invite("bob@example.org", Role.EDITOR),
+        "invitations create bob@example.org --role editor",
+        least="owner",
+    ),
+    "invitations": Verb(
+        f"GET {INVITATIONS}", None, lambda t, *_: t.invitations(), "invitations list", least="owner"
+    ),
+    "revoke": Verb(
+        f"DELETE {INVITATIONS}/{{invitation}}",
+        None,
+        lambda t, _, n: t.revoke_invitation(n.invitation),
+        "invitations revoke {invitation}",
+        least="owner",
+    ),
 }
 NO_VERBS = {
     f"POST {T}/runs",
@@ -194,7 +214,9 @@ def work(scene: Scene) -> Work:
 def named(scene: Scene, work: Work) -> Named:
     (checkpoint,) = scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()
     (node,) = scene.site.admin.get("/api/v1/nodes").json()
-    return Named(work.run_id, scene.submit(), checkpoint["id"], node["id"])
+    new = {"email": "ann@example.org", "role": "viewer"}
+    invited = scene.site.admin.post(INVITATIONS.format(team=scene.site.team), json=new).json()
+    return Named(work.run_id, scene.submit(), checkpoint["id"], node["id"], invited["id"])
 
 
 def test_every_verb_says_the_same_at_all_doors_and_a_viewer_hears_the_same_refusal(
@@ -247,6 +269,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "rename": {"command": "runs edit {run} --notes a"},
     "note": {"command": "runs hold {run}"},
     "cancel": {"method": lambda t, _, n: t.pause(n.run)},
+    "invite": {"command": "invitations create bob@example.org"},
 }
 
 
@@ -260,6 +283,20 @@ def test_a_door_that_says_something_else_or_is_not_there_is_noticed(
     else:
         _by_command(verb, served, key, named)
     assert len(_heard_otherwise(scene, verb, named, served)) == 1
+
+
+def test_an_owner_invites_looks_and_revokes_by_command(scene: Scene, served: Served) -> None:
+    key = _key_of(scene.site.admin)
+    made = served.command(key, "invitations create Bob@example.org --role editor")
+    token = made.output.strip().rpartition("/link/")[2]
+    assert scene.site.admin.get(f"/api/v1/auth/link/{token}").json()["email"] == "bob@example.org"
+    listed = served.command(key, "invitations list").output
+    (invitation,) = (line.split()[0] for line in listed.splitlines() if "bob@example.org  editor" in line)
+    assert token not in listed
+    assert served.command(key, f"invitations revoke {invitation}").exit_code == 0
+    assert "bob@example.org" not in served.command(key, "invitations list").output
+    again = served.command(key, f"invitations revoke {invitation}")
+    assert again.exit_code == 1 and "no invitation" in " ".join(again.output.split())
 
 
 def test_a_question_about_a_spec_is_the_same_at_all_doors(
@@ -282,7 +319,7 @@ def test_a_question_about_a_spec_is_the_same_at_all_doors(
             {"begin_step": "4"},
         ),
     }
-    nobody = Named("", "", "", "")
+    nobody = Named("", "", "", "", "")
     for name, verb in questions.items():
         refusal = _by_client(verb, served.url, key, nobody)
         assert (refusal is not None) == (name == "submit")
@@ -297,7 +334,9 @@ def _what_verbs_change(scene: Scene, named: Named) -> object:
     kept = scene.site.admin.get(f"{scene.runs}/{named.run}/checkpoints").json()
     runs = [(one["id"], one["state"]) for one in scene.site.admin.get(scene.runs).json()["items"]]
     (node,) = scene.site.admin.get("/api/v1/nodes").json()
-    return [run[name] for name in ("state", "name", "notes", "tags", "spec")], kept, runs, node["draining"]
+    invited = scene.site.admin.get(INVITATIONS.format(team=scene.site.team)).json()
+    said = [run[name] for name in ("state", "name", "notes", "tags", "spec")]
+    return said, kept, runs, node["draining"], invited
 
 
 def test_every_route_that_changes_something_about_runs_is_a_verb_here(scene: Scene) -> None:
@@ -306,7 +345,7 @@ def test_every_route_that_changes_something_about_runs_is_a_verb_here(scene: Sce
         for route in iter_route_contexts(scene.site.app.routes)
         for method in route.methods or ()
         if method not in ("GET", "HEAD", "OPTIONS")
-        if str(route.path).startswith((f"{T}/runs", f"{T}/checkpoints", "/api/v1/nodes"))
+        if str(route.path).startswith((f"{T}/runs", f"{T}/checkpoints", "/api/v1/nodes", INVITATIONS))
     }
     assert found == {verb.route for verb in VERBS.values() if not verb.route.startswith("GET")} | NO_VERBS
 
