@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 from uuid import UUID
@@ -36,6 +37,7 @@ _COLUMN = {
     RunSort.MFU: Run.mfu,
     RunSort.TOKENS_PER_SECOND: Run.tokens_per_second,
     RunSort.STEP: Run.last_step,
+    RunSort.ENDED: Run.ended,
 }
 """Ids are sorted by their time of birth."""
 
@@ -63,7 +65,7 @@ class Asked:
 class _Place:
     """Behind a run."""
 
-    value: str | float | None
+    value: str | float | datetime | None
     run_id: UUID
 
 
@@ -177,19 +179,20 @@ def _beyond(column: Any, value: Any, order: SortOrder) -> ColumnElement[bool]:
 
 def _cursor(last: Any, asked: Asked) -> str:
     value = getattr(last, "value", None)
-    said = json.dumps([asked.sort, asked.order, value, public_id("run", last.Run.id)])
+    told = value.isoformat() if isinstance(value, datetime) else value
+    said = json.dumps([asked.sort, asked.order, told, public_id("run", last.Run.id)])
     return base64.urlsafe_b64encode(said.encode()).decode().rstrip("=")
 
 
 def _place(cursor: str, asked: Asked) -> _Place:
     try:
         sort, order, value, run = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        place = _Place(value, parse_id("run", run))
+        run_id = parse_id("run", run)
     except (ValueError, TypeError, AttributeError, RecursionError, NotFound):
         raise _wrong(cursor) from None
     if (sort, order) != (asked.sort, asked.order) or not _fits(value, asked.sort):
         raise _wrong(cursor)
-    return place
+    return _Place(_moment(value) if asked.sort is RunSort.ENDED else value, run_id)
 
 
 def _fits(value: object, sort: RunSort) -> bool:
@@ -199,7 +202,20 @@ def _fits(value: object, sort: RunSort) -> bool:
         return isinstance(value, str) and value == storable(value)
     if sort is RunSort.STEP:
         return value is None or (type(value) is int and 0 <= value <= LARGEST_NUMBER)
+    if sort is RunSort.ENDED:
+        return value is None or _moment(value) is not None
     return value is None or (isinstance(value, float) and isfinite(value))
+
+
+def _moment(value: object) -> datetime | None:
+    """A time in UTC; None: it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.utcoffset() == timedelta() else None
 
 
 def _wrong(cursor: str) -> Invalid:

@@ -68,6 +68,7 @@ LISTED_BY = {
         "mfu": ("mfu",),
         "tokens_per_second": ("tokens_per_second",),
         "step": ("last_step",),
+        "ended": ("ended",),
     }.items()
 }
 """For each order of the list an index that also holds what the list is filtered by: a page is found without reading

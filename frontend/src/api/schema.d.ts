@@ -4159,7 +4159,7 @@ export interface components {
          * @description By what a list of runs is sorted; runs without the number come last.
          * @enum {string}
          */
-        RunSort: "created" | "name" | "loss" | "mfu" | "tokens_per_second" | "step";
+        RunSort: "created" | "name" | "loss" | "mfu" | "tokens_per_second" | "step" | "ended";
         /**
          * RunSpec
          * @description Everything that was asked of one run.

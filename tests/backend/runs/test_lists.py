@@ -4,6 +4,7 @@ import json
 import random
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -49,6 +50,7 @@ def _like(row: dict[str, Any], number: int, dice: random.Random) -> dict[str, An
         "mfu": dice.random() if has_numbers else None,
         "tokens_per_second": float(dice.randrange(10)) if has_numbers else None,
         "last_step": dice.randrange(1, 5) if has_numbers else None,
+        "ended": row["created"] + timedelta(microseconds=dice.randrange(5)) if has_numbers else None,
     }
 
 
@@ -79,6 +81,7 @@ COLUMN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "mfu": lambda run: run["mfu"],
     "tokens_per_second": lambda run: run["tokens_per_second"],
     "step": lambda run: run["last_step"],
+    "ended": lambda run: run["ended"],
 }
 
 
@@ -141,7 +144,9 @@ def test_what_is_no_cursor_of_the_list_is_refused(scene: Scene, crowd: list[dict
     wrong = [{"sort": "mfu", "cursor": cursor}, {"sort": "loss", "order": "asc", "cursor": cursor}]
     wrong += [{"sort": "loss", "cursor": urlsafe_b64encode(one.encode()).decode()} for one in forged]
     wrong += [{"sort": "loss", "cursor": one} for one in ("ä", "%%%", cursor[:-3])]
-    for sort, value in (("name", "a\0b"), ("name", "\ud800"), ("name", 1), ("step", 2**70), ("step", 0.5)):
+    times = ("soon", "2026-11-21", "2026-11-21T13:00:00", "9999-12-31T23:59:59-01:00", 1)
+    values = (("name", "a\0b"), ("name", "\ud800"), ("name", 1), ("step", 2**70), ("step", 0.5))
+    for sort, value in (*values, *(("ended", one) for one in times)):
         said = json.dumps([sort, "desc", value, real])
         wrong.append({"sort": sort, "cursor": urlsafe_b64encode(said.encode()).decode()})
     for query in wrong:

@@ -8,13 +8,13 @@ import { Copyable } from "@/components/Copyable";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
-import { AT_WORK, FAILED, FAILED_ROWS, homeRunsQuery, WAITING } from "@/features/runs/home";
+import { AT_WORK, FAILED, homeRunsQuery, WAITING } from "@/features/runs/home";
 import { runsQuery } from "@/features/runs/queries";
 import { RunList } from "@/features/runs/RunList";
 import { FIRST_COLUMNS, shownColumns, storedColumns } from "@/features/runs/runColumns";
 import { markSeen, newlyFailed, seenUntil } from "@/features/runs/seen";
 import { QuotaMeters } from "@/features/teams/QuotaMeters";
-import { count, plural } from "@/lib/format";
+import { plural } from "@/lib/format";
 import { useMayEdit } from "@/lib/mayEdit";
 import { useHotkeys } from "@/lib/useHotkeys";
 
@@ -87,14 +87,15 @@ function Runs() {
       </>
     );
   };
-  const manyFailed = isCapped(failed.data);
+  // Those that failed last come first: where all are fresh there may be more.
+  const manyFailed = isCapped(failed.data) && fresh.length === failed.data.items.length;
   const at = running.data.items;
   const inLine = waiting.data.items;
   return (
     <div className="flex min-w-0 flex-col gap-6">
       {fresh.length > 0 && (
         <Part
-          title={`${plural(fresh.length, "run")} failed since you looked`}
+          title={`${manyFailed ? "At least " : ""}${plural(fresh.length, "run")} failed since you looked`}
           action={
             <Button
               look="quiet"
@@ -113,16 +114,7 @@ function Runs() {
       <Part title="Waits">
         {inLine.length === 0 ? <Nothing>Nothing waits.</Nothing> : list("Runs that wait", inLine, WAITING, isCapped(waiting.data))}
       </Part>
-      {fresh.length === 0 && !manyFailed && <p className="text-soft">Nothing failed since you looked.</p>}
-      {manyFailed && (
-        <p className="text-soft">
-          {fresh.length === 0 ? "Nothing failed since you looked, of" : "Looked for among"} the {count(FAILED_ROWS)} failed runs that were
-          started last; one that is older may have failed as well.{" "}
-          <Link to="/$team/runs" params={{ team }} search={{ state: [...FAILED] }} className="text-accent underline underline-offset-2">
-            All that failed
-          </Link>
-        </p>
-      )}
+      {fresh.length === 0 && <p className="text-soft">Nothing failed since you looked.</p>}
     </div>
   );
 }

@@ -10,18 +10,19 @@ export const FAILED: readonly RunState[] = ["failed"];
 const LIVE_MS = 2_000;
 const ROWS = 50;
 const FAILED_MS = 10_000;
-/** As many as the API gives at once: an old run may have failed after newer ones. */
-export const FAILED_ROWS = 200;
+/** As many as the API gives at once: each of them may have failed since one looked. */
+const FAILED_ROWS = 200;
 
-/** The newest runs in some states, by when they were created. Where there are more, `next_cursor` is set. */
+/** The newest runs in some states, those that failed by when they did. Where there are more, `next_cursor` is set. */
 export function homeRunsQuery(team: string, state: readonly RunState[]) {
   const failed = state === FAILED;
+  const which = failed ? { sort: "ended" as const, limit: FAILED_ROWS } : { limit: ROWS };
   return queryOptions({
     queryKey: ["runs", team, "home", state],
     queryFn: async ({ signal }) =>
       body(
         await api.GET("/api/v1/teams/{team}/runs", {
-          params: { path: { team }, query: { state: [...state], limit: failed ? FAILED_ROWS : ROWS } },
+          params: { path: { team }, query: { state: [...state], ...which } },
           signal,
         }),
       ),

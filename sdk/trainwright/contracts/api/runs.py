@@ -98,6 +98,7 @@ class RunSort(StrEnum):
     MFU = "mfu"
     TOKENS_PER_SECOND = "tokens_per_second"
     STEP = "step"
+    ENDED = "ended"
 
 
 class SortOrder(StrEnum):
