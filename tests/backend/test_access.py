@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
 from fastapi.testclient import TestClient
 from sqlalchemy import delete, select
 
@@ -20,7 +20,12 @@ from trainwright_backend.auth import policies
 from trainwright_backend.auth.tables import Account, Membership, Team
 from trainwright_backend.core import policy
 from trainwright_backend.core.ids import new_id, public_id
-from trainwright_backend.core.policy import RouteWithoutPolicyError, assert_every_route_has_a_policy, public
+from trainwright_backend.core.policy import (
+    GuardedRoute,
+    RouteWithoutPolicyError,
+    assert_every_route_has_a_policy,
+    public,
+)
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
 
@@ -360,4 +365,17 @@ def test_a_mounted_application_counts_as_a_route_without_policy() -> None:
     assert_every_route_has_a_policy(app)
     app.mount("/side-door", FastAPI())
     with pytest.raises(RouteWithoutPolicyError, match="side-door"):
+        assert_every_route_has_a_policy(app)
+
+
+def test_a_route_that_reads_a_body_before_it_asks_stops_the_start() -> None:
+    def take(body: dict[str, str]) -> None: ...
+
+    app = FastAPI(openapi_url=None)
+    for kind, path in ((GuardedRoute, "/asks-first"), (APIRoute, "/reads-first")):
+        assert_every_route_has_a_policy(app)
+        router = APIRouter(route_class=kind)
+        router.post(path, dependencies=[public("a test")])(take)
+        app.include_router(router)
+    with pytest.raises(RouteWithoutPolicyError, match=r"read a body .*\] /reads-first$"):
         assert_every_route_has_a_policy(app)

@@ -71,7 +71,7 @@ class Public(Policy):
 
 
 class RouteWithoutPolicyError(RuntimeError):
-    """A programming error that stops the start."""
+    """A programming error that stops the start: nobody is asked, or too late."""
 
 
 def public(reason: str) -> DependsParam:
@@ -84,22 +84,33 @@ def assert_every_route_has_a_policy(app: FastAPI) -> None:
     """Refuse to start an application with an open door.
 
     Raises:
-        RouteWithoutPolicyError: naming every route that no `Policy` guards. Mounted applications and routes that are not
-            FastAPI's own (static files, documentation pages) cannot carry one and are refused too.
+        RouteWithoutPolicyError: naming every route that no `Policy` guards, or every one that takes a body and is no
+            `GuardedRoute`. Mounted applications and routes that are not FastAPI's own (static files, documentation pages)
+            cannot carry a policy and are refused too.
     """
-    without = [
-        f"{sorted(route.methods or ['*'])} {route.path}"
-        for route in iter_route_contexts(app.routes)
-        if not policies_of(route)
-    ]
+    routes = list(iter_route_contexts(app.routes))
+    without = [_named(route) for route in routes if not policies_of(route)]
     if without:
         raise RouteWithoutPolicyError("These routes have no policy: " + "; ".join(without))
+    late = [_named(route) for route in routes if _reads_first(route)]
+    if late:
+        raise RouteWithoutPolicyError("These routes read a body before they ask: " + "; ".join(late))
 
 
 def policies_of(route: RouteContext) -> list[Policy]:
     """The policies that guard ``route``."""
     dependant = getattr(route, "dependant", None)
     return [] if dependant is None else list(_policies_in(dependant))
+
+
+def _reads_first(route: RouteContext) -> bool:
+    return getattr(route, "body_field", None) is not None and not isinstance(
+        route.original_route, GuardedRoute
+    )
+
+
+def _named(route: RouteContext) -> str:
+    return f"{sorted(route.methods or ['*'])} {route.path}"
 
 
 def _policies_in(dependant: Dependant) -> Iterator[Policy]:

@@ -118,8 +118,12 @@ it("keeps the drafts of a new run, of a copy and of a fork apart, over a reload 
 it("forks from the state that it shows, also where the address names none", async () => {
   await open("?fork=run_1");
   await userEvent.type(await name(), "on");
-  expect(screen.getByRole("region", { name: "Where it goes on from" }).textContent).toContain("at step 1,200");
+  const origin = screen.getByRole("region", { name: "Where it goes on from" });
+  expect(origin.textContent).toContain("at step 1,200");
   states = [aState("ck_3", 1_400), ...states];
+  await act(() => queryClient.invalidateQueries());
+  expect(await screen.findByRole("option", { name: /1,400/ })).toBeDefined();
+  expect(origin.textContent).toContain("at step 1,200");
   await press("Start fork");
   await arrived();
   expect(sent).toEqual([{ path: "/api/v1/teams/lab/runs/run_1/fork", body: { name: "on", changes: {}, checkpoint: "ck_2" } }]);
