@@ -349,9 +349,9 @@ def _result(platform: Platform, team: TeamClient, run: Run) -> dict[str, object]
         sample = _sample(folder)
         result |= {"checkpoint": str(folder), "sample": sample}
         console.print(f"Loss       {losses[0]:.3f} → {losses[-1]:.3f} in {len(losses)} steps")
-        console.print(f"Checkpoint {folder}")
+        console.print(f"Checkpoint {folder}", soft_wrap=True)
         console.print("Sample     written by the model that was just trained:\n")
-        console.print(sample, markup=False)
+        console.print(sample, markup=False, soft_wrap=True)
     return result
 
 

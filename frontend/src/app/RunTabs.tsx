@@ -30,7 +30,7 @@ export function RunTabs({ team, runId, current, fp8 }: Props) {
           search={(search) => search}
           hash
           aria-current={tab === current ? "page" : undefined}
-          className={`-mb-px border-b-2 py-2 focus-visible:-outline-offset-2 ${tab === current ? "border-accent font-medium" : "border-transparent text-soft hover:text-text"}`}
+          className={`border-b-2 py-2 focus-visible:-outline-offset-2 ${tab === current ? "border-accent font-medium" : "border-transparent text-soft hover:text-text"}`}
         >
           {WORDS[tab]}
         </Link>

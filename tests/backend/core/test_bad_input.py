@@ -79,3 +79,14 @@ def test_of_teams_made_at_once_with_one_slug_one_is_made(site: Site) -> None:
     for thread in threads:
         thread.join()
     assert sorted(found) == [201, 409, 409, 409]
+
+
+def test_a_body_that_does_not_say_that_it_is_json_is_refused_with_the_remedy(site: Site) -> None:
+    answer = site.admin.post(
+        "/api/v1/me/keys",
+        content='{"name": "x"}',
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+    )
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in answer.json()["detail"]
+    assert answer.json()["errors"][0]["value"] is None
