@@ -31,7 +31,7 @@ export function KeyTable() {
           <>
             <Th>name</Th>
             <Th>begins with</Th>
-            <Th>created</Th>
+            <Th className="max-tablet:hidden">created</Th>
             <Th>last used</Th>
             <Th>
               <span className="sr-only">actions</span>
@@ -43,7 +43,7 @@ export function KeyTable() {
           <tr key={key.id} className={rowClass}>
             <Td className="font-medium">{key.name}</Td>
             <Td className="font-mono text-mono">{key.prefix}…</Td>
-            <Td>
+            <Td className="max-tablet:hidden">
               <Time at={key.created} />
             </Td>
             <Td className="text-soft">{key.last_used ? <Time at={key.last_used} /> : "never"}</Td>
