@@ -5,9 +5,6 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
-import { applyTheme, storedTheme } from "@/lib/theme";
-
-applyTheme(storedTheme());
 
 const root = document.getElementById("root");
 if (root !== null) {

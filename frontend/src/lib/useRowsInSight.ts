@@ -4,6 +4,8 @@ import { useEffect, useState, type RefObject } from "react";
 const MARGIN_ROWS = 24;
 /** Rows come and go in bunches, so that most scrolls draw nothing anew. */
 const BUNCH_ROWS = 8;
+/** No row is lower: how many fill the window before one was measured. */
+const LEAST_ROW_PX = 32;
 
 interface Rows {
   begin: number;
@@ -18,7 +20,7 @@ interface Rows {
  * height, which is measured at a row with `data-row`.
  */
 export function useRowsInSight(box: RefObject<HTMLElement | null>, count: number): Rows {
-  const [seen, setSeen] = useState<Rows>({ begin: 0, end: 3 * MARGIN_ROWS, rowPx: 0 });
+  const [seen, setSeen] = useState<Rows>(() => ({ begin: 0, end: Math.ceil(window.innerHeight / LEAST_ROW_PX), rowPx: 0 }));
   useEffect(() => {
     let asked = 0;
     function look(): void {
