@@ -7,12 +7,13 @@ import { Fp8Panel } from "@/features/fp8/Fp8Panel";
 import type { TensorSearch } from "@/features/fp8/view";
 import { marksOf } from "@/features/metrics/marks";
 import type { LiveMetrics } from "@/features/metrics/queries";
-import { useShown } from "@/features/metrics/useShown";
+import { REST_MS, useShown } from "@/features/metrics/useShown";
 import { useZoom } from "@/features/metrics/useZoom";
 import { isFinal } from "@/lib/runProgress";
 import { axisOf, lastStep } from "@/lib/series";
 import type { StepWindow } from "@/lib/stepWindow";
 import type { TensorChoice } from "@/lib/tensors";
+import { useDebounced } from "@/lib/useDebounced";
 import { useSettled } from "@/lib/useSettled";
 
 interface Props {
@@ -33,7 +34,8 @@ const STEPS = axisOf({}, "step");
 /** A run's FP8, over steps, with its attempts marked and its window of steps as in the overview. */
 export function Fp8Tab({ team, run, metrics, error, onRetry, window, onWindow, wish, onChoose }: Props) {
   const [chosen, choose] = useSettled(window, onWindow);
-  const shown = useShown(team, run.id, metrics, chosen);
+  const rested = useDebounced(chosen, REST_MS);
+  const shown = useShown(metrics, { team, run: run.id, window: chosen, rested });
   const attempts = metrics?.attempts;
   const marks = useMemo(() => marksOf(attempts ?? [], [], STEPS.at), [attempts]);
   const newest = lastStep(metrics?.columns ?? {});
@@ -50,7 +52,7 @@ export function Fp8Tab({ team, run, metrics, error, onRetry, window, onWindow, w
       marks={marks}
       zoom={zoom}
       zoomBar={<ZoomBar zoom={zoom} error={shown.error} />}
-      window={chosen}
+      window={rested}
       wish={wish}
       onChoose={onChoose}
     />

@@ -1,15 +1,16 @@
 import { usePrefetchQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
+import { useMemo, type ReactNode } from "react";
 import { ErrorState } from "@/components/ErrorState";
 import { Skeleton } from "@/components/Skeleton";
 import { MetricsPanel } from "@/features/metrics/MetricsPanel";
 import { PhaseBar } from "@/features/metrics/PhaseBar";
 import type { LiveMetrics } from "@/features/metrics/queries";
-import { useShown } from "@/features/metrics/useShown";
+import { REST_MS, useShown } from "@/features/metrics/useShown";
 import type { ChartView } from "@/features/metrics/view";
 import { CompareWith } from "@/features/runs/CompareWith";
 import { othersQuery } from "@/features/runs/queries";
 import type { StepWindow } from "@/lib/stepWindow";
+import { useDebounced } from "@/lib/useDebounced";
 import { useSettled } from "@/lib/useSettled";
 
 interface Props {
@@ -31,7 +32,9 @@ interface Props {
 /** A run's life on one page: its curves, where a step's time goes, what happened. */
 export function Overview({ team, run, metrics, live, error, onRetry, checkpointSteps, view, onView, events, ranks }: Props) {
   const [chosen, choose] = useSettled(view, onView);
-  const shown = useShown(team, run, metrics, chosen.window);
+  const rested = useDebounced(chosen.window, REST_MS);
+  const shown = useShown(metrics, { team, run, window: chosen.window, rested });
+  const compare = useMemo(() => <CompareWith team={team} run={run} />, [team, run]);
   // Whether there are other runs is known with the first curves, so that nothing moves.
   usePrefetchQuery(othersQuery(team, run, ""));
   if (metrics === undefined || shown === undefined) {
@@ -46,7 +49,7 @@ export function Overview({ team, run, metrics, live, error, onRetry, checkpointS
         checkpointSteps={checkpointSteps}
         view={chosen}
         onView={choose}
-        compare={<CompareWith team={team} run={run} />}
+        compare={compare}
       />
       <div className="mt-3 grid grid-cols-2 gap-3 max-desk:grid-cols-1">
         <PhaseBar columns={metrics.columns} />
@@ -55,7 +58,7 @@ export function Overview({ team, run, metrics, live, error, onRetry, checkpointS
           {events}
         </section>
       </div>
-      {ranks(chosen.window)}
+      {ranks(rested)}
     </>
   );
 }

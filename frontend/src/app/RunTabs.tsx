@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import { memo } from "react";
 import { RUN_TABS, type RunTab } from "@/lib/runTabs";
 
 interface Props {
@@ -19,7 +20,7 @@ const WORDS: Record<RunTab, string> = {
 };
 
 /** The tabs of a run: links, since each is an address. */
-export function RunTabs({ team, runId, current, fp8 }: Props) {
+export const RunTabs = memo(function RunTabs({ team, runId, current, fp8 }: Props) {
   return (
     <nav aria-label="Parts of the run" className="mb-4 flex gap-5 overflow-x-auto border-b">
       {RUN_TABS.filter((tab) => fp8 || tab !== "fp8").map((tab) => (
@@ -37,4 +38,4 @@ export function RunTabs({ team, runId, current, fp8 }: Props) {
       ))}
     </nav>
   );
-}
+});

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
+import { memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { chartOptions, type ChartLine, type ChartMark, type ChartScale, type ChartZoom, type LineStyle } from "@/components/chartOptions";
@@ -45,7 +45,7 @@ const KEYS: Record<string, WindowMove> = {
 };
 
 /** A chart over a run's course, with a caption that says its last values and a table of the same numbers. */
-export function Chart({
+export const Chart = memo(function Chart({
   title,
   group,
   x,
@@ -171,7 +171,7 @@ export function Chart({
     event.preventDefault();
     zoom?.onMove(move);
   }
-}
+});
 
 interface ReadingProps {
   /** Is given what to call with the place that is pointed at. */

@@ -155,10 +155,13 @@ export interface Position {
   stepAt: (x: number) => number;
 }
 
+/** The same each time, so that nothing is drawn anew. */
+const STEPS: Position = { at: same, stepAt: same };
+
 /** By linear interpolation between the steps that are known. */
 export function axisOf(columns: Columns, axis: Axis): Position {
   const known = axis === "tokens" ? columns["tokens"] : axis === "time" ? columns[ELAPSED] : undefined;
-  if (known === undefined || known.steps.length === 0) return { at: same, stepAt: same };
+  if (known === undefined || known.steps.length === 0) return STEPS;
   const turned = { steps: known.values, values: known.steps };
   return { at: (step) => interpolate(known, step), stepAt: (x) => interpolate(turned, x) };
 }
@@ -182,6 +185,10 @@ export interface Joined {
 
 /** Several columns over the union of their steps; null where one has no value. */
 export function join(columns: readonly (Column | undefined)[]): Joined {
+  const [alone, ...others] = columns;
+  if (alone !== undefined && others.every((other) => other === undefined || other.steps.length === 0)) {
+    return { steps: alone.steps, values: [alone.values.map(finite), ...others.map(() => alone.steps.map(() => null))] };
+  }
   const steps: number[] = [];
   const values: (number | null)[][] = columns.map(() => []);
   const heads = columns.map(() => 0);
@@ -193,8 +200,12 @@ export function join(columns: readonly (Column | undefined)[]): Joined {
       const head = heads[index] ?? 0;
       const here = column?.steps[head] === next;
       const value = here ? column.values[head] : undefined;
-      values[index]?.push(value !== undefined && Number.isFinite(value) ? value : null);
+      values[index]?.push(finite(value));
       if (here) heads[index] = head + 1;
     });
   }
+}
+
+function finite(value: number | undefined): number | null {
+  return value !== undefined && Number.isFinite(value) ? value : null;
 }

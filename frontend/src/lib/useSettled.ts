@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 
 const PAUSE_MS = 250;
 
@@ -38,8 +38,8 @@ export function useSettled<Value>(source: Value, onSettled: (value: Value) => vo
     },
     [],
   );
-  const choose = (next: Value) => {
+  const choose = useCallback((next: Value) => {
     hold((old) => ({ ...old, value: next }));
-  };
+  }, []);
   return [value, choose];
 }

@@ -13,6 +13,7 @@ import { checkpointsQuery } from "@/features/checkpoints/queries";
 import { RunCheckpoints } from "@/features/checkpoints/RunCheckpoints";
 import { searchOfTensor } from "@/features/fp8/view";
 import { LivePill } from "@/features/metrics/LivePill";
+import type { LiveMetrics } from "@/features/metrics/queries";
 import { RankMap } from "@/features/metrics/RankMap";
 import { Tiles } from "@/features/metrics/Tiles";
 import { useLiveMetrics } from "@/features/metrics/useLiveMetrics";
@@ -40,15 +41,10 @@ export function RunPage() {
 
 function LiveRun() {
   const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
-  const search = useSearch({ from: "/$team/runs/$runId/$tab" });
-  const line = useLocation({ select: ({ hash }) => lineOfHash(hash) });
-  const pathname = useMatch({ from: "/$team/runs/$runId/$tab", select: (match) => match.pathname });
-  const router = useRouter();
   const navigate = useNavigate();
   const { data: stored } = useSuspenseQuery(runQuery(team, runId));
   const live = !isFinal(stored.state);
-  const view = useView(search);
-  const { me } = useRouteContext({ from: "/$team" });
+  const seesNodes = useRouteContext({ from: "/$team", select: ({ me }) => me.site_admin });
   const [refusal, setRefusal] = useState<Error | null>(null);
   const { metrics, error, refetch, freshness } = useLiveMetrics(team, runId, live);
   const { data: checkpoints } = useQuery(checkpointsQuery(team, runId, live));
@@ -56,7 +52,35 @@ function LiveRun() {
     () => (checkpoints ?? []).filter(({ kind }) => kind === "state").map(({ step }) => step),
     [checkpoints],
   );
-  const run = withNewestStep(stored, metrics === undefined ? 0 : lastStep(metrics.columns));
+  const newest = metrics === undefined ? 0 : lastStep(metrics.columns);
+  const run = useMemo(() => withNewestStep(stored, newest), [stored, newest]);
+  // Steps come several times a second, and are nothing to these.
+  const actions = useMemo(
+    () => (
+      <ForEditors>
+        <RunActions
+          team={team}
+          run={stored}
+          onRefused={setRefusal}
+          onDeleted={() => void navigate({ to: "/$team/runs", params: { team } })}
+        />
+      </ForEditors>
+    ),
+    [team, stored, navigate],
+  );
+  const banner = useMemo(
+    () => (
+      <>
+        {refusal !== null && (
+          <div className="mb-4">
+            <ErrorNote error={refusal} />
+          </div>
+        )}
+        <RunBanner team={team} run={stored} seesNodes={seesNodes} />
+      </>
+    ),
+    [team, stored, refusal, seesNodes],
+  );
   return (
     <>
       <RunHeader
@@ -65,32 +89,37 @@ function LiveRun() {
         live={
           run.state === "running" && <LivePill freshness={freshness} stepSeconds={last(metrics?.columns["seconds"])} />
         }
-        actions={
-          <ForEditors>
-            <RunActions
-              team={team}
-              run={run}
-              onRefused={setRefusal}
-              onDeleted={() => void navigate({ to: "/$team/runs", params: { team } })}
-            />
-          </ForEditors>
-        }
-        banner={
-          <>
-            {refusal !== null && (
-              <div className="mb-4">
-                <ErrorNote error={refusal} />
-              </div>
-            )}
-            <RunBanner team={team} run={run} seesNodes={me.site_admin} />
-          </>
-        }
+        actions={actions}
+        banner={banner}
       />
       <Tiles run={run} columns={metrics?.columns ?? {}} />
       <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} fp8={run.spec.precision.kind === "fp8"} />
-      <Boundary>{content()}</Boundary>
+      <Boundary>
+        <RunContent run={run} live={live} metrics={metrics} error={error} refetch={refetch} checkpointSteps={checkpointSteps} />
+      </Boundary>
     </>
   );
+}
+
+interface ContentProps {
+  run: Run;
+  live: boolean;
+  metrics: LiveMetrics | undefined;
+  error: Error | null;
+  refetch: () => Promise<unknown>;
+  checkpointSteps: readonly number[];
+}
+
+/** What the tab shows. Apart from the head of the page, which stays as it is when the address follows what is chosen here. */
+function RunContent({ run, live, metrics, error, refetch, checkpointSteps }: ContentProps) {
+  const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
+  const search = useSearch({ from: "/$team/runs/$runId/$tab" });
+  const line = useLocation({ select: ({ hash }) => lineOfHash(hash) });
+  const pathname = useMatch({ from: "/$team/runs/$runId/$tab", select: (match) => match.pathname });
+  const router = useRouter();
+  const navigate = useNavigate();
+  const view = useView(search);
+  return content();
 
   /** Changes what the address says of this tab, and leaves the rest of it. Who leaves is let go. */
   function change(next: Partial<typeof search>, hash: string | true = true): void {

@@ -1,4 +1,4 @@
-import type { ReactNode } from "react";
+import { memo, type ReactNode } from "react";
 import type { ChartView } from "@/features/metrics/view";
 import { Segmented } from "@/components/Segmented";
 
@@ -11,7 +11,7 @@ interface Props {
   children: ReactNode;
 }
 
-export function ChartControls({ view, onChange, marked = true, children }: Props) {
+export const ChartControls = memo(function ChartControls({ view, onChange, marked = true, children }: Props) {
   return (
     <div className="mb-3 flex flex-wrap items-center gap-x-4 gap-y-2 text-small text-soft">
       <Segmented
@@ -54,4 +54,4 @@ export function ChartControls({ view, onChange, marked = true, children }: Props
       )}
     </div>
   );
-}
+});

@@ -1,4 +1,4 @@
-import { useMemo, type ReactNode } from "react";
+import { memo, useMemo, type ReactNode } from "react";
 import { EmptyState } from "@/components/EmptyState";
 import { ZoomBar } from "@/components/ZoomBar";
 import { ChartControls } from "@/features/metrics/ChartControls";
@@ -37,7 +37,7 @@ const SPEED = [{ label: "tokens/s", name: "tokens_per_second" }] as const;
 const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 
 /** The charts of a run: loss first and largest, then whether the machine is well used. */
-export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
+export const MetricsPanel = memo(function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
   const { columns: whole, attempts } = metrics;
   const axis = useMemo(() => axisOf(whole, view.x), [whole, view.x]);
   const marks = useMemo(() => marksOf(attempts, checkpointSteps, axis.at), [attempts, checkpointSteps, axis]);
@@ -50,6 +50,15 @@ export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onVi
       onView({ ...view, window });
     },
   });
+  const controls = useMemo(
+    () => (
+      <>
+        {compare}
+        <ZoomBar zoom={zoom} error={shown.error} />
+      </>
+    ),
+    [compare, zoom, shown.error],
+  );
   if (whole["loss"] === undefined) {
     return <EmptyState title="No numbers yet.">The curves begin with the first step.</EmptyState>;
   }
@@ -58,8 +67,7 @@ export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onVi
   return (
     <>
       <ChartControls view={view} onChange={onView}>
-        {compare}
-        <ZoomBar zoom={zoom} error={shown.error} />
+        {controls}
       </ChartControls>
       <div className="mb-3 grid grid-cols-[2fr_1fr_1fr] gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
         <div className="grid min-w-0 max-desk:col-span-full">
@@ -75,4 +83,4 @@ export function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onVi
       </div>
     </>
   );
-}
+});

@@ -5,9 +5,15 @@ import type { ChartView } from "@/features/metrics/view";
 import { count, duration, short } from "@/lib/format";
 import { join, smooth, type Axis, type Columns } from "@/lib/series";
 
+interface Named {
+  label: string;
+  name: string;
+}
+
 interface Props {
   title: string;
-  series: readonly { label: string; name: string }[];
+  /** One or two. */
+  series: readonly [Named] | readonly [Named, Named];
   columns: Columns;
   position: (step: number) => number;
   marks: readonly ChartMark[];
@@ -27,8 +33,9 @@ const CLOSE = 0.05;
 
 /** One chart of a run's series, over the axis and with the smoothing that the person chose. */
 export function SeriesChart({ title, series, columns, position, marks, zoom, coarse, view, scale, text, axisText }: Props) {
+  const [first, second] = series.map(({ name }) => columns[name]);
   const { x, lines } = useMemo(() => {
-    const joined = join(series.map(({ name }) => columns[name]));
+    const joined = join(series.length === 1 ? [first] : [first, second]);
     return {
       x: joined.steps.map(position),
       lines: series.map(({ label }, index) => {
@@ -37,7 +44,7 @@ export function SeriesChart({ title, series, columns, position, marks, zoom, coa
         return { label, color: index + 1, values: smooth(values, smoothed ? view.smooth : 0), raw: smoothed ? values : undefined };
       }),
     };
-  }, [series, columns, position, view.smooth]);
+  }, [series, first, second, position, view.smooth]);
   return (
     <Chart
       title={title}

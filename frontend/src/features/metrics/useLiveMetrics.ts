@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { notifyManager, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { followEvents, type StreamEvent } from "@/api/events";
 import { merge, needsReload } from "@/features/metrics/merge";
@@ -35,9 +35,14 @@ export function useLiveMetrics(team: string, run: string, live: boolean) {
       waiting = [];
       timer = undefined;
       const grown = (old: LiveMetrics | undefined) => (old === undefined ? old : merge(old, events));
-      client.setQueryData<LiveMetrics>(queryKey, grown);
-      client.setQueriesData<LiveMetrics>({ queryKey: windowsKey(team, run) }, grown);
-      setFreshness({ open: true, heard: Date.now() });
+      // Told together, the page is drawn once.
+      notifyManager.batch(() => {
+        client.setQueryData<LiveMetrics>(queryKey, grown);
+        client.setQueriesData<LiveMetrics>({ queryKey: windowsKey(team, run) }, grown);
+        notifyManager.schedule(() => {
+          setFreshness({ open: true, heard: Date.now() });
+        });
+      });
       if (needsReload(events)) void client.invalidateQueries({ queryKey });
     }
 

@@ -3,7 +3,6 @@ import { useMemo } from "react";
 import { metricsQuery, type LiveMetrics } from "@/features/metrics/queries";
 import { lastStep, within, type Columns } from "@/lib/series";
 import { boundsOf, type StepWindow } from "@/lib/stepWindow";
-import { useDebounced } from "@/lib/useDebounced";
 
 /** What the charts show of a run's metrics. */
 export interface Shown {
@@ -15,12 +14,20 @@ export interface Shown {
 }
 
 /** Who holds a key passes windows that nobody looks at. */
-const REST_MS = 60;
+export const REST_MS = 60;
+
+interface Looked {
+  team: string;
+  run: string;
+  window: StepWindow | null;
+  /** The window once it has rested: only then its own points are asked for. */
+  rested: StepWindow | null;
+}
 
 /** What is known of a window of a run whose metrics are `whole`; undefined while nothing is. The stream goes on in it. */
-export function useShown(team: string, run: string, whole: LiveMetrics | undefined, window: StepWindow | null): Shown | undefined {
-  const rested = useDebounced(window, REST_MS) === window;
-  const windowed = useQuery({ ...metricsQuery(team, run, window), enabled: window !== null && whole !== undefined && rested });
+export function useShown(whole: LiveMetrics | undefined, { team, run, window, rested }: Looked): Shown | undefined {
+  const asked = window !== null && whole !== undefined && rested === window;
+  const windowed = useQuery({ ...metricsQuery(team, run, window), enabled: asked });
   const own = window === null ? whole : windowed.data;
   const error = window === null ? null : windowed.error;
   return useMemo(() => {

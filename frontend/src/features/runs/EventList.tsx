@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { memo } from "react";
 import type { RunEvent } from "@/api/types";
 import { ErrorState } from "@/components/ErrorState";
 import { StateIcon } from "@/components/StateIcon";
@@ -15,7 +16,7 @@ interface Props {
 }
 
 /** What happened to a run, newest first. */
-export function EventList({ team, run, live, limit = Infinity }: Props) {
+export const EventList = memo(function EventList({ team, run, live, limit = Infinity }: Props) {
   const { data: events, error, refetch } = useQuery(eventsQuery(team, run, live));
   if (events === undefined && error !== null) return <ErrorState error={error} onRetry={() => void refetch()} />;
   if (events === undefined) return <p className="animate-appear text-soft">Loading</p>;
@@ -36,7 +37,7 @@ export function EventList({ team, run, live, limit = Infinity }: Props) {
       ))}
     </ol>
   );
-}
+});
 
 function Mark({ event }: { event: RunEvent }) {
   if (event.state === null || event.state === undefined) return null;
