@@ -1,14 +1,18 @@
 """What backend tests stand on: a real application on a real, migrated database, SQLite and PostgreSQL in turn.
 
+What most tests begin with (an owner; a node and a prepared dataset) is brought about once a session, through the same
+routes, and its database and store are copied for each test.
+
 The control loop does not run by itself here; tests that need it call it.
 """
 
 import base64
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,35 +47,79 @@ TIMERS = Timers(
 )
 
 
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy."""
-    path = tmp_path_factory.mktemp("template") / "template.sqlite3"
-    _migrated(f"sqlite:///{path}")
-    return path
+@dataclass(frozen=True)
+class Template:
+    """A database to copy, by its path (SQLite) or its name (PostgreSQL), with its store, and what is known of them."""
+
+    database: str
+    objects: Path | None = None
+    known: Mapping[str, str] = field(default_factory=dict)
+
+
+Begin = Callable[[FastAPI], dict[str, str]]
+"""Makes the beginning of tests through the application; returns its secrets and ids by name."""
+
+
+class Templates:
+    """Databases by how far they have come when a test begins, each made once a session and copied from then on."""
+
+    def __init__(self, folder: Path, built_app: FastAPI, begins: Mapping[str, Begin]) -> None:
+        self._folder, self._app, self._begins = folder, built_app, begins
+        self._made: dict[tuple[str, str], Template] = {}
+
+    def get(self, stage: str, server: str = "") -> Template:
+        """The template of a stage; ``server`` is the URL of a PostgreSQL, or empty for SQLite."""
+        key = (stage, server)
+        if key not in self._made:
+            folder = self._folder / f"{stage}-{'postgresql' if server else 'sqlite'}"
+            folder.mkdir()
+            name = f"template_{uuid.uuid4().hex}" if server else str(folder / "template.sqlite3")
+            if stage == "migrated":
+                _create(server, name)
+                _migrated(_url(server, name))
+                self._made[key] = Template(name)
+            else:
+                _copy_database(server, self.get("migrated", server), name)
+                settings = _settings(_url(server, name), folder)
+                with _running(self._app, settings):
+                    known = self._begins[stage](self._app)
+                self._made[key] = Template(name, settings.resolved_object_store_dir, known)
+        return self._made[key]
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_url: str) -> str:
-    """Name of a migrated PostgreSQL database to copy."""
-    name = f"template_{uuid.uuid4().hex}"
-    with _postgres(postgres_url) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-    _migrated(postgres_url.replace("/postgres?", f"/{name}?"))
-    return name
+def templates(tmp_path_factory: pytest.TempPathFactory, built_app: FastAPI) -> Templates:
+    # They are made from what this file offers.
+    from tests.backend.scripted_agent import begin_scene
+
+    return Templates(
+        tmp_path_factory.mktemp("templates"), built_app, {"site": begin_site, "scene": begin_scene}
+    )
 
 
 @pytest.fixture
-def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """SQLAlchemy URL of a migrated SQLite database without rows."""
-    path = tmp_path / "trainwright.sqlite3"
-    shutil.copy(sqlite_template, path)
-    return f"sqlite:///{path}"
+def stage(request: pytest.FixtureRequest) -> str:
+    """How far the database has come when the test begins: as far as its fixtures would bring it."""
+    return next((name for name in ("scene", "site") if name in request.fixturenames), "migrated")
+
+
+@pytest.fixture
+def known() -> dict[str, str]:
+    """What is known of a copied database; empty where the test begins with a database without rows."""
+    return {}
+
+
+@pytest.fixture
+def sqlite_url(templates: Templates, stage: str, known: dict[str, str], tmp_path: Path) -> str:
+    """SQLAlchemy URL of a SQLite database of the test's stage; the store is laid into ``tmp_path``."""
+    return _copy("", templates.get(stage), str(tmp_path / "trainwright.sqlite3"), known, tmp_path)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """SQLAlchemy URL of a migrated database without rows.
+def database_url(
+    request: pytest.FixtureRequest, templates: Templates, stage: str, known: dict[str, str], tmp_path: Path
+) -> Iterator[str]:
+    """SQLAlchemy URL of a database of the test's stage: migrated, or with what ``site`` or ``scene`` begin with.
 
     A file whose tests say nothing about the database overrides this by `sqlite_url`.
     """
@@ -79,25 +127,15 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.getfixturevalue("sqlite_url")
         return
     server: str = request.getfixturevalue("postgres_url")
-    template: str = request.getfixturevalue("postgres_template")
     name = f"test_{uuid.uuid4().hex}"
+    yield _copy(server, templates.get(stage, server), name, known, tmp_path)
     with _postgres(server) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
-        yield server.replace("/postgres?", f"/{name}?")
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    return Settings(
-        secret_key=SECRET,
-        data_dir=tmp_path,
-        database_url=database_url,
-        public_url="http://localhost",
-        timers=TIMERS,
-        control_loop=False,
-        log_level="WARNING",
-    )
+    return _settings(database_url, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -109,9 +147,7 @@ def built_app() -> FastAPI:
 @pytest.fixture
 def app(built_app: FastAPI, settings: Settings) -> Iterator[FastAPI]:
     """A running application."""
-    built_app.state.settings = settings
-    built_app.state.static_folder = STATIC_FOLDER
-    with TestClient(built_app, base_url="http://localhost"):
+    with _running(built_app, settings):
         yield built_app
 
 
@@ -177,11 +213,22 @@ class Site:
 
 
 @pytest.fixture
-def site(app: FastAPI) -> Site:
+def site(app: FastAPI, known: dict[str, str]) -> Site:
+    return site_again(app, known or begin_site(app))
+
+
+def begin_site(app: FastAPI) -> dict[str, str]:
+    """Bring in the first owner of an installation; returns their API key."""
     newcomer = TestClient(app, base_url="http://localhost")
     assert newcomer.post("/api/v1/auth/link", json=first_owner(app)).status_code == 200
-    bare = Site(app, newcomer)
-    return Site(app, bare.with_key(newcomer))
+    return {"key": Site(app, newcomer).with_key(newcomer).headers["Authorization"]}
+
+
+def site_again(app: FastAPI, known: Mapping[str, str]) -> Site:
+    """The installation that was begun so."""
+    admin = TestClient(app, base_url="http://localhost")
+    admin.headers["Authorization"] = known["key"]
+    return Site(app, admin)
 
 
 def first_owner(app: FastAPI) -> dict[str, str]:
@@ -232,25 +279,76 @@ def send_file(client: TestClient, team_path: str, name: str, content: bytes) -> 
 @pytest.fixture
 def upload(site: Site) -> Callable[..., dict[str, Any]]:
     """Uploads a small dataset of the site's team and returns it; ``ready=True`` also prepares it."""
+    return partial(upload_letters, site)
 
-    def send(
-        name: str = "letters", ready: bool = True, recipe: dict[str, Any] | None = None, **files: bytes
-    ) -> dict[str, Any]:
-        parts = files or {"letters.jsonl": b"".join(_line(n) for n in range(200))}
-        uploads = [send_file(site.admin, site.path, *part) for part in parts.items()]
-        new = {"name": name, "uploads": uploads, "recipe": recipe or {}}
-        answer = site.admin.post(f"{site.path}/datasets", json=new)
-        assert answer.status_code == 201, answer.text
-        if ready:
-            site.prepare()
-        shown: dict[str, Any] = site.admin.get(f"{site.path}/datasets/{answer.json()['id']}").json()
-        return shown
 
-    return send
+def upload_letters(
+    site: Site,
+    name: str = "letters",
+    ready: bool = True,
+    recipe: dict[str, Any] | None = None,
+    **files: bytes,
+) -> dict[str, Any]:
+    parts = files or {"letters.jsonl": b"".join(_line(n) for n in range(200))}
+    uploads = [send_file(site.admin, site.path, *part) for part in parts.items()]
+    new = {"name": name, "uploads": uploads, "recipe": recipe or {}}
+    answer = site.admin.post(f"{site.path}/datasets", json=new)
+    assert answer.status_code == 201, answer.text
+    if ready:
+        site.prepare()
+    shown: dict[str, Any] = site.admin.get(f"{site.path}/datasets/{answer.json()['id']}").json()
+    return shown
 
 
 def _line(number: int) -> bytes:
     return b'{"text": "letter %d: %s"}\n' % (number, b"the quick brown fox jumps over the lazy dog " * 4)
+
+
+def _settings(database_url: str, folder: Path) -> Settings:
+    return Settings(
+        secret_key=SECRET,
+        data_dir=folder,
+        database_url=database_url,
+        public_url="http://localhost",
+        timers=TIMERS,
+        control_loop=False,
+        log_level="WARNING",
+    )
+
+
+@contextmanager
+def _running(app: FastAPI, settings: Settings) -> Iterator[None]:
+    app.state.settings = settings
+    app.state.static_folder = STATIC_FOLDER
+    with TestClient(app, base_url="http://localhost"):
+        yield
+
+
+def _copy(server: str, template: Template, name: str, known: dict[str, str], folder: Path) -> str:
+    """Copy a template's database and store; returns the URL of the copy."""
+    _copy_database(server, template, name)
+    if template.objects is not None:
+        shutil.copytree(template.objects, folder / "objects")
+    known.update(template.known)
+    return _url(server, name)
+
+
+def _copy_database(server: str, template: Template, name: str) -> None:
+    if server:
+        with _postgres(server) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template.database} STRATEGY FILE_COPY")
+    else:
+        shutil.copy(template.database, name)
+
+
+def _create(server: str, name: str) -> None:
+    if server:  # SQLite makes a file that is not there
+        with _postgres(server) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+
+
+def _url(server: str, name: str) -> str:
+    return server.replace("/postgres?", f"/{name}?") if server else f"sqlite:///{name}"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from httpx import Response
 from sqlalchemy import select
 
-from tests.backend.conftest import Site
+from tests.backend.conftest import Site, begin_site, site_again, upload_letters
 from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright.contracts.run_state import HOLDS_QUOTA, WITHOUT_TRAINER, RunState
@@ -392,13 +392,30 @@ def patient_settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def scene(site: Site, upload: Callable[..., dict[str, Any]]) -> Iterator[Scene]:
+def scene(site: Site, known: dict[str, str]) -> Iterator[Scene]:
     """A scene whose invariants are checked at the end of the test."""
-    dataset = upload(ready=False)
-    found = Scene(site, Control(site.app), Agent.join(site), str(dataset["id"]))
+    found = _scene_again(site, known if "dataset" in known else begin_scene(site.app, site))
+    found.agent.heartbeat()
+    yield found
+    found.check_invariants()
+
+
+def begin_scene(app: FastAPI, site: Site | None = None) -> dict[str, str]:
+    """Bring about what a scene has; returns what `_scene_again` needs to know."""
+    begun = begin_site(app) if site is None else {"key": site.admin.headers["Authorization"]}
+    site = site_again(app, begun)
+    dataset = upload_letters(site, ready=False)
+    agent = Agent.join(site)
+    known = {**begun, "dataset": str(dataset["id"]), "node": agent.client.headers["Authorization"]}
+    found = _scene_again(site, known)
     first = found.submit()  # so that the preparation of these settings exists
     site.prepare()
     assert found.cancel(first).status_code == 202
     assert site.admin.delete(f"{found.runs}/{first}").status_code == 200
-    yield found
-    found.check_invariants()
+    return known
+
+
+def _scene_again(site: Site, known: Mapping[str, str]) -> Scene:
+    client = site.anonymous()
+    client.headers["Authorization"] = known["node"]
+    return Scene(site, Control(site.app), Agent(client, "node-a"), known["dataset"])
