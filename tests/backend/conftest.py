@@ -160,7 +160,7 @@ def database(app: FastAPI) -> Database:
 @pytest.fixture
 def anonymous(app: FastAPI) -> TestClient:
     """A browser that is not signed in."""
-    return TestClient(app, base_url="http://localhost")
+    return client_of(app)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Site:
         return f"/api/v1/teams/{self.team}"
 
     def anonymous(self) -> TestClient:
-        return TestClient(self.app, base_url="http://localhost")
+        return client_of(self.app)
 
     def member(self, role: str, team: str = "acme", email: str | None = None) -> TestClient:
         """Somebody new in a team; acts by an API key."""
@@ -219,14 +219,14 @@ def site(app: FastAPI, known: dict[str, str]) -> Site:
 
 def begin_site(app: FastAPI) -> dict[str, str]:
     """Bring in the first owner of an installation; returns their API key."""
-    newcomer = TestClient(app, base_url="http://localhost")
+    newcomer = client_of(app)
     assert newcomer.post("/api/v1/auth/link", json=first_owner(app)).status_code == 200
     return {"key": Site(app, newcomer).with_key(newcomer).headers["Authorization"]}
 
 
 def site_again(app: FastAPI, known: Mapping[str, str]) -> Site:
     """The installation that was begun so."""
-    admin = TestClient(app, base_url="http://localhost")
+    admin = client_of(app)
     admin.headers["Authorization"] = known["key"]
     return Site(app, admin)
 
@@ -320,8 +320,16 @@ def _settings(database_url: str, folder: Path) -> Settings:
 def _running(app: FastAPI, settings: Settings) -> Iterator[None]:
     app.state.settings = settings
     app.state.static_folder = STATIC_FOLDER
-    with TestClient(app, base_url="http://localhost"):
+    with TestClient(app, base_url="http://localhost") as client:
+        app.state.portal = client.portal
         yield
+
+
+def client_of(app: FastAPI) -> TestClient:
+    """Somebody unknown. Requests are served by the event loop that the application runs in, and not by one each."""
+    client = TestClient(app, base_url="http://localhost")
+    client.portal = app.state.portal
+    return client
 
 
 def _copy(server: str, template: Template, name: str, known: dict[str, str], folder: Path) -> str:
