@@ -15,7 +15,13 @@ pytest_plugins = ["tests.services"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
-LONG_FILES = ("tests/e2e/test_browser.py",)
+LONG_FILES = (
+    "tests/e2e/test_browser.py",
+    "tests/e2e/test_pages.py",
+    "tests/trainer/test_benchmarks.py",
+    "tests/e2e/test_layout.py",
+    "tests/parity/test_parity.py",
+)
 
 _started = time.monotonic()
 
