@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright_trainer.mesh import make_mesh
+from trainwright_trainer.mesh import CPU_BACKEND, make_mesh
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.trainer.warm"])
@@ -66,7 +66,7 @@ def _rank(
     try:
         if degrees.ranks > 1:
             store = f"file://{Path(folder) / 'store'}"
-            dist.init_process_group("gloo", init_method=store, rank=rank, world_size=degrees.ranks)
+            dist.init_process_group(CPU_BACKEND, init_method=store, rank=rank, world_size=degrees.ranks)
         sender.send((True, function(make_mesh(rank, degrees, torch.device("cpu")), *arguments)))
     except Exception:
         sender.send((False, f"rank {rank}:\n{traceback.format_exc()}"))

@@ -19,7 +19,7 @@ from trainwright_trainer.checkpoint.load import read_checkpoint, read_stored, re
 from trainwright_trainer.checkpoint.save import Origin, Saved, Saver, Writer, join_writers, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import HeldPiece, Snapshot
 from trainwright_trainer.ends import CheckpointInvalidError
-from trainwright_trainer.mesh import Mesh, RankLostError, make_mesh
+from trainwright_trainer.mesh import CPU_BACKEND, Mesh, RankLostError, make_mesh
 from trainwright_trainer.parts import whole
 
 ORIGIN = Origin("of-this-test", 2, None)
@@ -199,7 +199,7 @@ def _die_beside_the_other_list(draft: Path, rank: int, part: parts.PartList) -> 
 
 def _die_before_the_list(rank: int, store: str, folder: Path) -> None:
     """Rank 1's files are on disk when it dies; rank 0 sees that it is gone, and leaves by the ordinary way."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    dist.init_process_group(CPU_BACKEND, init_method=f"file://{store}", rank=rank, world_size=2)
     mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
     if rank == 1:
         parts._tell = _die_beside_the_other_list  # the instant of the death

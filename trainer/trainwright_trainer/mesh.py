@@ -10,6 +10,8 @@ not wait for groups that nobody uses, and not for each other's.
 
 A collective that breaks because another rank is gone raises ``RankLostError``: the rank that sees it is a witness, not the
 cause.
+
+On CPUs ranks speak over gloo, with one thread a group where torch would start two (``CPU_BACKEND``).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -41,6 +44,15 @@ _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 """Up to torch 2.12 it has the longer name only, and from 2.13 that one warns."""
 
 _reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+
+
+CPU_BACKEND = "gloo_in_turn"
+"""gloo, whose collectives of one group end one after the other.
+
+By itself torch gives each group two threads, and when a collective ends, its thread writes the collective's name into one
+string of the group, without a lock (torch 2.13, ``ProcessGroupGloo::runLoop``). Names of up to 15 letters stay where they
+are. ``ALLGATHER_COALESCED``, which every gather is in a compiled graph, lies on the heap, and two threads that end at
+once free it twice. With one thread there is nobody to meet."""
 
 
 class RankLostError(RuntimeError):
@@ -280,7 +292,7 @@ def join_mesh(job: JobSpec) -> Mesh:
         if device.type == "cuda":
             dist.init_process_group("nccl", device_id=device, timeout=_COLLECTIVE_TIMEOUT)
         else:
-            dist.init_process_group("gloo", timeout=_COLLECTIVE_TIMEOUT)
+            dist.init_process_group(CPU_BACKEND, timeout=_COLLECTIVE_TIMEOUT)
     return make_mesh(rank, job.spec.degrees, device)
 
 
@@ -292,6 +304,24 @@ def make_mesh(rank: int, degrees: Degrees, device: torch.device) -> Mesh:
 def alone(device: torch.device) -> Mesh:
     """A mesh of one rank."""
     return make_mesh(0, Degrees(), device)
+
+
+def _gloo_in_turn(given: Any, _: object) -> dist.ProcessGroupGloo:
+    """What torch makes of "gloo", whose options it gives nobody a way to choose, but for the threads."""
+    gloo = dist.ProcessGroupGloo
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME")
+    options = gloo._Options()  # type: ignore[attr-defined]
+    options._threads, options._timeout = 1, given.timeout
+    options._devices = (
+        [gloo.create_device(interface=name) for name in interfaces.split(",")]
+        if interfaces
+        else [gloo.create_default_device()]
+    )
+    options.global_ranks_in_group, options.group_name = given.global_ranks_in_group, given.group_id
+    return gloo(given.store, given.group_rank, given.group_size, options)
+
+
+dist.Backend.register_backend(CPU_BACKEND, _gloo_in_turn, extended_api=True, devices=["cpu"])
 
 
 def _device(job: JobSpec, rank: int) -> torch.device:
