@@ -114,7 +114,11 @@ def test_a_node_is_drained_and_a_run_that_waits_is_paused_and_resumed(live: Live
     dataset = said(run_cli(live, "datasets", "upload", "more", str(write_letters(tmp_path / "m.jsonl"))))
     spec = _write_spec(live, dataset, tmp_path)
     (node,) = live.client.nodes()
-    assert "gets no new runs" in said(run_cli(live, "nodes", "drain", node.id))
+    assert (
+        f"There is no node 'gpu-99'. There is {node.name}."
+        in run_cli(live, "nodes", "drain", "gpu-99").stderr
+    )
+    assert "gets no new runs" in said(run_cli(live, "nodes", "drain", node.name))
     assert "drained" in said(run_cli(live, "nodes", "list"))
     runs = [said(run_cli(live, "runs", "submit", spec)) for _ in range(2)]
     assert said(run_cli(live, "runs", "pause", *runs)).count("Paused before its first step") == 2

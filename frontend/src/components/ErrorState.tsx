@@ -11,10 +11,11 @@ interface Props {
   titled?: boolean;
 }
 
-/** In the place of a list or page that could not be had. What does not exist is not tried again. */
+/** In the place of a list or page that could not be had. What does not exist, or is not for this person, is not tried again. */
 export function ErrorState({ error, onRetry, titled = false }: Props) {
-  const missing = error instanceof ApiError && error.status === 404;
-  const title = missing ? "There is nothing here" : "This page could not be loaded";
+  const status = error instanceof ApiError ? error.status : 0;
+  const final = status === 404 || status === 403;
+  const title = status === 404 ? "There is nothing here" : status === 403 ? "This page is for others" : "This page could not be loaded";
   return (
     <div className="flex max-w-xl flex-col items-start gap-4">
       {titled && (
@@ -24,7 +25,7 @@ export function ErrorState({ error, onRetry, titled = false }: Props) {
         </>
       )}
       <ErrorNote error={error} />
-      {missing ? (
+      {final ? (
         <Link to="/" className={buttonClass()}>
           Go to your runs
         </Link>

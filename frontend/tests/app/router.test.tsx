@@ -9,10 +9,12 @@ import { server } from "../server";
 
 const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "owner" }] };
 const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such run." };
+const REFUSED = { title: "Not allowed", status: 403, code: "forbidden", detail: "Only site admins see nodes." };
 
 it("names each page in the title, and leads on from what does not exist", async () => {
   server.use(
     http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/nodes", () => HttpResponse.json(REFUSED, { status: 403 })),
     http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
     http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
   );
@@ -38,5 +40,12 @@ it("names each page in the title, and leads on from what does not exist", async 
   });
   await screen.findByText("There is no such run.");
   expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/");
+  expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
+
+  act(() => {
+    router.history.push("/lab/nodes");
+  });
+  await screen.findByText("Only site admins see nodes.");
+  expect(screen.getByRole("link", { name: "Go to your runs" })).toBeDefined();
   expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
 });

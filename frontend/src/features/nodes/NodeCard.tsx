@@ -42,7 +42,7 @@ export function NodeCard({ node, now }: Props) {
           }}
         >
           {node.draining ? "Let it take runs" : "Drain"}
-          <span className="sr-only">: {node.name}</span>
+          <span className="sr-only"> {node.name}</span>
         </Button>
       </div>
       <p id={`${node.id}-drain`} className="mt-1 text-small text-soft">

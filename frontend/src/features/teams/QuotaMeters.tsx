@@ -20,9 +20,9 @@ export function QuotaMeters({ team }: { team: string }) {
         <div key={device} className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
           <dt className="w-24">{DEVICE_WORDS[device]?.slots ?? device}</dt>
           <dd className="flex flex-1 items-center gap-4">
-            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICE_WORDS[device]?.slots ?? device} in use`} className="max-w-48 min-w-16 flex-1" />
+            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICE_WORDS[device]?.slots ?? device} taken`} className="max-w-48 min-w-16 flex-1" />
             <span className="whitespace-nowrap">
-              {count(used)} <span className="text-soft">of {count(limit)} in use</span>
+              {count(used)} <span className="text-soft">of {count(limit)} taken</span>
             </span>
           </dd>
         </div>
