@@ -19,7 +19,15 @@ export function secondsLeft(run: Run): number | undefined {
   return run.state === "running" && run.summary.step < run.spec.schedule.steps ? run.summary.values["eta_seconds"] : undefined;
 }
 
-/** `1 h 15 min left` while it trains, else how long it took or has been waiting. */
+/** `in 1 h 15 min`, `1 h 15 min left` while it trains, else `started 6 min ago`. */
+export function timeSentence(run: Run, now: number): string {
+  const time = timeText(run, now);
+  if (isFinal(run.state)) return `in ${time}`;
+  if (secondsLeft(run) !== undefined) return time;
+  return `${run.started ? "started" : "submitted"} ${time} ago`;
+}
+
+/** `1 h 15 min left` while it trains, else how long it took or how long ago it began. */
 export function timeText(run: Run, now: number): string {
   const left = secondsLeft(run);
   if (left !== undefined) return `${duration(left)} left`;

@@ -6,7 +6,7 @@ import { StatePill } from "@/components/StatePill";
 import { TitleRow } from "@/components/TitleRow";
 import { RunFacts } from "@/features/runs/RunFacts";
 import { count } from "@/lib/format";
-import { isFinal, timeText } from "@/lib/runProgress";
+import { isFinal, timeSentence } from "@/lib/runProgress";
 import { useNow } from "@/lib/useNow";
 
 interface Props {
@@ -48,7 +48,7 @@ export function RunHeader({ team, run, live, actions, banner }: Props) {
           </>
         )}
         <span className={`whitespace-nowrap ${moving ? "" : "text-soft"}`}>
-          {final ? `in ${timeText(run, now)}` : timeText(run, now)}
+          {timeSentence(run, now)}
         </span>
         {!final && live}
       </TitleRow>
