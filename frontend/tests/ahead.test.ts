@@ -1,28 +1,58 @@
+import { QueryClient } from "@tanstack/react-query";
 import { http, HttpResponse } from "msw";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
+import { api } from "@/api/client";
 import { meQuery } from "@/features/auth/queries";
 import { runsQuery } from "@/features/runs/queries";
-import { QueryClient } from "@tanstack/react-query";
 import { server } from "./server";
 
-test("what is asked for ahead is what the list of runs asks for", async () => {
-  const asked: string[] = [];
+const asked: string[] = [];
+let status = 200;
+
+beforeEach(() => {
+  asked.length = 0;
+  status = 200;
   server.use(
     http.get("*/api/*", ({ request }) => {
-      asked.push(request.url);
-      return HttpResponse.json({ items: [] });
+      asked.push(new URL(request.url).pathname);
+      return HttpResponse.json({ items: [] }, { status });
     }),
+    http.post("*/api/*", () => HttpResponse.json({})),
   );
-  const client = new QueryClient();
+  history.replaceState(null, "", "/crew/runs");
+  vi.resetModules();
+});
+
+async function begin(): Promise<QueryClient> {
+  await import("@/ahead");
+  await Promise.all([...(window.askedAhead?.values() ?? [])]);
+  return new QueryClient();
+}
+
+test("what is asked for ahead is what the list of runs asks for, which asks for nothing else, once", async () => {
+  localStorage.setItem("trainwright.theme", "dark");
+  const client = await begin();
+  expect(asked.splice(0)).toEqual(["/api/v1/me", "/api/v1/teams/crew/runs"]);
+
   await client.query(meQuery);
   await client.infiniteQuery(runsQuery("crew", {}));
-  localStorage.setItem("trainwright.theme", "dark");
-  history.replaceState(null, "", "/crew/runs");
-
-  await import("@/ahead");
-
-  const links = [...document.head.querySelectorAll("link")];
-  expect(links.map(({ href }) => href)).toEqual(asked);
-  expect(links.map(({ rel, crossOrigin }) => `${rel} ${crossOrigin ?? ""}`)).toEqual(["preload anonymous", "preload anonymous"]);
+  expect(asked).toEqual([]);
+  await client.query({ ...meQuery, staleTime: 0 });
+  expect(asked).toEqual(["/api/v1/me"]);
   expect(document.documentElement.dataset["theme"]).toBe("dark");
+});
+
+test("what was refused ahead is asked for again", async () => {
+  status = 401;
+  const client = await begin();
+  status = 200;
+  await client.infiniteQuery(runsQuery("crew", {}));
+  expect(asked).toEqual(["/api/v1/me", "/api/v1/teams/crew/runs", "/api/v1/teams/crew/runs"]);
+});
+
+test("who signs in is not given what was asked for before", async () => {
+  const client = await begin();
+  await api.POST("/api/v1/auth/sign-in", { body: { email: "ada@example.org", password: "a long enough one" } });
+  await client.query(meQuery);
+  expect(asked).toEqual(["/api/v1/me", "/api/v1/teams/crew/runs", "/api/v1/me"]);
 });

@@ -36,6 +36,7 @@ def test_whether_deepspeed_is_installed_is_told(
     (packages / "deepspeed").mkdir(parents=True)
     (packages / "deepspeed" / "__init__.py").write_text("raise RuntimeError('looking must not import it')")
     settings = Settings(trainer_module="no_such_trainer")
+    monkeypatch.delitem(sys.modules, "deepspeed", raising=False)
     monkeypatch.setattr(sys, "path", [str(packages)])
     assert take_inventory(tmp_path, settings).deepspeed is True
     monkeypatch.setattr(sys, "path", [str(tmp_path)])

@@ -8,6 +8,7 @@ The control loop does not run by itself here; tests that need it call it.
 
 import base64
 import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -71,8 +72,7 @@ class Templates:
         """The template of a stage; ``server`` is the URL of a PostgreSQL, or empty for SQLite."""
         key = (stage, server)
         if key not in self._made:
-            folder = self._folder / f"{stage}-{'postgresql' if server else 'sqlite'}"
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(prefix=f"{stage}-", dir=self._folder))
             name = f"template_{uuid.uuid4().hex}" if server else str(folder / "template.sqlite3")
             if stage == "migrated":
                 _create(server, name)
@@ -99,7 +99,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory, built_app: FastAPI) -> T
 
 @pytest.fixture
 def stage(request: pytest.FixtureRequest) -> str:
-    """How far the database has come when the test begins: as far as its fixtures would bring it."""
+    """How far the database has come when the test begins: as far as its fixtures ``scene`` or ``site`` would bring it."""
     return next((name for name in ("scene", "site") if name in request.fixturenames), "migrated")
 
 

@@ -34,7 +34,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.ends import BadJobError
 from trainwright_trainer.engine import Asked, StepNumbers, as_numbers, nobody_asks, with_question
-from trainwright_trainer.mesh import Mesh, naming_lost_ranks
+from trainwright_trainer.mesh import CPU_BACKEND, Mesh, naming_lost_ranks
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.throughput import Phase, StepClock
@@ -357,7 +357,7 @@ def _settings(spec: RunSpec, device: torch.device) -> dict[str, Any]:
 def _speak_alone(mesh: Mesh) -> None:
     """DeepSpeed wants a process group, of one rank too."""
     if mesh.ranks == 1 and not dist.is_initialized():
-        backend = "nccl" if mesh.device.type == "cuda" else "gloo"
+        backend = "nccl" if mesh.device.type == "cuda" else CPU_BACKEND
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
 
 

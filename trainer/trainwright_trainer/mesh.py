@@ -313,7 +313,7 @@ def _gloo_in_turn(given: Any, _: object) -> dist.ProcessGroupGloo:
     options = gloo._Options()  # type: ignore[attr-defined]
     options._threads, options._timeout = 1, given.timeout
     options._devices = (
-        [gloo.create_device(interface=name) for name in interfaces.split(",")]
+        [gloo.create_device(interface=name) for name in interfaces.split(",") if name]
         if interfaces
         else [gloo.create_default_device()]
     )

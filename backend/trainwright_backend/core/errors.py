@@ -27,9 +27,7 @@ TITLES = {460: "Checksum Mismatch"}
 SECRET_FIELDS = frozenset({"password", "token", "secret"})
 """Refused values of these are not repeated in the answer."""
 
-NOT_CALLED_JSON = (
-    "The body is read as JSON only with the header `Content-Type: application/json`: send it along"
-)
+WITHOUT_JSON_HEADER = "The body is read as JSON only with the header `Content-Type: application/json`: add it"
 
 
 class AppError(Exception):
@@ -164,7 +162,7 @@ def _plain(error: RequestValidationError) -> list[dict[str, Any]]:
             reason = item.get("ctx", {}).get("error", "")
             plain.append({**item, "loc": (), "msg": f"The body is not valid JSON: {reason}", "input": None})
         elif isinstance(item["input"], bytes):  # not read at all: its header does not say that it is JSON
-            plain.append({**item, "type": "not_json", "loc": (), "msg": NOT_CALLED_JSON, "input": None})
+            plain.append({**item, "type": "not_json", "loc": (), "msg": WITHOUT_JSON_HEADER, "input": None})
         else:
             plain.append({**item, "loc": tuple(item["loc"])[1:]})
     return plain

@@ -71,7 +71,7 @@ class Public(Policy):
 
 
 class RouteWithoutPolicyError(RuntimeError):
-    """A programming error that stops the start: nobody is asked, or too late."""
+    """A programming error that stops the start: a route asks nobody, or asks after it has read a body."""
 
 
 def public(reason: str) -> DependsParam:

@@ -3,7 +3,7 @@
 A page is found by an index that holds all that is filtered by (`tables.LISTED_BY`); only its own rows are read, by the
 same statement: a hundred ids sent back to ask for them cost as much as all the rest of it. The
 cursor is the place of the last run of the page before, not its number, so a page neither repeats nor skips a run that
-stood still while others came, went or moved. Runs without the number that is sorted by come last, in both orders.
+stood still while others came, went or moved. Runs without the value that is sorted by come last, in both orders.
 """
 
 import base64
@@ -39,7 +39,7 @@ _COLUMN = {
     RunSort.STEP: Run.last_step,
     RunSort.ENDED: Run.ended,
 }
-"""Ids are sorted by their time of birth."""
+"""An id is sorted by the time of its run's creation."""
 
 
 @dataclass(frozen=True)

@@ -4156,7 +4156,7 @@ export interface components {
         };
         /**
          * RunSort
-         * @description By what a list of runs is sorted; runs without the number come last.
+         * @description By what a list of runs is sorted; runs without the value come last.
          * @enum {string}
          */
         RunSort: "created" | "name" | "loss" | "mfu" | "tokens_per_second" | "step" | "ended";

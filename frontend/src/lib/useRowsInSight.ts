@@ -7,6 +7,9 @@ const BUNCH_ROWS = 8;
 /** No row is lower: how many fill the window before one was measured. */
 const LEAST_ROW_PX = 32;
 
+/** As they were measured last, so that a list that comes back is as high as it was, and its place can be found again. */
+let lastRowPx = 0;
+
 interface Rows {
   begin: number;
   /** Not among them. */
@@ -20,7 +23,11 @@ interface Rows {
  * height, which is measured at a row with `data-row`.
  */
 export function useRowsInSight(box: RefObject<HTMLElement | null>, count: number): Rows {
-  const [seen, setSeen] = useState<Rows>(() => ({ begin: 0, end: Math.ceil(window.innerHeight / LEAST_ROW_PX), rowPx: 0 }));
+  const [seen, setSeen] = useState<Rows>(() => ({
+    begin: 0,
+    end: Math.max(MARGIN_ROWS, Math.ceil(window.innerHeight / LEAST_ROW_PX)),
+    rowPx: lastRowPx,
+  }));
   useEffect(() => {
     let asked = 0;
     function look(): void {
@@ -50,6 +57,7 @@ function rowsIn(box: HTMLElement): Rows | null {
   if (row === null || body === null || body === undefined) return null;
   const rowPx = row.getBoundingClientRect().height;
   if (rowPx === 0) return null;
+  lastRowPx = rowPx;
   const outer = box.getBoundingClientRect();
   const from = body.getBoundingClientRect().top;
   const top = Math.max(0, outer.top) - from;

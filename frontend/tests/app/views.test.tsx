@@ -63,6 +63,14 @@ it("holds what is chosen just before a tab is left", async () => {
   expect(search()).toHaveProperty("from");
 });
 
+it("holds what is chosen also where the address ends with a slash", async () => {
+  open("/lab/runs/run_1/overview/");
+  fireEvent.click(await screen.findByRole("radio", { name: "log" }));
+  await waitFor(() => {
+    expect(search()).toMatchObject({ y: "log" });
+  });
+});
+
 it("writes nothing into the page that a run is left for", async () => {
   open("/lab/runs/run_1/overview");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
@@ -70,7 +78,11 @@ it("writes nothing into the page that a run is left for", async () => {
     router.history.push("/lab/compare?runs=run_1,run_2");
   });
   await screen.findByRole("checkbox", { name: "Show run_1" });
-  expect(search()).toEqual({ runs: "run_1,run_2" });
+  // What is chosen now is told after what was chosen there would be.
+  fireEvent.click(screen.getByRole("radio", { name: "tokens" }));
+  await waitFor(() => {
+    expect(search()).toEqual({ runs: "run_1,run_2", x: "tokens" });
+  });
 });
 
 it("keeps what the list and the charts of a comparison write at once", async () => {

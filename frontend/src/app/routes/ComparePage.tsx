@@ -36,9 +36,9 @@ export function ComparePage() {
   // The list and the charts write one view: each changes what it means of the newest, which may not be drawn yet.
   const change: ChangeView = (next) => {
     // Who leaves is let go.
-    if (router.latestLocation.pathname !== pathname) return;
-    const search = (old: CompareSearch) => searchOfCompare({ ...compareViewOf(old), ...next(compareViewOf(old)) });
-    void navigate({ to: ".", search, replace: true, resetScroll: false });
+    if (router.latestLocation.pathname.replace(/\/$/, "") !== pathname) return;
+    const changed = (old: CompareSearch) => searchOfCompare({ ...compareViewOf(old), ...next(compareViewOf(old)) });
+    void navigate({ to: ".", search: changed, replace: true, resetScroll: false });
   };
   const missing = view.runs.filter((id) => !runs.has(id));
   return (

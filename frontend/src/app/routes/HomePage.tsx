@@ -77,7 +77,7 @@ function Runs() {
           <Link
             to="/$team/runs"
             params={{ team }}
-            search={{ state: [...state] }}
+            search={{ state: [...state], ...(state === FAILED ? { sort: "ended" } : {}) }}
             className="mt-2 inline-block text-accent underline underline-offset-2"
           >
             {capped && "At least "}

@@ -123,13 +123,18 @@ function RunContent({ run, live, metrics, error, refetch, checkpointSteps }: Con
 
   /** Changes what the address says of this tab, and leaves the rest of it. Who leaves is let go. */
   function change(next: Partial<typeof search>, hash: string | true = true): void {
-    if (router.latestLocation.pathname === pathname) say((old) => ({ ...old, ...next }), hash);
+    if (here() === pathname) say((old) => ({ ...old, ...next }), hash);
   }
 
   /** Tabs share a view: what is chosen just before one is left holds on the next. */
   function show(next: Partial<ChartView>): void {
-    if (folderOf(router.latestLocation.pathname) !== folderOf(pathname)) return;
+    if (folderOf(here()) !== folderOf(pathname)) return;
     say((old) => ({ ...old, ...clearedView, ...searchOf({ ...viewOf(old), ...next }) }));
+  }
+
+  /** The newest address, which may not be drawn yet; a slash at its end is nothing. */
+  function here(): string {
+    return router.latestLocation.pathname.replace(/\/$/, "");
   }
 
   function say(next: (old: typeof search) => typeof search, hash: string | true = true): void {

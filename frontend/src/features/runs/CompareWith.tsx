@@ -88,7 +88,7 @@ function Choice({ team, run }: Props) {
           </li>
         ))}
       </ul>
-      {shown.length === 0 && (
+      {(shown.length === 0 || error !== null) && (
         <p role="status" className="px-2 py-1 text-soft">
           {error !== null ? "The runs could not be loaded." : isFetching ? "Looking…" : "No other run is called so."}
         </p>

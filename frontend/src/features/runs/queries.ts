@@ -56,14 +56,14 @@ const OTHERS = 20;
 /** The team's newest runs but this one, by words of their names. */
 export function othersQuery(team: string, run: string, q: string) {
   return queryOptions({
-    queryKey: ["other runs", team, run, q],
+    queryKey: ["runs", team, "others", run, q],
     queryFn: async ({ signal }): Promise<Run[]> => {
       const query = { limit: OTHERS + 1, ...(q === "" ? {} : { q }) };
       const { items } = body(await api.GET("/api/v1/teams/{team}/runs", { params: { path: { team }, query }, signal }));
       return items.filter(({ id }) => id !== run).slice(0, OTHERS);
     },
     placeholderData: keepPreviousData,
-    staleTime: 60_000,
+    staleTime: 10_000,
   });
 }
 
@@ -99,7 +99,7 @@ export function verdictsQuery(team: string, spec: SpecJson) {
     queryFn: async ({ signal }) =>
       body(await api.POST("/api/v1/teams/{team}/runs/validate", { params: { path: { team } }, body: spec, signal })),
     placeholderData: keepPreviousData,
-    staleTime: 60_000,
+    staleTime: 10_000,
     gcTime: 60_000,
   });
 }
@@ -117,7 +117,7 @@ export function planQuery(team: string, spec: SpecJson) {
         }),
       ),
     placeholderData: keepPreviousData,
-    staleTime: 60_000,
+    staleTime: 10_000,
     gcTime: 60_000,
   });
 }

@@ -1,7 +1,7 @@
 import type { RunState } from "@/api/types";
 import { RUN_STATES, stateLook } from "@/lib/stateLook";
 
-export const RUN_SORTS = ["created", "name", "loss", "mfu", "tokens_per_second", "step"] as const;
+export const RUN_SORTS = ["created", "name", "loss", "mfu", "tokens_per_second", "step", "ended"] as const;
 
 export type RunSort = (typeof RUN_SORTS)[number];
 

@@ -90,7 +90,7 @@ class Verdicts(Envelope):
 
 
 class RunSort(StrEnum):
-    """By what a list of runs is sorted; runs without the number come last."""
+    """By what a list of runs is sorted; runs without the value come last."""
 
     CREATED = "created"
     NAME = "name"
