@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.commands.terminal import set_value
+from trainwright.commands.terminal import in_bytes, set_value
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,18 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
     spec: dict[str, Any] = {}
     set_value(spec, change)
     assert spec == expected
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "told"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (4_939_211, "4.7 MiB"),
+        (200 * 2**20, "200 MiB"),
+        (2**40, "1 TiB"),
+        (5000 * 2**40, "5,000 TiB"),
+    ],
+)
+def test_a_size_is_told_in_the_unit_that_leaves_the_fewest_digits(size_bytes: int, told: str) -> None:
+    assert in_bytes(size_bytes) == told

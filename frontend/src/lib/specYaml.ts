@@ -2,7 +2,7 @@
  * A spec as YAML: read with the line of every fault and every field, and written so that what a person has put around
  * it, comments and order, stays. JSON is YAML too, so a spec in JSON can be pasted.
  */
-import { isAlias, isMap, LineCounter, parseDocument, stringify, visit, type Document } from "yaml";
+import { isAlias, isMap, LineCounter, parseDocument, stringify, visit, type Document, type ErrorCode } from "yaml";
 import { sentenceOf } from "@/api/errors";
 import { leaves, type Json } from "@/lib/specForm";
 
@@ -22,7 +22,8 @@ export interface SpecText {
 export function readYaml(text: string): SpecText {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const faults = document.errors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message: sentence(message) }));
+  // Only the first: what follows is mostly its echo, on lines that are well.
+  const faults = document.errors.slice(0, 1).map(({ code, pos, message }) => ({ line: lines.linePos(pos[0]).line, message: inWords(code, message) }));
   const lineOf = (field: string) => lineIn(document, lines, field.split("."));
   if (faults.length > 0) return { spec: null, faults, lineOf };
   if (document.contents === null) return { spec: {}, faults: [], lineOf };
@@ -94,6 +95,24 @@ function lineIn(document: Document, lines: LineCounter, path: string[]): number 
     if (at !== undefined) return lines.linePos(at[0]).line;
   }
   return 1;
+}
+
+const NAME_AND_VALUE = "Write `name: value`, with a colon and a space between them";
+
+/** In the place of the reader's words, which speak of its own grammar: what is wrong, and what to write. */
+const WORDS: Partial<Record<ErrorCode, string>> = {
+  BAD_INDENT: "Fields of one section begin with the same number of spaces, and what is opened by [ or { is closed",
+  BAD_SCALAR_START: "A value cannot begin with this character. Put the value in quotation marks",
+  BLOCK_AS_IMPLICIT_KEY: "This line has a second colon, or the next begins with more spaces than its section has",
+  DUPLICATE_KEY: "This name stands twice in its section. Take one of the lines away",
+  MULTILINE_IMPLICIT_KEY: NAME_AND_VALUE,
+  MULTIPLE_DOCS: "A second document begins here. Take away the line --- and what follows it",
+  TAB_AS_INDENT: "This line begins with a tab. Begin it with spaces",
+};
+
+function inWords(code: ErrorCode, message: string): string {
+  if (code === "MISSING_CHAR" && message.startsWith("Implicit")) return sentence(NAME_AND_VALUE);
+  return sentence(WORDS[code] ?? message);
 }
 
 function sentence(message: string): string {

@@ -18,8 +18,24 @@ describe("reading", () => {
     const { spec, faults } = readYaml("name: pilot\nmodel:\n  width: 64\n layers: 2\n");
     expect(spec).toBeNull();
     expect(faults[0]?.line).toBe(4);
-    expect(readYaml("a: 1\nb: 2\na: 3\n").faults).toEqual([{ line: 3, message: "Map keys must be unique." }]);
     expect(readYaml("- name\n").faults[0]?.line).toBe(1);
+  });
+
+  it.each([
+    ["a: 1\nb: 2\na: 3\n", 3, "stands twice"],
+    ["model:\n\tlayers: 2\n\twidth: 64\n", 2, "begins with a tab"],
+    ["model:\n  layers: 2\n   width: 64\n", 2, "more spaces"],
+    ["model:\n  layers: 2\n width: 64\n", 3, "same number of spaces"],
+    ["schedule:\n  steps 60\n  warmup_steps: 2\n", 2, "`name: value`"],
+    ["schedule:\n  warmup_steps: 2\n  steps 60\n", 3, "`name: value`"],
+    ["name: a: b\n", 1, "second colon"],
+    ["a: [1, 2\nb: 3\n", 2, "is closed"],
+    ["name: @home\n", 1, "quotation marks"],
+    ["name: 'a\n", 2, "closing"],
+  ])("says once, and in words of the spec, what is wrong with %j", (text, line, words) => {
+    const { faults } = readYaml(text);
+    expect(faults).toEqual([{ line, message: expect.stringContaining(words) as string }]);
+    expect(faults[0]?.message).not.toMatch(/[Mm]apping|[Ii]mplicit|[Ff]low|block/);
   });
 
   it("takes a list of aliases that would grow without end for a fault, and makes nothing but plain data", () => {

@@ -245,9 +245,8 @@ def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
 
 
 def _show_version(version: DatasetVersion) -> None:
-    out.print(
-        f"version {version.number}: {version.state}, {len(version.files)} files, {version.bytes:,} bytes"
-    )
+    files = "1 file" if len(version.files) == 1 else f"{len(version.files):,} files"
+    out.print(f"version {version.number}: {version.state}, {files}, {version.bytes:,} bytes")
     for text in [*version.changes, *([version.error] if version.error else [])]:
         out.print(f"  {text}", markup=False, soft_wrap=True)
     counted = version.statistics

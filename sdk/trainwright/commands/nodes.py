@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="Look at nodes and drain them. For 
 def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
     """List the nodes, and what runs on them."""
     with open_client(server, key) as client:
-        table = table_of("name", "", "slots free", "runs")
+        table = table_of("name", "state", "slots free", "runs")
         for node in client.nodes():
             free = (f"{node.slots_free[device]} of {count} {device}" for device, count in node.slots.items())
             table.add_row(node.id, node.name, _condition(node), ", ".join(free), _runs(node))

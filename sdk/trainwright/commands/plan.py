@@ -16,6 +16,7 @@ from trainwright.commands.terminal import (
     Sets,
     TeamSlug,
     complain,
+    in_bytes,
     in_mib,
     open_team,
     out,
@@ -101,8 +102,8 @@ def show_estimate(found: RunEstimate) -> None:
         f"checkpoints  {in_mib(found.checkpoint_bytes)} MiB each, {in_mib(found.stored_bytes)} MiB kept in all"
     )
     typer.echo(
-        f"stored now   {in_mib(found.team_checkpoint_bytes)} MiB of checkpoints, which no limit refuses; "
-        f"{in_mib(storage.used_bytes)} of {in_mib(storage.limit_bytes)} MiB of files"
+        f"stored now   {in_bytes(found.team_checkpoint_bytes)} of checkpoints, which no limit refuses; "
+        f"{in_bytes(storage.used_bytes)} of {in_bytes(storage.limit_bytes)} of files"
     )
     if found.measured is None or found.seconds is None or found.slot_hours is None:
         typer.echo("time         not measured yet")

@@ -19,7 +19,7 @@ from rich.table import Column, Table
 from trainwright.client import Client, TeamClient
 from trainwright.connection import ApiError, DigestMismatchError
 from trainwright.contracts.api.verbs import Freed
-from trainwright.contracts.base import Problem, problems
+from trainwright.contracts.base import Problem, problems, problems_in
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.tus import FileChangedError
 
@@ -63,6 +63,8 @@ def open_client(server: str, key: str) -> Iterator[Client]:
         named = error.filename is not None and error.strerror
         complain(f"{error.filename}: {error.strerror}." if named else str(error))
         raise typer.Exit(1) from error
+    except ValidationError as error:  # what a command was given, refused before it was sent
+        refuse(problems_in(error.errors(include_url=False), None))
     except (LookupError, ValueError, DigestMismatchError, FileChangedError) as error:
         complain(str(error))
         raise typer.Exit(1) from error
@@ -178,6 +180,14 @@ def in_mib(size_bytes: int) -> str:
     """A size with three digits that say something, however small."""
     size = size_bytes / 2**20
     return f"{size:,.1f}" if size >= 1 or not size else f"{size:.3g}"
+
+
+def in_bytes(size_bytes: int) -> str:
+    """A size in the unit that leaves the fewest digits: 4.7 MiB, 1,000 TiB."""
+    size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{size:,.0f} {units[0]}" if size >= 100 or size.is_integer() else f"{size:,.1f} {units[0]}"
 
 
 def freed_in_words(freed: Freed) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, in_bytes, open_team, out
 from trainwright.contracts.api.usage import Usage
 
 Days = Annotated[int, typer.Option(min=1, max=366, help="How many days, today being the last (UTC).")]
@@ -24,10 +24,8 @@ def show(found: Usage) -> None:
     for quota in found.quota:
         typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
     storage = found.storage
-    typer.echo(f"files: {storage.used_bytes / 2**30:,.1f} of {storage.limit_bytes / 2**30:,.1f} GiB")
-    typer.echo(
-        f"checkpoints: {found.team_checkpoint_bytes / 2**30:,.1f} GiB, beside the limit, which is for files"
-    )
+    typer.echo(f"files: {in_bytes(storage.used_bytes)} of {in_bytes(storage.limit_bytes)}")
+    typer.echo(f"checkpoints: {in_bytes(found.team_checkpoint_bytes)}, beside the limit, which is for files")
     hours = Column("slot-hours", justify="right")
     if found.days:
         days = Table("day", "device", hours, box=None)

@@ -76,6 +76,15 @@ PLAIN = {
 }
 """What people read in the place of a library's words about its types."""
 
+EMAIL_PATTERN = r"^[^@\s]+@[^@\s]+$"
+SLUG_PATTERN = r"^[a-z][a-z0-9-]{1,38}[a-z0-9]$"
+PATTERNS = {
+    EMAIL_PATTERN: "Write an e-mail address, such as ana@example.org",
+    SLUG_PATTERN: "Write 3 to 40 lower-case letters, digits and hyphens, such as my-team: a letter first, and no"
+    " hyphen last",
+}
+"""What people read in the place of a pattern."""
+
 
 class Problem(Envelope):
     """One thing that is wrong with an input, at the field where it is wrong."""
@@ -122,11 +131,29 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
             message = _out_of_range(item, _field_at(path, model))
             found.append(Problem(field=".".join(path), message=message, value=_short(item["input"])))
         else:
-            message = PLAIN.get(item["type"], item["msg"].removeprefix("Value error, "))
+            message = _in_plain_words(item)
             found.append(
                 Problem(field=".".join(path), message=_sentence(message), value=_short(item["input"]))
             )
     return _alternatives_joined(found)
+
+
+def _in_plain_words(item: Mapping[str, Any]) -> str:
+    """A library's message, or ours where it speaks of types, patterns and its own counting."""
+    kind, context = item["type"], item.get("ctx", {})
+    said = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
+    if kind == "string_too_long":
+        return f"This is too long: write at most {context['max_length']:,} characters"
+    if kind == "string_too_short":
+        least = context["min_length"]
+        return (
+            "Write something here"
+            if least == 1
+            else f"This is too short: write at least {least:,} characters"
+        )
+    if kind == "string_pattern_mismatch":
+        return PATTERNS.get(context["pattern"], said)
+    return said
 
 
 ALTERNATIVE = re.compile(r"\.(str-enum|tuple|list)\[[^\]]*\]$")

@@ -287,6 +287,9 @@ def test_a_door_that_says_something_else_or_is_not_there_is_noticed(
 
 def test_an_owner_invites_looks_and_revokes_by_command(scene: Scene, served: Served) -> None:
     key = _key_of(scene.site.admin)
+    typo = served.command(key, "invitations create bob")
+    assert typo.exit_code == 1
+    assert typo.output.strip() == "email: Write an e-mail address, such as ana@example.org."
     made = served.command(key, "invitations create Bob@example.org --role editor")
     token = made.output.strip().rpartition("/link/")[2]
     assert scene.site.admin.get(f"/api/v1/auth/link/{token}").json()["email"] == "bob@example.org"

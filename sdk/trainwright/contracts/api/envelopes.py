@@ -10,9 +10,6 @@ from trainwright.contracts.model_spec import ModelSpec
 Item = TypeVar("Item")
 
 
-SLUG_PATTERN = r"^[a-z][a-z0-9-]{1,38}[a-z0-9]$"
-
-
 class Page(Envelope, Generic[Item]):
     """A stretch of a list."""
 

@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, Field
 
-from trainwright.contracts.api.envelopes import SLUG_PATTERN
-from trainwright.contracts.base import Envelope, Strict
+from trainwright.contracts.base import EMAIL_PATTERN, SLUG_PATTERN, Envelope, Strict
 
 
 class Role(StrEnum):
@@ -42,7 +41,7 @@ class OneTimeLink(Strict):
 
     token: str
     name: str | None = Field(default=None, min_length=1, max_length=80)
-    email: str | None = Field(default=None, min_length=3, max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")
+    email: str | None = Field(default=None, min_length=3, max_length=254, pattern=EMAIL_PATTERN)
     password: str | None = Field(default=None, min_length=10, max_length=1_024)
     team: str | None = Field(default=None, pattern=SLUG_PATTERN)
     """Slug of the first team, for the first owner."""
@@ -123,7 +122,7 @@ class Member(Envelope):
 
 
 class NewInvitation(Strict):
-    email: str = Field(min_length=3, max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")
+    email: str = Field(min_length=3, max_length=254, pattern=EMAIL_PATTERN)
     role: Role
 
 
