@@ -194,9 +194,9 @@ function Reading({ pointedRef, x, xName, xText, lines, named, yText }: ReadingPr
   return (
     <figcaption className="mt-1 truncate text-small text-soft">
       {at === null
-        ? `last ${told(lines, named, yText, (values) => values.findLast(isKnown))}`
+        ? `last ${told(lines, named, yText, ({ values, end }) => (end === undefined ? values.findLast(isKnown) : end))}`
         : // What is measured only now and then is read from its last time.
-          `${xName} ${xText(x[at] ?? 0)}: ${told(lines, named, yText, (values) => lastUpTo(values, at))}`}
+          `${xName} ${xText(x[at] ?? 0)}: ${told(lines, named, yText, ({ values }) => lastUpTo(values, at))}`}
     </figcaption>
   );
 }
@@ -204,15 +204,13 @@ function Reading({ pointedRef, x, xName, xText, lines, named, yText }: ReadingPr
 /** With more lines than this only the least and the greatest are told. */
 const MOST_TOLD = 4;
 
-type Values = ChartLine["values"];
-
 function told(
   lines: readonly ChartLine[],
   named: boolean,
   yText: (value: number) => string,
-  valueOf: (values: Values) => number | null | undefined,
+  valueOf: (line: ChartLine) => number | null | undefined,
 ): string {
-  const all = lines.map(({ label, values }) => ({ label, value: valueOf(values) ?? null }));
+  const all = lines.map((line) => ({ label: line.label, value: valueOf(line) ?? null }));
   const known = all.filter(({ value }) => isKnown(value)).sort((a, b) => (a.value ?? 0) - (b.value ?? 0));
   const few = all.length <= MOST_TOLD;
   const [least, most] = [known[0], known[known.length - 1]];
@@ -221,7 +219,7 @@ function told(
   return least === most ? one(least) : `${one(least)} to ${one(most)}`;
 }
 
-function lastUpTo(values: Values, index: number): number | undefined {
+function lastUpTo(values: ChartLine["values"], index: number): number | undefined {
   for (let at = index; at >= 0; at -= 1) {
     const value = values[at];
     if (isKnown(value)) return value;

@@ -10,6 +10,8 @@ export interface ChartLine {
   values: (number | null)[];
   /** The values before smoothing, drawn faintly behind. */
   raw?: (number | null)[] | undefined;
+  /** What it ends at, where the values are extremes of stretches, of which the last need not come last. */
+  end?: number | null | undefined;
 }
 
 /** What of a line does not change while its values do. */

@@ -119,3 +119,11 @@ it("offers no comparison where there is no other run", async () => {
   await screen.findByRole("button", { name: "Zoom in" });
   expect(screen.queryByRole("button", { name: "compare with" })).toBeNull();
 });
+
+it("says what each run of a comparison ended at, though its lines are drawn by their extremes", async () => {
+  const steps = Array.from({ length: 1_000 }, (_, index) => index + 1);
+  const values = steps.map((step) => (step === 998 ? 1 : step === 999 ? 9 : 5));
+  server.use(http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json([{ run: "run_1", series: [{ ...LOSS, steps, values }] }, { run: "run_2", series: [LOSS] }])));
+  open("/lab/compare?runs=run_1,run_2");
+  expect(await screen.findByText("last run_1 5.000, run_2 0.0100")).toBeDefined();
+});

@@ -141,16 +141,11 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
 def _in_plain_words(item: Mapping[str, Any]) -> str:
     """A library's message, or ours where it speaks of types, patterns and its own counting."""
     kind, context = item["type"], item.get("ctx", {})
-    said = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
+    said: str = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
     if kind == "string_too_long":
         return f"This is too long: write at most {context['max_length']:,} characters"
-    if kind == "string_too_short":
-        least = context["min_length"]
-        return (
-            "Write something here"
-            if least == 1
-            else f"This is too short: write at least {least:,} characters"
-        )
+    if kind == "string_too_short" and context["min_length"] == 1:
+        return "Write something here"
     if kind == "string_pattern_mismatch":
         return PATTERNS.get(context["pattern"], said)
     return said

@@ -52,7 +52,7 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
             <Th>content</Th>
             <Th className="max-tablet:hidden">verified</Th>
             <Th className="max-tablet:hidden">made by</Th>
-            <Th className="text-right">size</Th>
+            <Th className="text-right max-tablet:hidden">size</Th>
             <Th className="max-tablet:hidden">saved</Th>
             <Th>
               <span className="sr-only">what can be done</span>
@@ -78,12 +78,15 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
             <Td>
               <span className="block">{KINDS[checkpoint.kind]}</span>
               <span className="block text-small text-soft max-tablet:hidden">{holdsWords(checkpoint)}</span>
+              <span className="text-small tablet:hidden">
+                <Bytes value={checkpoint.bytes} />
+              </span>
             </Td>
             <Td className="max-tablet:hidden">
               <Verified valid={checkpoint.valid} />
             </Td>
             <Td className="whitespace-nowrap text-soft max-tablet:hidden">{lineageWords(checkpoint)}</Td>
-            <Td className="text-right whitespace-nowrap">
+            <Td className="text-right whitespace-nowrap max-tablet:hidden">
               <Bytes value={checkpoint.bytes} />
             </Td>
             <Td className="max-tablet:hidden">
@@ -98,13 +101,13 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
                     aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KINDS[checkpoint.kind]}`}
                     title={checkpoint.pinned ? "Pinned: nothing deletes it" : "Pin it, so that nothing deletes it"}
                     disabled={!mayEdit || pin.isPending}
-                    className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
+                    className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 max-tablet:min-w-7 max-tablet:justify-center ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
                     onClick={() => {
                       pin.mutate(checkpoint);
                     }}
                   >
                     <Pin aria-hidden size={13} fill={checkpoint.pinned ? "currentColor" : "none"} />
-                    {checkpoint.pinned ? "pinned" : "pin"}
+                    <span className="max-tablet:hidden">{checkpoint.pinned ? "pinned" : "pin"}</span>
                   </button>
                 )}
                 <a

@@ -155,8 +155,9 @@ function ComparedChart({ name, runs, compared, axis, zoom, coarse, weight, log }
     });
     const common = overlay(curves, PLACES);
     const lines = known.map(({ label, index }, at): ChartLine => {
-      const values = common.values[at] ?? [];
-      return { label, ...lineLook(index, compared), values: smooth(values, name === "validation_loss" ? 0 : weight) };
+      const smoothed = (values: readonly (number | null)[]) => smooth(values, name === "validation_loss" ? 0 : weight);
+      const end = smoothed(curves[at]?.values ?? []).findLast((value) => value !== null) ?? null;
+      return { label, ...lineLook(index, compared), values: smoothed(common.values[at] ?? []), end };
     });
     return { x: common.x, lines };
   }, [name, runs, compared, weight]);
