@@ -139,13 +139,14 @@ def join_token(name: str, data: UpFolder = None) -> None:
 def check_settings(data: UpFolder = None) -> None:
     """Say what is configured, and what is wrong with it."""
     settings = _settings_of(data)
+    none = "none: {}" if _in_environment(data) else "up's own, while it runs"
     shown = {
         "database": settings.resolved_database_url.split("://")[0],
         "objects": settings.resolved_object_store_dir,
         "public address": settings.public_url,
         "hosts": ", ".join(sorted(settings.all_hosts)),
-        "hints broker": "set" if settings.hints_url else "none: agents learn of runs by heartbeats",
-        "tasks broker": "set" if settings.tasks_url else "none: datasets are not prepared",
+        "hints broker": "set" if settings.hints_url else none.format("agents learn of runs by heartbeats"),
+        "tasks broker": "set" if settings.tasks_url else none.format("datasets are not prepared"),
     }
     for name, value in shown.items():
         typer.echo(f"{name:16} {value}")
@@ -175,7 +176,7 @@ def _opened(settings: Settings) -> Iterator[Database]:
 
 def _settings_of(data: Path | None) -> Settings:
     """The settings of the platform in folder ``data``; else those of the environment; else of `up`'s own folder."""
-    if data is None and f"{ENVIRONMENT_PREFIX}SECRET_KEY" in os.environ:
+    if _in_environment(data):
         return _settings()
     folder = data or Path(os.environ.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", UP_FOLDER))
     try:
@@ -185,6 +186,10 @@ def _settings_of(data: Path | None) -> Settings:
             f"{error}. Name the folder that you gave to `trainwright-server up` with --data. A server that was started "
             "by `serve` has its settings in the environment: run this with the same TRAINWRIGHT_SECRET_KEY."
         )
+
+
+def _in_environment(data: Path | None) -> bool:
+    return data is None and f"{ENVIRONMENT_PREFIX}SECRET_KEY" in os.environ
 
 
 def _settings() -> Settings:

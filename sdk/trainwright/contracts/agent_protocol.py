@@ -28,7 +28,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Envelope, refused
+from trainwright.contracts.base import NODE_PATTERN, Envelope, refused
 from trainwright.contracts.checkpoint import CheckpointKind, FileEntry
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobSpec, Outcome
@@ -131,7 +131,7 @@ class Join(Envelope):
     """A node introduces itself with a one-time token."""
 
     token: str
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    name: str = Field(pattern=NODE_PATTERN)
     inventory: Inventory
 
 

@@ -78,10 +78,12 @@ PLAIN = {
 
 EMAIL_PATTERN = r"^[^@\s]+@[^@\s]+$"
 SLUG_PATTERN = r"^[a-z][a-z0-9-]{1,38}[a-z0-9]$"
+NODE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 PATTERNS = {
     EMAIL_PATTERN: "Write an e-mail address, such as ana@example.org",
     SLUG_PATTERN: "Write 3 to 40 lower-case letters, digits and hyphens, such as my-team: a letter first, and no"
     " hyphen last",
+    NODE_PATTERN: "Write lower-case letters, digits and hyphens, such as gpu-07: 63 at most, and no hyphen first",
 }
 """What people read in the place of a pattern."""
 
@@ -144,8 +146,11 @@ def _in_plain_words(item: Mapping[str, Any]) -> str:
     said: str = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
     if kind == "string_too_long":
         return f"This is too long: write at most {context['max_length']:,} characters"
-    if kind == "string_too_short" and context["min_length"] == 1:
-        return "Write something here"
+    if kind == "string_too_short":
+        least = context["min_length"]
+        return (
+            "Write something here" if least == 1 else f"This is too short: write {least:,} characters or more"
+        )
     if kind == "string_pattern_mismatch":
         return PATTERNS.get(context["pattern"], said)
     return said

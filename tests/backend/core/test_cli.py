@@ -57,13 +57,14 @@ def test_commands_find_the_settings_of_the_folder_of_up(
         code, said = run("link", "first-owner", *options)
         assert code == 0 and said.startswith(f"{address}/link/"), said
         assert run("link", "sign-in", "a@b.c", *options)[0] == 1, "nobody has this account"
-        assert address in run("check-settings", *options)[1]
+        said = run("check-settings", *options)[1]
+        assert address in said and "not prepared" not in said, "`up` has its own brokers"
 
 
 def test_a_name_that_no_node_can_have_gets_no_token(environment: None) -> None:
     run("migrate")
     code, said = run("join-token", "My Node")
-    assert code == 1 and "pattern" in said
+    assert code == 1 and "such as gpu-07" in said
     assert run("join-token", "my-node")[0] == 0
 
 

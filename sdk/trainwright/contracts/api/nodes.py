@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import AwareDatetime, Field
 
 from trainwright.contracts.agent_protocol import Inventory
-from trainwright.contracts.base import Envelope, Strict
+from trainwright.contracts.base import NODE_PATTERN, Envelope, Strict
 from trainwright.contracts.run_state import RunState
 
 
@@ -37,7 +37,7 @@ class NodeRun(Envelope):
 
 
 class NewJoinToken(Strict):
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    name: str = Field(pattern=NODE_PATTERN)
     """Name of the node that may join with it."""
 
 
