@@ -37,6 +37,7 @@ const SPEC: Run["spec"] = {
     zero_stage: 0,
     tensor: 1,
     tensor_across_nodes: false,
+    tensor_chunks: 1,
     pipeline: 1,
     schedule: "1f1b",
     stages_per_rank: null,

@@ -54,6 +54,17 @@ def refusal(**sections: Any) -> tuple[str, str]:
             "parallelism.tensor",
             "does not divide model.kv_heads 4: the nearest that does is 4",
         ),
+        ({"parallelism": {"tensor_chunks": 2}}, "parallelism.tensor_chunks", "raise tensor, or use 1"),
+        (
+            {"parallelism": {"tensor": 4, "tensor_chunks": 7}},
+            "parallelism.tensor_chunks",
+            "256 ÷ tensor 4 = 64: the nearest that does is 8",
+        ),
+        (
+            {"parallelism": {"tensor": 2, "tensor_chunks": 2, "engine": "deepspeed"}},
+            "parallelism.engine",
+            "use tensor 1",
+        ),
         ({"parallelism": {"pipeline": 2, "stages": [3, 3, 2]}}, "parallelism.stages", "has 3 stages"),
         ({"parallelism": {"pipeline": 2, "stages": [3, 4]}}, "parallelism.stages", "adds up to 7"),
         ({"parallelism": {"pipeline": 2, "stages": [8, 0]}}, "parallelism.stages", "at least 1"),
@@ -148,6 +159,10 @@ BROKEN: dict[str, dict[str, Any]] = {
     "FP8 scaling by row or block with tensor > 1": {
         "parallelism": {"tensor": 2},
         "precision": {"kind": "fp8", "fp8": {"scaling": "row"}},
+    },
+    "tensor_chunks > 1 with precision.compile on": {
+        "parallelism": {"tensor": 2, "tensor_chunks": 2},
+        "precision": {"compile": "on"},
     },
     "a tensor group across nodes": {"parallelism": {"tensor": 3}},
 }

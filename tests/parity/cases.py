@@ -85,6 +85,7 @@ SINGLE_AXES: dict[str, Cell] = {
     "data 8": Cell(8),
     "data 2, clipped": Cell(2, sections=CLIPPED),
     "tensor 2": Cell(2, {"tensor": 2}),
+    "tensor 2, 2 chunks": Cell(2, {"tensor": 2, "tensor_chunks": 2}),
     "tensor 2, tied": Cell(2, {"tensor": 2}, sections=TIED),
     "pipeline 2": Cell(2, _pipeline(2), like=ALONE),
     "pipeline 2, 1+5 layers": Cell(2, _pipeline(2, stages=(1, 5)), like=ALONE),
@@ -114,6 +115,7 @@ COMBINATIONS: dict[str, Cell] = {
     "ZeRO 1 × tensor 2": Cell(4, {"zero_stage": 1, "tensor": 2}, like="data 2 × tensor 2"),
     "ZeRO 2 × tensor 2, tied": Cell(4, {"zero_stage": 2, "tensor": 2}, sections=TIED),
     "ZeRO 3 × tensor 2": Cell(4, {"zero_stage": 3, "tensor": 2}),
+    "ZeRO 3 × tensor 2, 2 chunks": Cell(4, {"zero_stage": 3, "tensor": 2, "tensor_chunks": 2}),
     "ZeRO 1 × pipeline 2": Cell(4, {"zero_stage": 1} | _pipeline(2), like="data 2"),
     "ZeRO 1 × zbv 2": Cell(4, {"zero_stage": 1} | _pipeline(2, "zbv"), like="data 2"),
     "ZeRO 2 × pipeline 2, 1+5 layers": Cell(
@@ -191,6 +193,7 @@ LOW_PRECISION: dict[str, Cell] = {
         4, _pipeline(2, "interleaved_zero_bubble"), "O3", like="O3: data 2"
     ),
     "O3: data 2 × tensor 2": Cell(4, {"tensor": 2}, "O3"),
+    "O3: data 2 × tensor 2, 4 chunks": Cell(4, {"tensor": 2, "tensor_chunks": 4}, "O3"),
     "O3: data 2 × pipeline 2, 1+5 layers": Cell(4, _pipeline(2, stages=(1, 5)), "O3", like="O3: data 2"),
     "O3: data 2 × tensor 2 × zbv 2": Cell(
         8, {"tensor": 2} | _pipeline(2, "zbv"), "O3", like="O3: data 2 × tensor 2"

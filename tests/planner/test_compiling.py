@@ -35,6 +35,7 @@ def test_what_counts_is_the_length_for_each_rank() -> None:
     [
         ({}, None),
         ({"pipeline": 2, "schedule": "zbv"}, "schedule zbv .* 1f1b and interleaved are compiled"),
+        ({"tensor": 2, "tensor_chunks": 2}, "parallelism.tensor_chunks 1 is compiled"),
         ({"engine": "deepspeed", "zero_stage": 3}, "zero_stage 3; zero_stage 2 and engine native"),
         ({"engine": "deepspeed", "zero_stage": 2}, None),
     ],

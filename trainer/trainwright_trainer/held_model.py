@@ -75,7 +75,7 @@ def hold(
 def change_modules(model: Transformer, spec: RunSpec, mesh: Mesh) -> None:
     """Give modules the classes that compute on this rank's part and recompute."""
     if mesh.tensor.ranks > 1:
-        share_work(model, spec.data.tokenizer.size, mesh.tensor)
+        share_work(model, spec.data.tokenizer.size, mesh.tensor, spec.parallelism.tensor_chunks)
     recompute(model, spec.memory)
 
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -53,6 +53,13 @@ By itself torch gives each group two threads, and when a collective ends, its th
 string of the group, without a lock (torch 2.13, ``ProcessGroupGloo::runLoop``). Names of up to 15 letters stay where they
 are. ``ALLGATHER_COALESCED``, which every gather is in a compiled graph, lies on the heap, and two threads that end at
 once free it twice. With one thread there is nobody to meet."""
+
+
+class Coming(NamedTuple):
+    """What a collective fills that was begun."""
+
+    tensor: Tensor
+    work: dist.Work
 
 
 class RankLostError(RuntimeError):
@@ -143,6 +150,27 @@ class Axis:
         with naming_lost_ranks():
             _all_gather(whole, part, group=self.group)
         return whole
+
+    def start_gather(self, part: Tensor) -> Coming:
+        """Begin to do what ``gathered`` does; bytes travel as they are, in any format."""
+        whole = part.new_empty(part.shape[0] * self.ranks, *part.shape[1:])
+        with naming_lost_ranks():
+            work = _all_gather(
+                whole.view(torch.uint8), part.view(torch.uint8), group=self.group, async_op=True
+            )
+        return Coming(whole, work)
+
+    def start_scatter_sum(self, whole: Tensor) -> Coming:
+        """Begin to do what ``scatter_sum`` does."""
+        part = whole.new_empty(whole.shape[0] // self.ranks, *whole.shape[1:])
+        with naming_lost_ranks():
+            work = _reduce_scatter(part, whole, group=self.group, async_op=True)
+        return Coming(part, work)
+
+    def arrived(self, coming: Coming) -> Tensor:
+        """Wait for what was begun."""
+        self.finish(coming.work)
+        return coming.tensor
 
     def scatter_sum(self, whole: Tensor) -> Tensor:
         """Of the sum of ``whole`` (rows, …) over all ranks, this rank's ranks-th part of the rows."""

@@ -3275,6 +3275,12 @@ export interface components {
              */
             tensor_across_nodes: boolean;
             /**
+             * Tensor Chunks
+             * @description Chunks of the tokens of a tensor rank: one travels while another is multiplied; 1 waits for the whole.
+             * @default 1
+             */
+            tensor_chunks: number;
+            /**
              * Zero Stage
              * @description What data ranks share instead of copying: 1 optimizer states, 2 gradients too, 3 weights too.
              * @default 0
@@ -4235,6 +4241,7 @@ export interface components {
              *       "stages": "even",
              *       "tensor": 1,
              *       "tensor_across_nodes": false,
+             *       "tensor_chunks": 1,
              *       "zero_stage": 0
              *     }
              */

@@ -21,6 +21,7 @@ from trainwright.contracts.parallelism_spec import (
     ResourcesSpec,
     StagesKind,
     degrees_of,
+    divisors,
     nearest,
 )
 from trainwright.contracts.precision_spec import (
@@ -209,6 +210,13 @@ COMBINATIONS = (
         "is not shared by the ranks of a tensor group: use tensor, or parallelism.tensor 1",
     ),
     Combination(
+        "tensor_chunks > 1 with precision.compile on",
+        "precision.compile",
+        lambda s: s.parallelism.tensor_chunks > 1 and s.precision.compile is CompileKind.ON,
+        lambda s: s.precision.compile.value,
+        "makes a graph of each block, which cannot hold a chunk that is under way: use auto or off, or tensor_chunks 1",
+    ),
+    Combination(
         "a tensor group across nodes",
         "parallelism.tensor",
         lambda s: (
@@ -249,6 +257,13 @@ def _check_tensor(sections: Sections, tensor: int) -> None:
                 f"or make {field} {-(-size // tensor) * tensor}"
             )
             raise refused("parallelism.tensor", tensor, rule)
+    positions, chunks = batch.sequence_tokens // tensor, sections.parallelism.tensor_chunks
+    if positions % chunks:
+        rule = (
+            f"does not divide batch.sequence_tokens {batch.sequence_tokens} ÷ tensor {tensor} = {positions}: "
+            f"the nearest that does is {nearest(divisors(positions), chunks)}"
+        )
+        raise refused("parallelism.tensor_chunks", chunks, rule)
 
 
 def _check_stages(model: ModelSpec, spec: ParallelismSpec) -> None:

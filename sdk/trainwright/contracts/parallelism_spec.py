@@ -70,6 +70,9 @@ class ParallelismSpec(Strict):
     tensor_across_nodes: bool = False
     """Let a tensor group span nodes; its collectives are then as slow as the network."""
 
+    tensor_chunks: int = Field(default=1, ge=1, le=64)
+    """Chunks of the tokens of a tensor rank: one travels while another is multiplied; 1 waits for the whole."""
+
     pipeline: int = Field(default=1, ge=1, le=1_024)
     """Degree of pipeline parallelism: groups of ranks that hold consecutive layers."""
 
@@ -96,6 +99,9 @@ class ParallelismSpec(Strict):
         if self.context != 1:
             raise refused("context", self.context, "does not exist in this version yet: use 1")
         self._check_stages_per_rank()
+        if self.tensor_chunks > 1 and self.tensor == 1:
+            rule = "cuts what tensor ranks send each other, and tensor is 1: raise tensor, or use 1"
+            raise refused("tensor_chunks", self.tensor_chunks, rule)
         if isinstance(self.stages, tuple):
             self._check_stages(self.stages)
         if self.shard is not None and not self.zero_stage:
@@ -221,7 +227,7 @@ def degrees_of(spec: ParallelismSpec, ranks: int) -> Degrees:
         raise refused("parallelism.data", spec.data, rule)
     shard = spec.shard or (data if spec.zero_stage else 1)
     if data % shard:
-        rule = f"must divide the data degree {data}: the nearest is {nearest(_divisors(data), shard)}"
+        rule = f"must divide the data degree {data}: the nearest is {nearest(divisors(data), shard)}"
         raise refused("parallelism.shard", spec.shard, rule)
     return Degrees(spec.pipeline, data // shard, shard, spec.tensor)
 
@@ -231,15 +237,15 @@ def nearest(choices: list[int], wanted: int) -> int:
     return min(choices, key=lambda choice: (abs(choice - wanted), choice))
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def _instead(spec: ParallelismSpec, ranks: int) -> str:
     """The nearest degrees that fit: of tensor where the pipeline stays, else of both."""
     if ranks % spec.pipeline == 0:
-        tensor = nearest(_divisors(ranks // spec.pipeline), spec.tensor)
+        tensor = nearest(divisors(ranks // spec.pipeline), spec.tensor)
         return f"the nearest is tensor {tensor}, or {spec.tensor * spec.pipeline} ranks or a multiple of it"
-    pipeline = nearest(_divisors(ranks), spec.pipeline)
-    tensor = nearest(_divisors(ranks // pipeline), spec.tensor)
+    pipeline = nearest(divisors(ranks), spec.pipeline)
+    tensor = nearest(divisors(ranks // pipeline), spec.tensor)
     return f"the nearest is pipeline {pipeline} with tensor {tensor}"

@@ -41,6 +41,8 @@ def _hindrance(spec: RunSpec) -> str | None:
             f"schedule {parallelism.schedule} makes each backward pass in two halves, and a compiled one is whole; "
             "schedules 1f1b and interleaved are compiled"
         )
+    if parallelism.tensor_chunks > 1:
+        return "a graph cannot hold a chunk that is under way; parallelism.tensor_chunks 1 is compiled"
     if parallelism.engine is EngineKind.DEEPSPEED and parallelism.zero_stage == 3:
         return (
             "DeepSpeed lets weights come and go within a block at zero_stage 3; "

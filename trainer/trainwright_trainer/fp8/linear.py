@@ -123,7 +123,7 @@ class _Linear(Function):
         scaling: ScalingKind,
         put_aside: Callable[[Work], None] | None,
     ) -> Tensor:
-        weight_NK = _weight(codes, scale, cast_scale, scaling)
+        weight_NK = cast_weight(codes, scale, cast_scale, scaling)
         y_MN = multiply(Operand(now_codes, now_scale), weight_NK, torch.bfloat16, fast_accumulation=True)
         return y_MN.view(*x.shape[:-1], -1)
 
@@ -148,7 +148,7 @@ class _Linear(Function):
             gradient_NM, x_KM = turned(gradient_MN), turned(later)
         else:
             gradient_NM, x_KM = cast_first(dy_MN, E5M2, scaling), later
-        weight_KN = _turned_weight(codes, scale, cast_scale, scaling)
+        weight_KN = turn_weight(codes, scale, cast_scale, scaling)
         dx = multiply(gradient_MN, weight_KN, ctx.dtype).view(ctx.shape)
         weight_gradient = partial(multiply, gradient_NM, x_KM, ctx.gradient_dtype)
         if ctx.put_aside is None:
@@ -157,7 +157,7 @@ class _Linear(Function):
         return dx, None, amax, *[None] * 10
 
 
-def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind) -> Operand:
+def cast_weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind) -> Operand:
     """W for y. Its own scale needs no look at the numbers: who moves them keeps ``cast_scale``."""
     if cast_scale is None:
         assert scaling is ScalingKind.TENSOR and codes_NK.dtype is E4M3
@@ -170,10 +170,8 @@ def _weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling:
     ).operand
 
 
-def _turned_weight(
-    codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind
-) -> Operand:
+def turn_weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind) -> Operand:
     """Wᵀ for dx: square blocks and whole tensors may be turned, rows are cast anew along the other dim."""
     if scaling is ScalingKind.ROW:
         return cast_first(widen(codes_NK, torch.float32) * scale, E4M3, scaling)
-    return turned(_weight(codes_NK, scale, cast_scale, scaling))
+    return turned(cast_weight(codes_NK, scale, cast_scale, scaling))

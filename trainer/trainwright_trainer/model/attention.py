@@ -28,14 +28,22 @@ class Attention(nn.Module):
         self.output = nn.Linear(queries, spec.width, bias=False)
 
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        q_BHTK = rotate(self._heads(self.query(x_BTD)), cosines_TK, sines_TK)
-        k_BGTK = rotate(self._heads(self.key(x_BTD)), cosines_TK, sines_TK)
-        v_BGTK = self._heads(self.value(x_BTD))
-        mixed_BHTK = scaled_dot_product_attention(
+        mixed: Tensor = self.output(
+            self.mix(self.query(x_BTD), self.key(x_BTD), self.value(x_BTD), cosines_TK, sines_TK)
+        )
+        return mixed
+
+    def mix(
+        self, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, cosines_TK: Tensor, sines_TK: Tensor
+    ) -> Tensor:
+        """Values weighed by how keys answer queries: heads side by side, (B, T, H·K) and (B, T, G·K) → (B, T, H·K)."""
+        q_BHTK = rotate(self._heads(q_BTF), cosines_TK, sines_TK)
+        k_BGTK = rotate(self._heads(k_BTF), cosines_TK, sines_TK)
+        v_BGTK = self._heads(v_BTF)
+        mixed_BHTK: Tensor = scaled_dot_product_attention(
             q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=self.group > 1
         )
-        mixed: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
-        return mixed
+        return mixed_BHTK.transpose(1, 2).flatten(2)
 
     def _heads(self, x_BTF: Tensor) -> Tensor:
         return x_BTF.view(*x_BTF.shape[:2], -1, self.head_size).transpose(1, 2)

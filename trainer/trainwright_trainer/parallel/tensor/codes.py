@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from trainwright_trainer.fp8.formats import E4M3, amax_of
 from trainwright_trainer.fp8.linear import Input
 from trainwright_trainer.fp8.modules import InputCast
-from trainwright_trainer.fp8.products import Operand, by_amax
+from trainwright_trainer.fp8.products import Measured, Operand, by_amax
 from trainwright_trainer.mesh import Axis
 from trainwright_trainer.parallel.tensor.tokens import summed
 
@@ -46,11 +46,15 @@ class GatheredCast(InputCast):
         assert self.gathered is not None, "the input of this layer is gathered first"
         return self.gathered
 
-    def _gather(self, part_MK: Tensor) -> Input:
+    def cast_part(self, part_MK: Tensor) -> Measured:
+        """This rank's part, cast as a part of the whole."""
         amax = self.axis.max(amax_of(part_MK))
-        codes_MK, scale = by_amax(part_MK, E4M3, self.delayed, amax)
         if self.training:
             self.amax.copy_(torch.maximum(self.amax, amax))
+        return Measured(by_amax(part_MK, E4M3, self.delayed, amax), amax)
+
+    def _gather(self, part_MK: Tensor) -> Input:
+        (codes_MK, scale), amax = self.cast_part(part_MK)
         whole_MK = self.axis.gathered(codes_MK.view(torch.uint8)).view(E4M3)
         return Input(Operand(whole_MK, scale), None, amax)
 

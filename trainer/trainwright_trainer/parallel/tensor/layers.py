@@ -10,7 +10,8 @@
 
 So all arithmetic and all that is kept of the residual stream is divided by the number of ranks (Shoeybi et al. 2019;
 Korthikanti et al. 2022). Query heads and the heads of keys and values that they share lie on the same rank.
-Where FP8 products follow, what is gathered are their codes (``codes``).
+Where FP8 products follow, what is gathered are their codes (``codes``). A product waits for its gather, unless chunks of
+the tokens are asked for (``chunks``).
 
 It comes in two steps. ``cut_weights`` makes weights small while they take no memory yet. ``share_work`` lets modules
 speak with the other ranks, when their layers are those that they are trained with.
@@ -24,12 +25,13 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import rms_norm
+from torch.nn.functional import rms_norm, silu
 
 from trainwright_trainer.fp8.modules import FP8Linear, HighEmbedding, HighNorm
 from trainwright_trainer.mesh import Axis
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.parallel.tensor.chunks import Cut, gathered_products, scattered_product
 from trainwright_trainer.parallel.tensor.codes import GatheredCast
 from trainwright_trainer.parallel.tensor.tokens import gather, scatter_sum, sum_gradient
 from trainwright_trainer.parallel.tensor.vocabulary import rows_of, share_embedding
@@ -74,17 +76,20 @@ def cut_weights(model: nn.Module, parts: Parts, axis: Axis) -> Parts:
     return Parts(held, parts.order)
 
 
-def share_work(model: nn.Module, vocabulary: int, axis: Axis) -> None:
+def share_work(model: nn.Module, vocabulary: int, axis: Axis, chunks: int = 1) -> None:
     """Let the modules of ``model``, whose weights are cut, compute on this rank's part of the tokens.
 
     What enters the model are all tokens of the micro batch. What leaves its last norm is this rank's part of them;
     its loss is ``vocabulary.cut_head_loss``.
+
+    Args:
+        chunks: of a rank's tokens, which travel one while another is multiplied; they divide the positions of a part.
     """
     _ = axis.group  # made at a set point: later, several threads may speak
     for module in model.modules():
         if type(module) in _CLASSES:
-            module.__class__ = _CLASSES[type(module)]
-            module.axis = axis  # type: ignore[assignment]
+            module.__class__ = (_CLASSES if chunks == 1 else _CLASSES | _CHUNKED)[type(module)]
+            module.axis, module.cut = axis, Cut(axis, chunks)  # type: ignore[assignment]
             _share_cast(module, axis)
         elif isinstance(module, nn.Embedding | HighEmbedding):
             share_embedding(module, vocabulary, axis)
@@ -112,6 +117,23 @@ class _CutFeedForward(FeedForward):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return scatter_sum(_gathered(x_BTD, self.axis, self.gate, super().forward), self.axis)
+
+
+class _ChunkedAttention(Attention):
+    cut: Cut
+
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        q_BTF, k_BTF, v_BTF = gathered_products(x_BTD, (self.query, self.key, self.value), self.cut)
+        mixed_BTF = self.mix(q_BTF, k_BTF, v_BTF, cosines_TK, sines_TK)
+        return scattered_product(mixed_BTF, self.output, self.cut)
+
+
+class _ChunkedFeedForward(FeedForward):
+    cut: Cut
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        gate_BTF, up_BTF = gathered_products(x_BTD, (self.gate, self.up), self.cut)
+        return scattered_product(silu(gate_BTF) * up_BTF, self.down, self.cut)
 
 
 def _gathered(
@@ -147,6 +169,10 @@ _CLASSES: dict[type[nn.Module], type[nn.Module]] = {
     FeedForward: _CutFeedForward,
     nn.RMSNorm: _SharedNorm,
     HighNorm: _SharedHighNorm,
+}
+_CHUNKED: dict[type[nn.Module], type[nn.Module]] = {
+    Attention: _ChunkedAttention,
+    FeedForward: _ChunkedFeedForward,
 }
 
 
