@@ -154,10 +154,11 @@ function ComparedChart({ name, runs, compared, axis, zoom, coarse, weight, log }
       return { x: steps.map(at), values };
     });
     const common = overlay(curves, PLACES);
+    const smoothing = name === "validation_loss" ? 0 : weight;
     const lines = known.map(({ label, index }, at): ChartLine => {
-      const smoothed = (values: readonly (number | null)[]) => smooth(values, name === "validation_loss" ? 0 : weight);
-      const end = smoothed(curves[at]?.values ?? []).findLast((value) => value !== null) ?? null;
-      return { label, ...lineLook(index, compared), values: smoothed(common.values[at] ?? []), end };
+      const whole = curves[at]?.values ?? [];
+      const end = (smoothing > 0 ? smooth(whole, smoothing) : whole).findLast((value) => value !== null) ?? null;
+      return { label, ...lineLook(index, compared), values: smooth(common.values[at] ?? [], smoothing), end };
     });
     return { x: common.x, lines };
   }, [name, runs, compared, weight]);
