@@ -210,5 +210,5 @@ def test_the_command_prints_days_and_runs(scene: Scene, capsys: pytest.CaptureFi
     scene.control.sweep()
     show(Usage.model_validate(usage(scene)))
     printed = capsys.readouterr().out
-    assert "cpu: 2 of 8 slots" in printed and "GiB" in printed
+    assert "cpu: 2 of 8 slots" in printed and "of 1 TiB" in printed
     assert work.run_id in printed and "2.0" in printed
