@@ -4,8 +4,8 @@
 # TORCH_VERSION  the PyTorch release
 # TORCH_INDEX    package index with the PyTorch build for this machine; pip's default when empty.
 #                To change the build of an existing .venv: make clean first
-# ARGS           more arguments for `demo`, `gpu`, `bench`, `parity` and `lock`
-# PYTEST_ARGS    more arguments for the Python tests of `test`
+# ARGS           more arguments for `demo`, `gpu`, `bench`, `parity-table` and `lock`
+# PYTEST_ARGS    more arguments for pytest, in every target that runs Python tests
 # ROW            the one row of `gpu` to measure; all of them when empty
 # DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
 # PAUSES         rounds of `pauses`
@@ -23,21 +23,51 @@ ONLY ?=
 
 BIN = .venv/bin
 NODE = infra/with-node.sh
+PYTEST = $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+SLOW = databases layouts parity pauses faults browsers bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test gpu bench parity pauses dev check fix openapi setup frontend chromium lock clean on-linux
+.PHONY: help demo test everything $(SLOW) gpu bench parity-table dev check fix openapi setup frontend chromium lock clean \
+  on-linux
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: on-linux .venv/.runtime frontend ## train a small model through the whole platform (ARGS=--once: then end)
 	@$(BIN)/python infra/demo.py $(ARGS)
 
-test: check chromium ## everything: checks, unit tests, the tests with real servers, the browser test
+test: check chromium ## checks, unit tests, tests with real servers and in the browser; all but the slow ones
 	@echo "test: frontend"
 	@$(NODE) npm test --silent
 	@echo "test: python and browser"
-	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+
+everything: ## make test and all the slow tests below, recorded in .ci/passed
+	@$(MAKE) --no-print-directory test
+	@for target in $(SLOW); do $(MAKE) --no-print-directory $$target || exit 1; done
+	@.ci/changed-targets --record
+
+databases: setup ## backend tests on PostgreSQL that make test runs on SQLite only
+	@$(PYTEST) -m "slow(target='$@')" tests/backend $(PYTEST_ARGS)
+
+layouts: setup ## the trainer's long tests: every parallel layout, FP8 setting, injected fault and compiled model
+	@$(PYTEST) -m "slow(target='$@')" tests/trainer $(PYTEST_ARGS)
+
+parity: setup ## compare the training of every layout with one process, a few steps each
+	@OMP_NUM_THREADS=1 $(PYTEST) -m "slow(target='$@')" tests/parity $(PYTEST_ARGS)
+
+pauses: setup ## pause and resume a run at random moments (PAUSES=n: at n) and compare its losses bit by bit
+	@TRAINWRIGHT_PAUSES=$(PAUSES) OMP_NUM_THREADS=1 \
+	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
+
+faults: setup ## kill each process that works for a run, and the platform itself
+	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration $(PYTEST_ARGS)
+
+browsers: setup frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs
+	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)
+
+bench-dry: setup frontend chromium ## run every benchmark at toy size
+	@$(PYTEST) -m "slow(target='$@')" tests/benchmarks $(PYTEST_ARGS)
 
 gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.gpu $(ROW) $(if $(DRY),--dry-run) $(ARGS)
@@ -45,11 +75,8 @@ gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), r
 bench: setup $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
 
-parity: setup ## compare every layout's training with one process, recorded in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
+parity-table: setup ## record how near every layout's training is to one process, in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.parity.run $(ARGS)
-
-pauses: setup ## pause and resume a run at 20 random moments (PAUSES=n: at n) and compare its losses bit by bit
-	@TRAINWRIGHT_PAUSES=$(PAUSES) OMP_NUM_THREADS=1 $(BIN)/pytest -n 0 -s tests/faults/test_pauses.py $(PYTEST_ARGS)
 
 dev: setup frontend ## API, worker and agent with reload, and Vite's server for the frontend
 	@infra/dev.sh
@@ -88,7 +115,7 @@ setup: .venv/.dev ## create .venv with the locked dependencies, tools included
 frontend: .venv/.runtime ## build the frontend, if its sources have changed
 	@infra/build-frontend.sh
 
-chromium: ## see to it that the browser tests find a Chromium
+chromium: ## make sure that the browser tests find Chromium
 	@infra/chromium.sh
 
 lock: setup ## resolve the lock files again (ARGS=--upgrade: to the newest releases)

@@ -6,24 +6,25 @@ import { defineConfig } from "vitest/config";
 
 const api = process.env["TRAINWRIGHT_API"] ?? "http://127.0.0.1:8000";
 const alias = { "@": fileURLToPath(new URL("./src", import.meta.url)) };
+const testsFolder = fileURLToPath(new URL("./tests", import.meta.url));
 
-/** `src/ahead.ts` as a script of its own, which shares nothing with the program of the pages and is not kept waiting by it. */
-function ahead(): Plugin {
-  let address = "/src/ahead.ts";
+/** Builds `src/prefetch.ts` as a separate script that shares no chunk with the main bundle and does not wait for it. */
+function prefetchScript(): Plugin {
+  let address = "/src/prefetch.ts";
   let type: { type?: string } = { type: "module" };
   return {
-    name: "ahead",
+    name: "prefetch",
     async generateBundle() {
-      const input = fileURLToPath(new URL("./src/ahead.ts", import.meta.url));
-      const made = await build({
+      const input = fileURLToPath(new URL("./src/prefetch.ts", import.meta.url));
+      const result = await build({
         configFile: false,
         logLevel: "error",
         resolve: { alias },
         build: { write: false, rolldownOptions: { input, output: { format: "iife" } } },
       });
-      const [script] = [made].flat().flatMap((one) => ("output" in one ? one.output : []));
-      if (script?.type !== "chunk") throw new Error("src/ahead.ts made no script");
-      address = `/${this.getFileName(this.emitFile({ type: "asset", name: "ahead.js", source: script.code }))}`;
+      const [script] = [result].flat().flatMap((bundle) => ("output" in bundle ? bundle.output : []));
+      if (script?.type !== "chunk") throw new Error("src/prefetch.ts produced no script");
+      address = `/${this.getFileName(this.emitFile({ type: "asset", name: "prefetch.js", source: script.code }))}`;
       type = {};
     },
     transformIndexHtml: {
@@ -34,21 +35,24 @@ function ahead(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [react(), tailwindcss(), ahead()],
+  plugins: [react(), tailwindcss(), prefetchScript()],
   resolve: { alias },
   build: {
     outDir: "../backend/trainwright_backend/static",
     emptyOutDir: true,
     assetsInlineLimit: 0,
-    // What every first page needs is one file: a request costs more than what it brings.
+    // What every first page needs is one file: an extra request costs more than the bytes it saves.
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: "first", tags: ["$initial"] }] } } },
   },
   server: { proxy: { "/api": { target: api } } },
   test: {
-    // Tests run in Node, which would be given the client for Node.
-    alias: { "tus-js-client": fileURLToPath(new URL("./node_modules/tus-js-client/lib.esm/browser/index.js", import.meta.url)) },
+    // Tests run in Node, which would otherwise resolve the client for Node.
+    alias: {
+      "@tests": testsFolder,
+      "tus-js-client": fileURLToPath(new URL("./node_modules/tus-js-client/lib.esm/browser/index.js", import.meta.url)),
+    },
     environment: "jsdom",
-    setupFiles: ["tests/setup.ts"],
+    setupFiles: ["tests/support/setup.ts"],
     include: ["tests/**/*.test.{ts,tsx}"],
     testTimeout: 30_000,
   },

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the frontend's packages and build it, each only when what it is made from has changed.
+# Install the frontend's packages and build it, each only if its inputs have changed.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fail when frontend/openapi.json or the TypeScript types made from it are not what the API says today.
+# Fail if frontend/openapi.json or the TypeScript types generated from it differ from the API.
 set -eu
 cd "$(dirname "$0")/.."
 

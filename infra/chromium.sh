@@ -1,5 +1,5 @@
 #!/bin/sh
-# See to it that a Chromium is on the PATH for the browser tests: install it as root on Debian and Ubuntu, else say how.
+# Make sure that Chromium is on the PATH for the browser tests: install it as root on Debian and Ubuntu, otherwise say how.
 set -eu
 
 for name in chromium chromium-browser google-chrome; do

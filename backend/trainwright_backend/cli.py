@@ -13,28 +13,29 @@ from pydantic import ValidationError
 
 from trainwright.contracts.api.nodes import NewJoinToken
 from trainwright.contracts.base import problems
-from trainwright_backend import local
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
+from trainwright_backend.local.data_folder import FolderInUseError, PlatformError, folder_settings
+from trainwright_backend.local.up import run_until_interrupted
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
 from trainwright_backend.nodes.service import create_join_token
-from trainwright_backend.teams import links
+from trainwright_backend.teams import one_time_links
 from trainwright_backend.worker import run_worker
 
 GRACEFUL_SECONDS = 3
-"""Live streams never end by themselves."""
+"""Live streams do not end by themselves."""
 
 UP_FOLDER = Path(".trainwright/main")
-"""Where `up` keeps everything unless told otherwise."""
+"""The default data folder of `up`."""
 
 UpFolder = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help=f"Folder of a platform that `up` started; {UP_FOLDER} where neither it nor TRAINWRIGHT_SECRET_KEY is given.",
+        help=f"Data folder of a platform that `up` started. The default is {UP_FOLDER} unless TRAINWRIGHT_SECRET_KEY is set.",
         show_default=False,
     ),
 ]
@@ -48,12 +49,12 @@ app.add_typer(link_app, name="link")
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
-    reload: Annotated[bool, typer.Option(help="Start again when the sources change.")] = False,
-    fd: Annotated[int | None, typer.Option(help="Listening socket that was handed down.")] = None,
+    reload: Annotated[bool, typer.Option(help="Restart when the sources change.")] = False,
+    fd: Annotated[int | None, typer.Option(help="Inherited listening socket.")] = None,
 ) -> None:
     """Serve the API, the pages and the control loop."""
     with _database(_settings()):
-        pass  # its tables are the ones that this version knows
+        pass  # checks that its tables are of this version
     choices: dict[str, Any] = {
         "factory": True,
         "log_config": None,
@@ -70,18 +71,18 @@ def serve(
 
 @app.command()
 def up(
-    data: Annotated[Path, typer.Option(help="Folder for everything, made if it is missing.")] = UP_FOLDER,
+    data: Annotated[Path, typer.Option(help="Data folder, created if it is missing.")] = UP_FOLDER,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     cpu_slots: Annotated[
-        int, typer.Option(min=0, help="Ranks that may run on this machine's CPU at once.")
+        int, typer.Option(min=0, help="Ranks that can run on this machine's CPU at once.")
     ] = 2,
-    reload: Annotated[bool, typer.Option(help="Start the API again when the sources change.")] = False,
+    reload: Annotated[bool, typer.Option(help="Restart the API when the sources change.")] = False,
 ) -> None:
-    """Run the whole platform on this machine: broker, API, worker and one node agent."""
+    """Run the entire platform on this machine: broker, API, worker and one node agent."""
     try:
-        problem = local.run_until_interrupted(data, host, port, cpu_slots, reload)
-    except (local.FolderInUseError, local.PlatformError, BrokerError) as error:
+        problem = run_until_interrupted(data, host, port, cpu_slots, reload)
+    except (FolderInUseError, PlatformError, BrokerError) as error:
         _refuse(str(error))
     if problem is not None:
         _refuse(problem)
@@ -89,7 +90,7 @@ def up(
 
 @app.command()
 def worker() -> None:
-    """Prepare datasets: work on the queue `tasks`."""
+    """Run a worker for the queue `tasks`, which prepares datasets."""
     settings = _settings()
     with _database(settings):
         pass
@@ -101,7 +102,7 @@ def worker() -> None:
 
 @app.command()
 def migrate() -> None:
-    """Bring the database to this version's tables."""
+    """Upgrade the database to this version's tables."""
     settings = _settings()
     with _opened(settings) as database:
         migrate_database(database)
@@ -109,35 +110,35 @@ def migrate() -> None:
 
 @link_app.command("first-owner")
 def first_owner_link(data: UpFolder = None) -> None:
-    """A link that makes the first account, who is site admin. Works for a day."""
+    """Print a link that creates the first account, a site admin. It is valid for a day."""
     settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
-        typer.echo(links.first_owner_link(session, settings).url)
+        typer.echo(one_time_links.first_owner_link(session, settings).url)
 
 
 @link_app.command("sign-in")
 def sign_in_link(email: str, data: UpFolder = None) -> None:
-    """A link that signs somebody in without a password. Works for 15 minutes."""
+    """Print a link that signs someone in without a password. It is valid for 15 minutes."""
     settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
-        typer.echo(links.sign_in_link(session, settings, email).url)
+        typer.echo(one_time_links.sign_in_link(session, settings, email).url)
 
 
 @app.command("join-token")
 def join_token(name: str, data: UpFolder = None) -> None:
-    """A token with which the node of this name joins once."""
+    """Print a token with which the node of this name can join once."""
     try:
-        asked = NewJoinToken(name=name)
+        request = NewJoinToken(name=name)
     except ValidationError as error:
         _refuse("\n".join(problem.message for problem in problems(error, NewJoinToken)))
     settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
-        typer.echo(create_join_token(session, settings, asked.name).token)
+        typer.echo(create_join_token(session, settings, request.name).token)
 
 
 @app.command("check-settings")
 def check_settings(data: UpFolder = None) -> None:
-    """Say what is configured, and what is wrong with it."""
+    """Show the configuration, and what is wrong with it."""
     settings = _settings_of(data)
     none = "none: {}" if _in_environment(data) else "up's own, while it runs"
     shown = {
@@ -145,21 +146,23 @@ def check_settings(data: UpFolder = None) -> None:
         "objects": settings.resolved_object_store_dir,
         "public address": settings.public_url,
         "hosts": ", ".join(sorted(settings.all_hosts)),
-        "hints broker": "set" if settings.hints_url else none.format("agents learn of runs by heartbeats"),
+        "hints broker": "set" if settings.hints_url else none.format("agents learn of runs from heartbeats"),
         "tasks broker": "set" if settings.tasks_url else none.format("datasets are not prepared"),
     }
     for name, value in shown.items():
         typer.echo(f"{name:16} {value}")
     if not settings.https:
-        typer.echo("warning: the public address is plain http: passwords and sessions can be read on the way")
+        typer.echo("warning: the public address is plain http: passwords and sessions can be intercepted")
 
 
 @contextmanager
 def _database(settings: Settings) -> Iterator[Database]:
-    """The database, whose tables are this version's."""
+    """Open the database, and check that its tables are of this version."""
     with _opened(settings) as database:
         if not is_migrated(database):
-            _refuse("The database is not at this version. Run `trainwright-server migrate` first.")
+            _refuse(
+                "The database does not have this version's tables. Run `trainwright-server migrate` first."
+            )
         yield database
 
 
@@ -180,8 +183,8 @@ def _settings_of(data: Path | None) -> Settings:
         return _settings()
     folder = data or Path(os.environ.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", UP_FOLDER))
     try:
-        return Settings(**local.folder_settings(folder))
-    except local.PlatformError as error:
+        return Settings(**folder_settings(folder))
+    except PlatformError as error:
         _refuse(
             f"{error}. Name the folder that you gave to `trainwright-server up` with --data. A server that was started "
             "by `serve` has its settings in the environment: run this with the same TRAINWRIGHT_SECRET_KEY."

@@ -1,26 +1,26 @@
-"""The backend's Celery worker: runs the tasks of the queue `tasks`, one at a time, in this process.
+"""The backend's Celery worker: it runs the tasks of the queue `tasks` one at a time, in this process.
 
-A pool of one (`solo`) needs no children that could outlive it; tokenising uses all cores by itself, and more workers
-are more processes. It has no results, no schedules and no remote control.
+A pool of one (`solo`) needs no child processes that could outlive it. Tokenizing uses all cores by itself; for more workers,
+start more processes. There are no results, schedules or remote control.
 """
 
 from trainwright_backend.core.db import open_database
-from trainwright_backend.core.enqueue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
 from trainwright_backend.core.log import configure_logging
+from trainwright_backend.core.message_queue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
+from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.core.storage import LocalStore
-from trainwright_backend.core.stream import Topics
-from trainwright_backend.datasets.tasks import register_tasks
+from trainwright_backend.core.sse import Topics
+from trainwright_backend.datasets.jobs.tasks import register_tasks
 
 
 def run_worker(settings: Settings) -> None:
-    """Work until SIGTERM.
+    """Run tasks until SIGTERM.
 
     Raises:
         ValueError: no tasks broker is configured.
     """
     if settings.tasks_url is None:
-        raise ValueError("TRAINWRIGHT_TASKS_URL is not set: a worker needs a broker to get its tasks from")
+        raise ValueError("TRAINWRIGHT_TASKS_URL is not set: a worker needs a broker that sends its tasks")
     configure_logging(settings.log_level, as_json=settings.log_json)
     store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
     enqueuer = Enqueuer(settings)

@@ -1,8 +1,7 @@
-"""The command line: a thin cover over the client, one command for each thing the web pages can do.
+"""The command line: a thin layer over the client, with a command for every action of the web pages.
 
-It finds the server, the key and the team in ``TRAINWRIGHT_SERVER``, ``TRAINWRIGHT_KEY`` and ``TRAINWRIGHT_TEAM``.
-Specs are JSON files; ``--set section.key=value`` changes one value, and
-``--set section.key=`` makes it null.
+Server, key and team come from ``TRAINWRIGHT_SERVER``, ``TRAINWRIGHT_KEY`` and ``TRAINWRIGHT_TEAM``. Specs are JSON files;
+``--set section.key=value`` changes one value, and ``--set section.key=`` makes it null.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from trainwright import spec_page
 from trainwright.commands import (
     checkpoints,
     datasets,
@@ -28,6 +26,7 @@ from trainwright.commands import (
 from trainwright.commands.terminal import out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.reference import run_spec
 
 app = typer.Typer(no_args_is_help=True, help="Train language models on a Trainwright server.")
 app.add_typer(datasets.app, name="datasets")
@@ -45,11 +44,11 @@ app.command("usage")(usage.usage)
 
 @app.command()
 def schema(
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the reference page.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference page instead.")] = False,
 ) -> None:
     """Print the JSON Schema of a run's spec."""
     typer.echo(
-        spec_page.markdown() if markdown else json.dumps(RunSpec.model_json_schema(), indent=2), nl=False
+        run_spec.markdown() if markdown else json.dumps(RunSpec.model_json_schema(), indent=2), nl=False
     )
 
 

@@ -1,6 +1,6 @@
-"""The API's half of the agent protocol, scripted: a real HTTP server on loopback that remembers what it was told.
+"""The API's side of the agent protocol, scripted: a real HTTP server on loopback that records its requests.
 
-It answers as docs/lifecycle.md says and is told by a test what to do wrong: be away, lose replies, order a kill.
+It answers as docs/lifecycle.md specifies. A test tells it how to misbehave: be away, lose replies, order a kill.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ TIMERS = Timers(
 
 
 class RefusalError(Exception):
-    """An answer that says no."""
+    """An error reply."""
 
     def __init__(self, status: int, code: str, **extensions: object) -> None:
         super().__init__(code)
@@ -43,7 +43,7 @@ class RefusalError(Exception):
 
 @dataclass
 class ScriptedRun:
-    """One run, and everything the API was told of it."""
+    """One run, and everything that the API received for it."""
 
     run_id: str
     job: dict[str, Any]
@@ -53,7 +53,7 @@ class ScriptedRun:
     claim_id: str | None = None
     deleted: bool = False
     refused_step: int | None = None
-    """A batch with numbers of this step is answered with 422."""
+    """A batch with metrics of this step is answered with 422."""
     refused_log: str | None = None
     closed: bool = False
     claims: list[str] = field(default_factory=list)
@@ -67,9 +67,9 @@ class ScriptedRun:
 
     @property
     def phases(self) -> list[str]:
-        """Phases in the order told, without repetitions."""
+        """Reported phases in order, without repetitions."""
         phases = [renewal["phase"] for renewal in self.renewals]
-        return [phase for place, phase in enumerate(phases) if phases[place - 1 : place] != [phase]]
+        return [phase for index, phase in enumerate(phases) if phases[index - 1 : index] != [phase]]
 
     @property
     def end(self) -> dict[str, Any]:
@@ -89,9 +89,9 @@ class ScriptedApi:
         """Folder in which linked files appear."""
         self.away = False
         self.lose_replies: Counter[str] = Counter()
-        """How many requests by verb are obeyed without an answer."""
+        """How many requests, by action, are carried out without a reply."""
         self.reply_delays: dict[str, float] = {}
-        """Seconds by verb between obeying a request and answering it."""
+        """Seconds, by action, between carrying out a request and replying."""
         self.lock = threading.RLock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -108,7 +108,7 @@ class ScriptedApi:
     def place(
         self, name: str = "plain", steps: int = 40, ranks: int = 2, kind: str = "train", **job: Any
     ) -> ScriptedRun:
-        """Place a run whose name tells the stand-in how to behave."""
+        """Place a run whose name determines the behaviour of the stand-in."""
         spec = RunSpec.model_validate(
             {
                 "name": name,
@@ -139,7 +139,7 @@ class ScriptedApi:
         return run
 
     def store(self, path: str, content: bytes) -> dict[str, Any]:
-        """Keep an object; returns how a claim names it."""
+        """Store an object; returns its entry in a claim."""
         key = f"store/{path}"
         self.objects[key] = content
         digest = hashlib.sha256(content).hexdigest()
@@ -151,7 +151,7 @@ class ScriptedApi:
             "object_key": key,
         }
 
-    # What the handlers do
+    # Handlers
 
     def answer(self, method: str, target: str, headers: Any, body: bytes) -> Any:
         url = urlsplit(target)
@@ -174,8 +174,8 @@ class ScriptedApi:
             return {"files": run.files}
         return getattr(self, f"_{parts[3]}")(run, json.loads(body))
 
-    def _join(self, said: dict[str, Any]) -> Any:
-        if said["token"] != JOIN_TOKEN:
+    def _join(self, body: dict[str, Any]) -> Any:
+        if body["token"] != JOIN_TOKEN:
             raise RefusalError(403, "bad_join_token")
         return {
             "node_id": "node_1",
@@ -184,8 +184,8 @@ class ScriptedApi:
             "timers": self.timers.model_dump(),
         }
 
-    def _heartbeat(self, said: dict[str, Any]) -> Any:
-        self.heartbeats.append({**said, "at": time.monotonic()})
+    def _heartbeat(self, body: dict[str, Any]) -> Any:
+        self.heartbeats.append({**body, "at": time.monotonic()})
         placements = [
             {
                 "run_id": run.run_id,
@@ -199,11 +199,11 @@ class ScriptedApi:
         ]
         return {"placements": placements, "timers": self.timers.model_dump(), "hints_url": self.hints_url}
 
-    def _claim(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
-        run.claims.append(said["claim_id"])
-        if run.claim_id not in (None, said["claim_id"]):
+    def _claim(self, run: ScriptedRun, body: dict[str, Any]) -> Any:
+        run.claims.append(body["claim_id"])
+        if run.claim_id not in (None, body["claim_id"]):
             raise RefusalError(409, "claim_refused")
-        run.claim_id = said["claim_id"]
+        run.claim_id = body["claim_id"]
         return {
             "claim_id": run.claim_id,
             "fence": run.fence,
@@ -213,25 +213,25 @@ class ScriptedApi:
             "downloads": run.downloads,
         }
 
-    def _renew(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
-        self._check_fence(run, said)
+    def _renew(self, run: ScriptedRun, body: dict[str, Any]) -> Any:
+        self._check_fence(run, body)
         if run.closed:
-            if said["phase"] == "ended":
+            if body["phase"] == "ended":
                 return {"order": "leave", "timers": self.timers.model_dump()}
             raise RefusalError(409, "stale_fence")
-        run.renewals.append({**said, "at": time.monotonic()})
+        run.renewals.append({**body, "at": time.monotonic()})
         return {"order": run.order, "timers": self.timers.model_dump()}
 
-    def _batches(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
-        self._check_fence(run, said)
-        if any(run.refused_step in block["steps"] for block in said["metrics"]):
+    def _batches(self, run: ScriptedRun, body: dict[str, Any]) -> Any:
+        self._check_fence(run, body)
+        if any(run.refused_step in block["steps"] for block in body["metrics"]):
             raise RefusalError(422, "invalid")
-        self._extend(run, said["file"], said["offset"], said["next_offset"])
-        for block in said["metrics"]:
+        self._extend(run, body["file"], body["offset"], body["next_offset"])
+        for block in body["metrics"]:
             assert all(len(values) == len(block["steps"]) for values in block["series"].values())
             run.steps += block["steps"]
-        run.events += said["events"]
-        return {"offset": said["next_offset"]}
+        run.events += body["events"]
+        return {"offset": body["next_offset"]}
 
     def _log(self, run: ScriptedRun, file: str, query: dict[str, str], body: bytes) -> Any:
         self._check_fence(run, {"fence": int(query["fence"])})
@@ -248,40 +248,40 @@ class ScriptedApi:
             raise RefusalError(409, "wrong_offset", offset=stored)
         run.files[file] = next_offset
 
-    def _uploads(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
-        self._check_open(run, said)
+    def _uploads(self, run: ScriptedRun, body: dict[str, Any]) -> Any:
+        self._check_open(run, body)
         links = []
-        for file in said["files"]:
-            key = f"{run.run_id}/f{run.fence}/{said['kind']}-{said['step']}/{file['name']}"
+        for file in body["files"]:
+            key = f"{run.run_id}/f{run.fence}/{body['kind']}-{body['step']}/{file['name']}"
             if key not in self.objects:
                 url = f"/api/v1/blobs/{key}?digest={file['digest']}"
                 links.append({"name": file["name"], "url": url, "object_key": key})
         return {"links": links}
 
-    def _checkpoints(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
-        self._check_open(run, said)
-        if said["events_offset"] > run.files.get("events.jsonl", 0):
+    def _checkpoints(self, run: ScriptedRun, body: dict[str, Any]) -> Any:
+        self._check_open(run, body)
+        if body["events_offset"] > run.files.get("events.jsonl", 0):
             raise RefusalError(409, "events_behind")
-        manifest = f"{run.run_id}/f{run.fence}/{said['kind']}-{said['step']}/manifest.json"
+        manifest = f"{run.run_id}/f{run.fence}/{body['kind']}-{body['step']}/manifest.json"
         linked = self.object_store is not None and (self.object_store / manifest).exists()
         if manifest not in self.objects and not linked:
             raise RefusalError(409, "checkpoint_incomplete")
-        run.commits.append(said)
+        run.commits.append(body)
         return {"checkpoint_id": f"cp_{len(run.commits)}"}
 
-    def _end(self, run: ScriptedRun, said: dict[str, Any]) -> Any:
-        self._check_fence(run, said)
-        for file, size in said["offsets"].items():
+    def _end(self, run: ScriptedRun, body: dict[str, Any]) -> Any:
+        self._check_fence(run, body)
+        for file, size in body["offsets"].items():
             if run.files.get(file, 0) < size:
                 raise RefusalError(409, "file_short", file=file)
         exported = any(commit["kind"] == "export" for commit in run.commits)
-        if said["exit"]["code"] == "finished" and not exported:
+        if body["exit"]["code"] == "finished" and not exported:
             raise RefusalError(409, "not_exported")
-        run.ends.append(said)
+        run.ends.append(body)
         run.closed = True
         return {
-            "state": "succeeded" if said["exit"]["code"] == "finished" else "retry_wait",
-            "code": said["exit"]["code"],
+            "state": "succeeded" if body["exit"]["code"] == "finished" else "retry_wait",
+            "code": body["exit"]["code"],
         }
 
     def _blob(self, method: str, target: str, headers: Any, body: bytes) -> Any:
@@ -296,12 +296,12 @@ class ScriptedApi:
         self.objects[key] = body
         return {}
 
-    def _check_fence(self, run: ScriptedRun, said: dict[str, Any]) -> None:
-        if said["fence"] != run.fence:
+    def _check_fence(self, run: ScriptedRun, body: dict[str, Any]) -> None:
+        if body["fence"] != run.fence:
             raise RefusalError(409, "stale_fence")
 
-    def _check_open(self, run: ScriptedRun, said: dict[str, Any]) -> None:
-        self._check_fence(run, said)
+    def _check_open(self, run: ScriptedRun, body: dict[str, Any]) -> None:
+        self._check_fence(run, body)
         if run.closed:
             raise RefusalError(409, "stale_fence")
 
@@ -330,12 +330,12 @@ class ScriptedApi:
                         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                     except RefusalError as refusal:
                         status, content = refusal.status, json.dumps(refusal.body).encode()
-                    verb = self.path.partition("?")[0].split("/")[-1]
-                    if api.lose_replies[verb] > 0:
-                        api.lose_replies[verb] -= 1
+                    action = self.path.partition("?")[0].split("/")[-1]
+                    if api.lose_replies[action] > 0:
+                        api.lose_replies[action] -= 1
                         self.close_connection = True
                         return
-                time.sleep(api.reply_delays.get(verb, 0.0))
+                time.sleep(api.reply_delays.get(action, 0.0))
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()

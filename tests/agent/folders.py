@@ -1,4 +1,4 @@
-"""Attempt folders made by hand, for tests that look at files alone."""
+"""Attempt folders for tests that need no processes."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def make_claim(claim_id: str, run_id: str = "run_1") -> Claim:
 
 
 def make_attempt(data: Path, run_id: str = "run_1") -> AttemptFolder:
-    """A folder whose claim was granted."""
+    """Create an attempt's folder with a granted claim."""
     workspace = Workspace(data)
     workspace.prepare()
     folder = workspace.create_attempt(run_id)
@@ -41,7 +41,7 @@ def make_attempt(data: Path, run_id: str = "run_1") -> AttemptFolder:
 
 
 def write_events(folder: Path, *lines: dict[str, object], torn: bytes = b"") -> Path:
-    """Append lines, and then a piece of one, to the events of the attempt."""
+    """Append lines, and then an incomplete one, to the attempt's events."""
     path = folder / "out" / "events.jsonl"
     path.parent.mkdir(exist_ok=True)
     with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""A node for tests: a data folder, the agent's process on it, and what became of it. Every process is real."""
+"""A node for tests: a data folder and the processes of its agent. Every process is real."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
 from trainwright_agent.identity import Identity, Settings, save_identity, save_settings
 from trainwright_agent.workspace import AttemptFolder, Workspace
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Poll until ``condition`` holds; fails the test when it does not in time."""
+def wait_for(condition: Callable[[], object], what: str, seconds: float = TIMEOUT_SECONDS) -> None:
+    """Poll until ``condition`` is true; fail the test on a timeout."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
@@ -50,8 +50,8 @@ class Machine:
         self.agents.append(agent)
         return agent
 
-    def join_by_hand(self) -> None:
-        """What joining leaves in the data folder, for tests that start no agent."""
+    def write_identity(self) -> None:
+        """Write the files of a joined node, for tests that start no agent."""
         identity = Identity(
             api_url=self.api.url, name="box", node_id="node_1", node_token=NODE_TOKEN, timers=self.api.timers
         )
@@ -59,7 +59,7 @@ class Machine:
         save_settings(self.data, Settings(trainer_module="tests.agent.standin"))
 
     def command(self, *words: str) -> None:
-        """Run another command of the agent on the folder; it must succeed."""
+        """Run another command of the agent on the folder. It must succeed."""
         command = [
             sys.executable,
             "-m",
@@ -69,9 +69,9 @@ class Machine:
             str(self.data),
             *words[1:],
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         for agent in self.agents:
-            agent.wait(PATIENCE_SECONDS)
+            agent.wait(TIMEOUT_SECONDS)
         assert done.returncode == 0, done.stderr
 
     def kill_agent(self, signum: signal.Signals = signal.SIGKILL) -> None:
@@ -95,7 +95,7 @@ class Machine:
     def processes(self) -> dict[int, str]:
         """Live processes that carry the marker of one of this node's claims: pid → command line.
 
-        Looked up here by other means than the agent's: by the claim ids that the API saw.
+        Unlike the agent, it searches for the claim ids that the API saw.
         """
         claims = [claim.encode() for run in self.api.runs.values() for claim in run.claims]
         found = {}
@@ -105,7 +105,7 @@ class Machine:
         return found
 
     def rank_pids(self, ranks: int = 2) -> list[int]:
-        """Pids of the ranks, once all are there."""
+        """Pids of the ranks, once all have started."""
 
         def pids() -> list[int]:
             return [pid for pid, command in self.processes().items() if ".standin.rank" in command]
@@ -118,12 +118,12 @@ class Machine:
         return pid
 
     def wait_until_idle(self) -> None:
-        """Until every attempt is shipped, reported and deleted, and no process is left."""
+        """Wait until every attempt is shipped, reported and deleted, and no process is left."""
         wait_for(lambda: not self.workspace.attempts(), f"no folder left\n{self.log.read_text()}")
         wait_for(lambda: not self.processes(), "no process left")
 
     def close(self) -> None:
-        """End what this machine started, by pid."""
+        """Kill the processes of this machine, by pid."""
         for agent in self.agents:
             agent.kill()
             agent.wait()

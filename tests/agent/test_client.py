@@ -1,4 +1,4 @@
-"""Answers as types: what is a refusal by the API, and what is somebody else's."""
+"""Replies as exception types: refusals by the API, and replies of other servers."""
 
 import json
 import threading
@@ -12,8 +12,8 @@ from trainwright_agent.client import (
     Backoff,
     ClaimRefusedError,
     Client,
-    GoneError,
     RefusedError,
+    RunDeletedError,
     StaleFenceError,
     UnreachableError,
     WrongOffsetError,
@@ -56,7 +56,7 @@ def serve() -> Iterator[Serve]:
         (409, {"code": "stale_fence"}, StaleFenceError),
         (409, {"code": "claim_refused"}, ClaimRefusedError),
         (409, {"code": "wrong_offset", "offset": 7}, WrongOffsetError),
-        (404, {"code": "not_found"}, GoneError),
+        (404, {"code": "not_found"}, RunDeletedError),
         (422, {"code": "invalid"}, RefusedError),
         (404, "<html>nginx</html>", UnreachableError),
         (404, {"detail": "Not Found"}, UnreachableError),
@@ -69,7 +69,7 @@ def serve() -> Iterator[Serve]:
         (200, {"claim_id": "x"}, UnreachableError),
     ],
 )
-def test_answers(serve: Serve, status: int, body: object, kind: type[ApiError]) -> None:
+def test_each_reply_has_its_type(serve: Serve, status: int, body: object, kind: type[ApiError]) -> None:
     client = serve(status, (body if isinstance(body, str) else json.dumps(body)).encode())
     with pytest.raises(ApiError) as caught:
         client.claim("run_1", "0" * 32)
@@ -78,12 +78,12 @@ def test_answers(serve: Serve, status: int, body: object, kind: type[ApiError]) 
         assert caught.value.offset == 7
 
 
-def test_nobody_there_is_unreachable() -> None:
+def test_a_closed_port_is_unreachable() -> None:
     with pytest.raises(UnreachableError):
         Client("http://127.0.0.1:1", "token").claim("run_1", "0" * 32)
 
 
-def test_waits_grow_to_a_limit_and_start_over() -> None:
+def test_waiting_times_grow_to_a_limit_until_reset() -> None:
     backoff = Backoff(1.0, 4.0)
     bounds = [(0.5, 1.0), (1.0, 2.0), (2.0, 4.0), (2.0, 4.0)]
     for low, high in bounds:

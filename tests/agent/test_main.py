@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
 from tests.agent.folders import make_attempt
+from trainwright_agent.daemon.attempts import start_supervisor
 from trainwright_agent.identity import load_identity, load_settings
-from trainwright_agent.loop import start_supervisor
 from trainwright_agent.main import app
 from trainwright_agent.workspace import Workspace
 
@@ -31,20 +31,20 @@ def test_joining_keeps_the_identity_to_its_owner(api: ScriptedApi, tmp_path: Pat
     assert NODE_TOKEN not in done.output
 
 
-def test_joining_twice_and_with_a_bad_token_is_refused_in_a_sentence(
+def test_joining_twice_or_with_a_bad_token_is_refused_with_a_message(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
     refused = CliRunner().invoke(app, join(api.url, tmp_path / "node", token="guessed"))
     assert refused.exit_code == 1
-    assert "did not admit" in refused.output
+    assert "rejected this node" in refused.output
     assert load_identity(tmp_path / "node") is None
     CliRunner().invoke(app, join(api.url, tmp_path / "node"))
     again = CliRunner().invoke(app, join(api.url, tmp_path / "node"))
     assert again.exit_code == 1
-    assert "joined already" in again.output
+    assert "already joined" in again.output
 
 
-def test_running_before_joining_says_what_is_missing(tmp_path: Path) -> None:
+def test_running_before_joining_names_the_missing_options(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["run", "--data", str(tmp_path / "node")])
     assert done.exit_code == 1
     assert "--token-file" in done.output
@@ -55,14 +55,14 @@ def test_stopping_where_nothing_runs_is_harmless(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["stop", "--data", str(tmp_path / "node"), "--with-runs"]).exit_code == 0
 
 
-def test_stopping_in_a_mistyped_folder_is_no_success(tmp_path: Path) -> None:
+def test_stopping_in_a_mistyped_folder_fails(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["stop", "--data", str(tmp_path / "nood"), "--with-runs"])
     assert done.exit_code == 1
-    assert "no folder of an agent" in done.output
+    assert "not an agent's data folder" in done.output
     assert not (tmp_path / "nood").exists()
 
 
-def test_stopping_with_runs_ends_an_attempt_whose_supervisor_is_still_coming_up(
+def test_stopping_with_runs_ends_an_attempt_whose_supervisor_is_starting(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
     data = tmp_path / "node"

@@ -1,4 +1,4 @@
-"""Stretches of growing files: whole lines, columns, offsets, and nothing read through a symlink."""
+"""Chunks of growing files: complete lines, columns, offsets, and no symlinks."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.agent.folders import step_line, write_events
 from trainwright.contracts.agent_protocol import Batch
 from trainwright_agent.tail import (
-    STRETCH_BYTES,
+    CHUNK_BYTES,
     FirstStepWatch,
     log_names,
     read_batch,
@@ -21,13 +21,13 @@ def batch(folder: Path, offset: int = 0) -> Batch | None:
     return read_batch(folder, attempt=1, fence=7, offset=offset)
 
 
-def test_no_file_and_no_line_are_no_batch(tmp_path: Path) -> None:
+def test_without_a_file_or_a_complete_line_there_is_no_batch(tmp_path: Path) -> None:
     assert batch(tmp_path) is None
     write_events(tmp_path, torn=b'{"type": "step", "st')
     assert batch(tmp_path) is None
 
 
-def test_a_torn_last_line_waits_for_its_rest(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_waits_for_its_rest(tmp_path: Path) -> None:
     path = write_events(tmp_path, step_line(1), torn=b'{"type": "note", "time": "2026-01-01T00:00:00Z", ')
     first = batch(tmp_path)
     assert first is not None
@@ -60,7 +60,7 @@ def test_lines_with_the_same_series_become_columns(tmp_path: Path) -> None:
     ]
 
 
-def test_other_lines_are_events_with_their_end(tmp_path: Path) -> None:
+def test_other_lines_are_events_with_their_end_offset(tmp_path: Path) -> None:
     path = write_events(tmp_path, {"type": "note", "message": "a"}, step_line(1))
     write_events(tmp_path, {"type": "unheard_of", "x": 1})
     whole = batch(tmp_path)
@@ -75,7 +75,7 @@ def test_other_lines_are_events_with_their_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [b"not json", b"[1, 2]", b'{"type": "step", "step": "x", "values": {"a": 1}}', b"\xff\xfe", b""]
 )
-def test_unreadable_lines_are_passed_over(tmp_path: Path, line: bytes) -> None:
+def test_unreadable_lines_are_skipped(tmp_path: Path, line: bytes) -> None:
     write_events(tmp_path, step_line(1), torn=line + b"\n")
     write_events(tmp_path, step_line(2))
     whole = batch(tmp_path)
@@ -84,24 +84,24 @@ def test_unreadable_lines_are_passed_over(tmp_path: Path, line: bytes) -> None:
     assert whole.next_offset == (tmp_path / "out/events.jsonl").stat().st_size
 
 
-def test_stretches_are_bounded_and_join_without_gap(tmp_path: Path) -> None:
+def test_chunks_are_bounded_and_contiguous(tmp_path: Path) -> None:
     path = write_events(
         tmp_path, *(step_line(step, loss=1.0, tokens=float(step)) for step in range(1, 8_001))
     )
-    write_events(tmp_path, {"type": "note", "message": "x" * (2 * STRETCH_BYTES)})
+    write_events(tmp_path, {"type": "note", "message": "x" * (2 * CHUNK_BYTES)})
     offset, steps, events = 0, [], 0
     while (part := batch(tmp_path, offset)) is not None:
         assert part.offset == offset
         steps += [step for block in part.metrics for step in block.steps]
         events += len(part.events)
-        assert part.next_offset - part.offset <= STRETCH_BYTES or part.events
+        assert part.next_offset - part.offset <= CHUNK_BYTES or part.events
         offset = part.next_offset
     assert offset == path.stat().st_size
     assert steps == list(range(1, 8_001))
     assert events == 1
 
 
-def test_a_line_longer_than_any_of_ours_does_not_stop_the_tail(tmp_path: Path) -> None:
+def test_an_overlong_line_does_not_stop_reading(tmp_path: Path) -> None:
     path = write_events(tmp_path, torn=b"x" * (17 * 2**20) + b"\n")
     write_events(tmp_path, step_line(1))
     offset, steps = 0, []
@@ -111,7 +111,7 @@ def test_a_line_longer_than_any_of_ours_does_not_stop_the_tail(tmp_path: Path) -
     assert (offset, steps) == (path.stat().st_size, [1])
 
 
-def test_checkpoints_are_found_with_the_end_of_their_line(tmp_path: Path) -> None:
+def test_checkpoints_are_found_with_the_end_offset_of_their_line(tmp_path: Path) -> None:
     saved = {
         "type": "checkpoint_saved",
         "step": 1,
@@ -128,7 +128,7 @@ def test_checkpoints_are_found_with_the_end_of_their_line(tmp_path: Path) -> Non
     assert [item.line.step for item in found] == [2]
 
 
-def test_the_first_step_is_seen_once_it_is_whole(tmp_path: Path) -> None:
+def test_the_first_step_is_seen_once_its_line_is_complete(tmp_path: Path) -> None:
     watch = FirstStepWatch(tmp_path)
     assert not watch.has_grown()
     write_events(tmp_path, {"type": "attempt_started"}, torn=b'{"type": "step",')
@@ -169,11 +169,11 @@ def test_no_symlinked_folder_is_followed(tmp_path: Path) -> None:
 def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out" / "events.jsonl")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         batch(tmp_path)
 
 
-def test_only_plainly_named_logs_are_shipped(tmp_path: Path) -> None:
+def test_only_logs_with_plain_names_are_shipped(tmp_path: Path) -> None:
     logs = tmp_path / "out" / "logs"
     logs.mkdir(parents=True)
     for name in ("rank-0.log", "export.log", "notes.txt", ".hidden.log", "a b.log", "new\nline.log"):

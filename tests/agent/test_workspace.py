@@ -1,4 +1,4 @@
-"""What a folder means, and that locks and half-made folders mean nothing wrong."""
+"""The meaning of a folder, and that locks and incomplete folders are interpreted correctly."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from tests.agent.folders import make_attempt
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import Outcome
-from trainwright_agent.loop import write_lost_end
+from trainwright_agent.daemon.attempts import end_lost_attempt
 from trainwright_agent.processes import MARKER_VARIABLE, boot_id
 from trainwright_agent.workspace import (
     AlreadyRunningError,
@@ -21,8 +21,8 @@ from trainwright_agent.workspace import (
     DeadlineFile,
     SupervisorRecord,
     Workspace,
-    held,
-    is_held,
+    file_lock,
+    is_file_locked,
 )
 
 EXIT = Outcome(code=EndCode.CRASHED, message="m")
@@ -55,7 +55,7 @@ def test_conditions(
         record = SupervisorRecord(boot_id=boot_id() if supervisor == "this boot" else "other", pid=1)
         (folder.path / "supervisor.json").write_text(record.model_dump_json())
     if locked:
-        locks.enter_context(held(folder.path / "supervisor.lock"))
+        locks.enter_context(file_lock(folder.path / "supervisor.lock"))
     else:
         (folder.path / "supervisor.lock").touch()
     if ended:
@@ -63,19 +63,19 @@ def test_conditions(
     assert folder.condition() is condition
 
 
-def test_a_lock_is_held_once_and_given_back(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_and_is_released(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    assert not is_held(path)
-    with held(path, "1"):
-        assert is_held(path)
-        with pytest.raises(AlreadyRunningError), held(path):
+    assert not is_file_locked(path)
+    with file_lock(path, "1"):
+        assert is_file_locked(path)
+        with pytest.raises(AlreadyRunningError), file_lock(path):
             pass
         assert path.read_text() == "1"
-    assert not is_held(path)
+    assert not is_file_locked(path)
 
 
 def test_children_do_not_inherit_a_lock(tmp_path: Path) -> None:
-    with held(tmp_path / "lock"):
+    with file_lock(tmp_path / "lock"):
         child = subprocess.Popen(
             [sys.executable, "-c", "print(flush=True); input()"],
             stdin=subprocess.PIPE,
@@ -84,14 +84,14 @@ def test_children_do_not_inherit_a_lock(tmp_path: Path) -> None:
         )
     try:
         assert child.stdout is not None
-        child.stdout.readline()  # the kernel closes inherited files a moment after the parent goes on
-        assert not is_held(tmp_path / "lock")
+        child.stdout.readline()  # the kernel closes inherited files shortly after the parent continues
+        assert not is_file_locked(tmp_path / "lock")
     finally:
         child.kill()
         child.communicate()
 
 
-def test_what_a_crash_left_half_made_is_cleared_away(tmp_path: Path) -> None:
+def test_incomplete_folders_of_a_crash_are_removed(tmp_path: Path) -> None:
     whole = make_attempt(tmp_path)
     workspace = Workspace(tmp_path)
     for name in (".new-1", ".trash-2", "without-a-claim"):
@@ -123,7 +123,7 @@ def test_a_deadline_is_overwritten_in_place(tmp_path: Path) -> None:
         assert read.deadline == deadline
 
 
-def test_a_vanished_supervisors_end_is_written_when_its_processes_are_gone(tmp_path: Path) -> None:
+def test_the_end_of_a_lost_attempt_is_recorded_when_its_processes_are_gone(tmp_path: Path) -> None:
     folder = make_attempt(tmp_path)
     child = subprocess.Popen(
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={MARKER_VARIABLE: folder.marker}
@@ -132,7 +132,7 @@ def test_a_vanished_supervisors_end_is_written_when_its_processes_are_gone(tmp_p
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={MARKER_VARIABLE: "run_2/x"}
     )
     try:
-        while not write_lost_end(folder, EndCode.SUPERVISOR_LOST):
+        while not end_lost_attempt(folder, EndCode.SUPERVISOR_LOST):
             assert folder.exit() is None
         assert child.wait(5) == -9
         assert other.poll() is None

@@ -1,11 +1,11 @@
-"""DeepSpeed is imported in one file, so that a reader finds all of it there and everything else works without it."""
+"""DeepSpeed is imported in one file, so that a reader finds all of it there and everything works without it."""
 
 import ast
 from pathlib import Path
 
 import pytest
 
-ITS_FILE = "trainer/trainwright_trainer/deepspeed_engine.py"
+ITS_FILE = "trainer/trainwright_trainer/training/deepspeed_engine.py"
 
 
 def test_deepspeed_is_imported_in_one_file(repository: Path) -> None:

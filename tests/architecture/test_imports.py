@@ -1,4 +1,4 @@
-"""The arrows between our packages hold, and each contract that guards one catches a planted violation."""
+"""The import contracts between our packages hold, and each catches a planted violation."""
 
 import os
 import re
@@ -29,14 +29,27 @@ PLANTED: list[tuple[str, dict[str, str]]] = [
     ("sdk-layers", {"sdk/trainwright/contracts/planted.py": "import trainwright.planner"}),
     ("client", {"sdk/trainwright/client.py": "", f"{AGENT}/planted.py": "import trainwright.client"}),
     ("trainer", {f"{TRAINER}/planted.py": "import httpx"}),
-    ("trainer-layers", {f"{TRAINER}/fp8/planted.py": "import trainwright_trainer.parallel.data.owners"}),
-    ("trainer-layers", {f"{TRAINER}/model/planted.py": "import trainwright_trainer.fp8.modules"}),
+    (
+        "trainer-layers",
+        {f"{TRAINER}/fp8/compute/planted.py": "import trainwright_trainer.parallel.data.owners"},
+    ),
+    ("trainer-layers", {f"{TRAINER}/model/planted.py": "import trainwright_trainer.fp8.compute.layers"}),
     ("trainer-layers", {f"{TRAINER}/undeclared.py": ""}),
+    ("process-layers", {f"{TRAINER}/process/job_file.py": "import trainwright_trainer.process.launcher"}),
+    ("training-layers", {f"{TRAINER}/training/engine.py": "import trainwright_trainer.training.build"}),
+    ("distributed-layers", {f"{TRAINER}/distributed/axis.py": "import trainwright_trainer.distributed.mesh"}),
+    ("fp8-layers", {f"{TRAINER}/fp8/compute/planted.py": "import trainwright_trainer.fp8.state.updater"}),
+    ("fp8-layers", {f"{TRAINER}/fp8/undeclared.py": ""}),
     (
         "parallel",
-        {f"{TRAINER}/parallel/data/planted.py": "import trainwright_trainer.parallel.tensor.tokens"},
+        {f"{TRAINER}/parallel/data/planted.py": "import trainwright_trainer.parallel.tensor.parallelize"},
     ),
     ("agent-contracts", {f"{AGENT}/planted.py": "import trainwright.planner"}),
+    (
+        "agent-layers",
+        {f"{AGENT}/supervisor/planted.py": "import trainwright_agent.shipping.shipper"},
+    ),
+    ("agent-layers", {f"{AGENT}/undeclared.py": ""}),
     ("agent", {f"{AGENT}/planted.py": "import sqlalchemy"}),
     (
         "features",
@@ -50,11 +63,12 @@ PLANTED: list[tuple[str, dict[str, str]]] = [
             f"{BACKEND}/checkpoints/planted.py": "import trainwright_backend.metrics",
         },
     ),
+    ("features", {f"{BACKEND}/nodes/planted.py": "import trainwright_backend.api.dependencies"}),
     ("features", {f"{BACKEND}/undeclared.py": ""}),
 ]
 
 
-def test_the_arrows_between_packages_hold(repository: Path) -> None:
+def test_the_import_contracts_hold(repository: Path) -> None:
     report = lint_imports(repository)
     assert broken_contracts(report.stdout) == set(), report.stdout
     assert report.returncode == 0, report.stdout + report.stderr

@@ -1,4 +1,4 @@
-"""The distribution holds its four packages and commands, and the lock files hold what it declares."""
+"""The distribution has its four packages and commands, and the lock files have what it declares."""
 
 import importlib.metadata
 import re
@@ -18,7 +18,7 @@ LOCKS = {
 }
 
 
-def test_the_wheel_holds_the_four_packages_and_the_commands(repository: Path, tmp_path: Path) -> None:
+def test_the_wheel_has_the_four_packages_and_the_commands(repository: Path, tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=repository, check=True, capture_output=True)
     [path] = tmp_path.glob("*.whl")

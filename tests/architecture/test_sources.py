@@ -1,4 +1,4 @@
-"""What must not stand in our sources: a way to run foreign code, and the host of a package registry."""
+"""Our sources contain no way to run foreign code, and no host of a package registry."""
 
 import ast
 import subprocess

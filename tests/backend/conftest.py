@@ -1,9 +1,12 @@
-"""What backend tests stand on: a real application on a real, migrated database, SQLite and PostgreSQL in turn.
+"""Fixtures of the backend tests: a real application on a real, migrated database, SQLite or PostgreSQL.
 
-What most tests begin with (an owner; a node and a prepared dataset) is brought about once a session, through the same
-routes, and its database and store are copied for each test.
+``make test`` runs each test on SQLite, and on PostgreSQL those marked ``both_databases``: tests of locks, LISTEN and
+migrations, and enough others to send nearly all of the backend's SQL statements. ``make databases`` runs the rest there.
 
-The control loop does not run by itself here; tests that need it call it.
+The initial state of most tests (an owner; a node and a prepared dataset) is created once per session, by the
+same routes, and its database and store are copied for each test.
+
+The control loop does not run on its own here; tests that need it call it.
 """
 
 import base64
@@ -25,15 +28,15 @@ from pydantic import SecretStr
 from sqlalchemy import select
 
 from trainwright.contracts.agent_protocol import Timers
+from trainwright_backend.api.site import STATIC_FOLDER
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.core.site import STATIC_FOLDER
-from trainwright_backend.datasets.messages import Work
-from trainwright_backend.datasets.tables import DatasetVersion, Preparation, Reading
-from trainwright_backend.datasets.tasks import make_step
+from trainwright_backend.datasets.job_queue import JobKind
+from trainwright_backend.datasets.jobs.tasks import run_next_job
+from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
 from trainwright_backend.main import create_app
 from trainwright_backend.migrations.run import migrate
-from trainwright_backend.teams import links
+from trainwright_backend.teams import one_time_links
 
 SECRET = SecretStr("the secret of these tests, long enough")
 PASSWORD = "a long enough password"
@@ -48,9 +51,20 @@ TIMERS = Timers(
 )
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave tests that do not depend on the database to ``make databases``, for PostgreSQL."""
+    choices = (
+        item.callspec.params.values()
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else ()
+    )
+    if "postgresql" in choices and item.get_closest_marker("both_databases") is None:
+        item.add_marker(pytest.mark.slow(target="databases"))
+
+
 @dataclass(frozen=True)
 class Template:
-    """A database to copy, by its path (SQLite) or its name (PostgreSQL), with its store, and what is known of them."""
+    """A database to copy, by its path (SQLite) or name (PostgreSQL), with its store and known ids."""
 
     database: str
     objects: Path | None = None
@@ -58,11 +72,11 @@ class Template:
 
 
 Begin = Callable[[FastAPI], dict[str, str]]
-"""Makes the beginning of tests through the application; returns its secrets and ids by name."""
+"""Creates the initial state of tests through the application; returns its secrets and ids by name."""
 
 
 class Templates:
-    """Databases by how far they have come when a test begins, each made once a session and copied from then on."""
+    """Databases by initial state, each created once per session and then copied."""
 
     def __init__(self, folder: Path, built_app: FastAPI, begins: Mapping[str, Begin]) -> None:
         self._folder, self._app, self._begins = folder, built_app, begins
@@ -89,7 +103,7 @@ class Templates:
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory, built_app: FastAPI) -> Templates:
-    # They are made from what this file offers.
+    # These import this file.
     from tests.backend.scripted_agent import begin_scene
 
     return Templates(
@@ -99,19 +113,19 @@ def templates(tmp_path_factory: pytest.TempPathFactory, built_app: FastAPI) -> T
 
 @pytest.fixture
 def stage(request: pytest.FixtureRequest) -> str:
-    """How far the database has come when the test begins: as far as its fixtures ``scene`` or ``site`` would bring it."""
+    """The initial state of the database: that of the fixtures ``scene`` or ``site``."""
     return next((name for name in ("scene", "site") if name in request.fixturenames), "migrated")
 
 
 @pytest.fixture
 def known() -> dict[str, str]:
-    """What is known of a copied database; empty where the test begins with a database without rows."""
+    """Secrets and ids of a copied database; empty for a database without rows."""
     return {}
 
 
 @pytest.fixture
 def sqlite_url(templates: Templates, stage: str, known: dict[str, str], tmp_path: Path) -> str:
-    """SQLAlchemy URL of a SQLite database of the test's stage; the store is laid into ``tmp_path``."""
+    """SQLAlchemy URL of a SQLite database of the test's stage; its store is in ``tmp_path``."""
     return _copy("", templates.get(stage), str(tmp_path / "trainwright.sqlite3"), known, tmp_path)
 
 
@@ -119,9 +133,9 @@ def sqlite_url(templates: Templates, stage: str, known: dict[str, str], tmp_path
 def database_url(
     request: pytest.FixtureRequest, templates: Templates, stage: str, known: dict[str, str], tmp_path: Path
 ) -> Iterator[str]:
-    """SQLAlchemy URL of a database of the test's stage: migrated, or with what ``site`` or ``scene`` begin with.
+    """SQLAlchemy URL of the test's database: migrated, or with the initial state of ``site`` or ``scene``.
 
-    A file whose tests say nothing about the database overrides this by `sqlite_url`.
+    A file whose tests do not depend on the database overrides this with `sqlite_url`.
     """
     if request.param == "sqlite":
         yield request.getfixturevalue("sqlite_url")
@@ -140,7 +154,7 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="session")
 def built_app() -> FastAPI:
-    """The application, built once: what differs from test to test is in its state."""
+    """The application, built once: its state differs from test to test."""
     return create_app(Settings(secret_key=SECRET, public_url="http://localhost", control_loop=False))
 
 
@@ -165,7 +179,7 @@ def anonymous(app: FastAPI) -> TestClient:
 
 @dataclass(frozen=True)
 class Site:
-    """An installation with its first owner, and ways to bring in more people."""
+    """An installation with its first owner, who can invite more people."""
 
     app: FastAPI
     admin: TestClient
@@ -182,7 +196,7 @@ class Site:
         return client_of(self.app)
 
     def member(self, role: str, team: str = "acme", email: str | None = None) -> TestClient:
-        """Somebody new in a team; acts by an API key."""
+        """A new member of a team, with an API key."""
         email = email or f"{role}@{team}.example"
         invitation = {"email": email, "role": role}
         answer = self.admin.post(f"/api/v1/teams/{team}/invitations", json=invitation)
@@ -194,13 +208,13 @@ class Site:
         return self.with_key(newcomer)
 
     def other_team(self, slug: str) -> TestClient:
-        """The owner, who is nobody else, of another team."""
+        """The owner of another team."""
         made = self.admin.post("/api/v1/teams", json={"slug": slug, "name": slug.title()})
         assert made.status_code == 201, made.text
         return self.member("owner", slug)
 
     def with_key(self, signed_in: TestClient) -> TestClient:
-        """The same person by an API key instead of a cookie."""
+        """The same person with an API key instead of a cookie."""
         made = signed_in.post("/api/v1/me/keys", json={"name": "test"})
         assert made.status_code == 201, made.text
         program = self.anonymous()
@@ -208,7 +222,7 @@ class Site:
         return program
 
     def prepare(self) -> None:
-        """Read, survey and prepare until nothing is left to do."""
+        """Run the jobs of all rows until nothing is left to do."""
         prepare_everything(self.app)
 
 
@@ -218,23 +232,23 @@ def site(app: FastAPI, known: dict[str, str]) -> Site:
 
 
 def begin_site(app: FastAPI) -> dict[str, str]:
-    """Bring in the first owner of an installation; returns their API key."""
+    """Create the first owner of an installation; returns their API key."""
     newcomer = client_of(app)
     assert newcomer.post("/api/v1/auth/link", json=first_owner(app)).status_code == 200
     return {"key": Site(app, newcomer).with_key(newcomer).headers["Authorization"]}
 
 
 def site_again(app: FastAPI, known: Mapping[str, str]) -> Site:
-    """The installation that was begun so."""
+    """The installation of a copied database."""
     admin = client_of(app)
     admin.headers["Authorization"] = known["key"]
     return Site(app, admin)
 
 
 def first_owner(app: FastAPI) -> dict[str, str]:
-    """What the first owner sends: a fresh link's token and their account."""
+    """The first owner's request: a new link's token and their account."""
     with app.state.database.write() as session:
-        url = links.first_owner_link(session, app.state.settings).url
+        url = one_time_links.first_owner_link(session, app.state.settings).url
     return {
         "token": url.rsplit("/", 1)[-1],
         "name": "Ada",
@@ -245,19 +259,19 @@ def first_owner(app: FastAPI) -> dict[str, str]:
 
 
 def prepare_everything(app: FastAPI) -> None:
-    """What workers would do with the messages that were sent."""
-    while any(make_step(app.state.database, app.state.store, *wanted) for wanted in _rows(app)):
+    """Run the jobs that workers would run."""
+    while any(run_next_job(app.state.database, app.state.store, *wanted) for wanted in _rows(app)):
         pass
 
 
-def _rows(app: FastAPI) -> list[tuple[Work, uuid.UUID]]:
+def _rows(app: FastAPI) -> list[tuple[JobKind, uuid.UUID]]:
     with app.state.database.read() as session:
         return [
             (work, row_id)
             for work, table in (
-                (Work.READ, Reading),
-                (Work.SURVEY, DatasetVersion),
-                (Work.PREPARE, Preparation),
+                (JobKind.PARSE, ParsedFile),
+                (JobKind.CURATE, DatasetVersion),
+                (JobKind.PREPARE, Preparation),
             )
             for row_id in session.scalars(select(table.id).order_by(table.id))
         ]
@@ -286,12 +300,12 @@ def upload_letters(
     site: Site,
     name: str = "letters",
     ready: bool = True,
-    recipe: dict[str, Any] | None = None,
+    curation: dict[str, Any] | None = None,
     **files: bytes,
 ) -> dict[str, Any]:
     parts = files or {"letters.jsonl": b"".join(_line(n) for n in range(200))}
     uploads = [send_file(site.admin, site.path, *part) for part in parts.items()]
-    new = {"name": name, "uploads": uploads, "recipe": recipe or {}}
+    new = {"name": name, "uploads": uploads, "curation": curation or {}}
     answer = site.admin.post(f"{site.path}/datasets", json=new)
     assert answer.status_code == 201, answer.text
     if ready:
@@ -326,7 +340,7 @@ def _running(app: FastAPI, settings: Settings) -> Iterator[None]:
 
 
 def client_of(app: FastAPI) -> TestClient:
-    """Somebody unknown. Requests are served by the event loop that the application runs in, and not by one each."""
+    """A client without credentials. Its requests share the application's event loop instead of starting one each."""
     client = TestClient(app, base_url="http://localhost")
     client.portal = app.state.portal
     return client
@@ -350,7 +364,7 @@ def _copy_database(server: str, template: Template, name: str) -> None:
 
 
 def _create(server: str, name: str) -> None:
-    if server:  # SQLite makes a file that is not there
+    if server:  # SQLite creates a missing file
         with _postgres(server) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
 

@@ -1,4 +1,4 @@
-"""An agent, its supervisor and its trainer in one object that does what a test says, through the real HTTP routes."""
+"""Agent, supervisor and trainer in one object that a test controls; it uses the real HTTP routes."""
 
 import hashlib
 import json
@@ -17,12 +17,12 @@ from tests.backend.conftest import Site, begin_site, site_again, upload_letters
 from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright.contracts.run_state import HOLDS_QUOTA, WITHOUT_TRAINER, RunState
-from trainwright_backend.control import ControlLoop
+from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.runs.moves import Folded, fold
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunEvent
+from trainwright_backend.runs.transitions import ReplayedRun, fold
 from trainwright_backend.teams.tables import Quota
 
 TIME = "2026-01-01T00:00:00Z"
@@ -47,10 +47,10 @@ class Control:
         self.loop = ControlLoop(app.state.database, app.state.settings, app.state.store, self.clock)
 
     def sweep(self) -> None:
-        self.loop.round(sweep=True)
+        self.loop.run_round(sweep=True)
 
     def let_pass(self, seconds: float) -> None:
-        """Sweep on time while ``seconds`` go by."""
+        """Advance the clock by ``seconds``, sweeping on time."""
         period = self._app.state.settings.timers.sweep_seconds
         for _ in range(int(seconds / period) + 1):
             self.clock.seconds += period
@@ -97,7 +97,7 @@ class Agent:
 
 @dataclass
 class Work:
-    """One attempt on a node: what its supervisor and its trainer say."""
+    """One attempt on a node: the requests of its supervisor and its trainer."""
 
     agent: Agent
     run_id: str
@@ -118,7 +118,7 @@ class Work:
     def batch(
         self, events: Sequence[dict[str, Any]] = (), metrics: Sequence[dict[str, Any]] = ()
     ) -> dict[str, Any]:
-        """The next batch; its length in bytes is what its content would take."""
+        """The next batch; its length in bytes is that of its content."""
         size = 100 * len(events) + 50 * sum(len(block["steps"]) for block in metrics)
         lines = [
             {"time": TIME, "end_offset": self.offset + 100 * (n + 1), **event}
@@ -146,7 +146,7 @@ class Work:
         assert answer.status_code == 200, answer.text
 
     def step(self, first: int, last: int, scale: float = 1.0) -> None:
-        """Numbers of the steps ``first`` to ``last``."""
+        """Send metrics of the steps ``first`` to ``last``."""
         answer = self.send(self.batch(metrics=[losses(first, last, scale)]))
         assert answer.status_code == 200, answer.text
 
@@ -192,7 +192,7 @@ class Work:
         return self.agent.post(self.run_id, "checkpoints", body)
 
     def save(self, step: int, kind: str = "state") -> "Upload":
-        """A whole checkpoint: made, announced, sent, committed."""
+        """Make, announce, send and commit a checkpoint."""
         upload = Upload.make(step, kind)
         self.put(upload)
         answer = self.commit(upload)
@@ -206,14 +206,14 @@ class Work:
         return self.agent.post(self.run_id, "end", body | said)
 
     def ended(self, code: str, message: str = "", **said: Any) -> str:
-        """Report the end; returns the state that the run is in then."""
+        """Report the end; returns the run's new state."""
         answer = self.end(code, message, **said)
         assert answer.status_code == 200, answer.text
         state: str = answer.json()["state"]
         return state
 
     def finish(self, steps: int) -> str:
-        """All the rest of a run that goes well."""
+        """The rest of a successful run."""
         assert self.order("starting") == "go"
         resume_step = self.claim.job.resume.step if self.claim.job.resume else 0
         self.begin(resume_step)
@@ -257,7 +257,7 @@ def entry_of(name: str, content: bytes) -> FileEntry:
 
 
 def losses(first: int, last: int, scale: float = 1.0) -> dict[str, Any]:
-    """A block of metrics whose values tell their step."""
+    """A block of metrics whose values encode their step."""
     steps = list(range(first, last + 1))
     return {
         "steps": steps,
@@ -336,7 +336,7 @@ class Scene:
         return work
 
     def again(self, run_id: str) -> Work:
-        """The next attempt of a run that waits for its retry."""
+        """The next attempt of a run that is waiting for its retry."""
         self.end_backoff(run_id)
         self.control.sweep()
         return self.agent.claim(run_id)
@@ -364,7 +364,7 @@ class Scene:
         return sum(entry["used"] for entry in quota if entry["device"] == device)
 
     def check_invariants(self) -> None:
-        """What must hold between any two messages: the row is the fold of its events, the ledger is the quota."""
+        """Invariants between any two messages: the row is the fold of its events, the ledger is the quota."""
         with self.database.read() as session:
             held: dict[tuple[UUID, str], int] = {}
             for run in session.scalars(select(Run)).all():
@@ -372,14 +372,14 @@ class Scene:
                     select(RunEvent).where(RunEvent.run_id == run.id).order_by(RunEvent.sequence)
                 ).all()
                 assert [event.sequence for event in events] == list(range(1, run.event_sequence + 1))
-                row = Folded(run.state, run.verdict, run.reason, run.fence, run.attempt, run.message)
+                row = ReplayedRun(run.state, run.verdict, run.reason, run.fence, run.attempt, run.message)
                 assert fold(events) == row
                 if run.state in HOLDS_QUOTA:
                     key = (run.team_id, run.device)
                     held[key] = held.get(key, 0) + run.slots
                 if run.state in WITHOUT_TRAINER and run.state is not RunState.QUEUED:
-                    seats = select(PlacementSlot).join(Placement).where(Placement.run_id == run.id)
-                    assert session.scalars(seats).first() is None, "a run without a trainer has slots"
+                    placements = select(PlacementSlot).join(Placement).where(Placement.run_id == run.id)
+                    assert session.scalars(placements).first() is None, "a run without a trainer has slots"
             for quota in session.scalars(select(Quota)).all():
                 assert quota.used == held.get((quota.team_id, quota.device), 0) <= quota.slots_limit
 
@@ -401,14 +401,14 @@ def scene(site: Site, known: dict[str, str]) -> Iterator[Scene]:
 
 
 def begin_scene(app: FastAPI, site: Site | None = None) -> dict[str, str]:
-    """Bring about what a scene has; returns what `_scene_again` needs to know."""
+    """Create the contents of a scene; returns what `_scene_again` needs."""
     begun = begin_site(app) if site is None else {"key": site.admin.headers["Authorization"]}
     site = site_again(app, begun)
     dataset = upload_letters(site, ready=False)
     agent = Agent.join(site)
     known = {**begun, "dataset": str(dataset["id"]), "node": agent.client.headers["Authorization"]}
     found = _scene_again(site, known)
-    first = found.submit()  # so that the preparation of these settings exists
+    first = found.submit()  # creates the preparation for these settings
     site.prepare()
     assert found.cancel(first).status_code == 202
     assert site.admin.delete(f"{found.runs}/{first}").status_code == 200

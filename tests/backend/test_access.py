@@ -23,8 +23,8 @@ from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.policy import (
     GuardedRoute,
     RouteWithoutPolicyError,
-    assert_every_route_has_a_policy,
     public,
+    require_policy_on_every_route,
 )
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
@@ -38,6 +38,7 @@ EXPECTED = {
     "GET /api/v1/health": "public",
     "GET /api/v1/openapi.json": "public",
     "GET /api/v1/spec": "public",
+    "GET /api/v1/series": "public",
     "GET /api/v1/blobs/{signed}": "signed link",
     "PUT /api/v1/blobs/{signed}": "signed link",
     "POST /api/v1/auth/sign-in": "public",
@@ -159,7 +160,7 @@ BODIES = {
     "PUT layout": {"parallelism": {}},
     "PATCH {checkpoint}": {"pinned": True},
 }
-"""Of routes that an empty object does not do for: method and end of the address."""
+"""Bodies of routes that need more than an empty object, by method and end of the address."""
 
 
 @pytest.fixture
@@ -189,16 +190,16 @@ def test_every_kind_of_caller_gets_what_the_route_allows(people: dict[str, TestC
     assert surprises(people) == []
 
 
-def test_the_matrix_notices_a_guard_that_lets_too_many_in(
+def test_the_matrix_detects_a_policy_that_admits_too_many(
     people: dict[str, TestClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(policies.MAY_DO, Role.EDITOR, policies.MAY_DO[Role.VIEWER])
+    monkeypatch.setitem(policies.ROLE_RANK, Role.EDITOR, policies.ROLE_RANK[Role.VIEWER])
     found = surprises(people)
     assert found and all(line.startswith("viewer") for line in found)
 
 
 def surprises(people: dict[str, TestClient]) -> list[str]:
-    """Answers that do not fit to `EXPECTED`."""
+    """Responses that do not match `EXPECTED`."""
     found = []
     for route, rule in EXPECTED.items():
         method, _, path = route.partition(" ")
@@ -215,7 +216,7 @@ def surprises(people: dict[str, TestClient]) -> list[str]:
 
 
 def _body(method: str, path: str) -> dict[str, object]:
-    """What a well-formed request to the route needs, so that only rights and ids decide."""
+    """A valid body for the route, so that only rights and ids decide."""
     if path.endswith("/search"):
         return {"params": {"q": "word"}}
     if method not in ("POST", "PUT", "PATCH") or "blobs" in path or "uploads/{upload}" in path:
@@ -241,10 +242,10 @@ def _fits(kind: str, rule: str, status: int, text: str) -> bool:
     return status not in (401, 403) and "There is no team" not in text
 
 
-def test_who_may_not_call_a_route_is_told_so_before_the_body_is_read(
+def test_callers_without_rights_are_refused_before_the_body_is_read(
     app: FastAPI, people: dict[str, TestClient]
 ) -> None:
-    """FastAPI by itself parses first: 422 for who is nobody, after as many bytes as they like to send."""
+    """FastAPI by itself parses the body first: a stranger would get a 422, after any number of bytes."""
     tried = []
     for route, rule in EXPECTED.items():
         method, _, path = route.partition(" ")
@@ -261,18 +262,17 @@ def test_who_may_not_call_a_route_is_told_so_before_the_body_is_read(
     assert ("stranger", "POST /api/v1/agent/runs/{run}/batches") in tried
 
 
-def test_who_may_call_a_route_hears_what_is_wrong_with_the_body(
-    app: FastAPI, people: dict[str, TestClient]
-) -> None:
+def test_callers_with_rights_get_the_errors_of_the_body(app: FastAPI, people: dict[str, TestClient]) -> None:
     body = Sent()
     answer = asyncio.run(send(app, people["editor"], "POST", f"/api/v1/teams/{TEAM}/runs", body))
     assert (answer.status_code, body.pieces) == (422, 2)
 
 
-def test_who_loses_a_right_while_a_slow_body_comes_is_refused(
+@pytest.mark.both_databases
+def test_callers_who_lose_rights_during_a_slow_body_are_refused(
     site: Site, app: FastAPI, people: dict[str, TestClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy, "LASTING_SECONDS", -1.0)
+    monkeypatch.setattr(policy, "CACHE_SECONDS", -1.0)
     name = "a recipe of nobody"
 
     class Leaving(Sent):
@@ -289,7 +289,7 @@ def test_who_loses_a_right_while_a_slow_body_comes_is_refused(
 
 
 class Sent:
-    """A body that is no JSON and knows how much of it was asked for."""
+    """A body that is not JSON, and counts how much of it was read."""
 
     def __init__(self) -> None:
         self.pieces = 0
@@ -301,7 +301,7 @@ class Sent:
 
 
 async def send(app: FastAPI, person: TestClient, method: str, address: str, body: Sent) -> httpx.Response:
-    """Not through the test client, which reads the whole body before it sends any."""
+    """Send without the test client, which reads the entire body first."""
     headers = {"Content-Type": "application/json", **person.headers}
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
@@ -315,7 +315,7 @@ def _is_refused(kind: str, rule: str) -> bool:
     return rule in MEMBERS and kind not in MEMBERS[rule]
 
 
-def test_another_team_s_ids_are_unknown_under_ones_own_team(
+def test_another_team_s_ids_are_unknown_under_one_s_own_team(
     site: Site, people: dict[str, TestClient], upload: object
 ) -> None:
     assert callable(upload)
@@ -353,7 +353,7 @@ def test_a_route_without_policy_stops_the_start(settings: Settings) -> None:
     def open_door() -> None: ...
 
     with pytest.raises(RouteWithoutPolicyError, match="open-door"):
-        assert_every_route_has_a_policy(app)
+        require_policy_on_every_route(app)
 
 
 def test_a_mounted_application_counts_as_a_route_without_policy() -> None:
@@ -362,20 +362,20 @@ def test_a_mounted_application_counts_as_a_route_without_policy() -> None:
     @app.get("/guarded", dependencies=[public("a test")])
     def guarded() -> None: ...
 
-    assert_every_route_has_a_policy(app)
+    require_policy_on_every_route(app)
     app.mount("/side-door", FastAPI())
     with pytest.raises(RouteWithoutPolicyError, match="side-door"):
-        assert_every_route_has_a_policy(app)
+        require_policy_on_every_route(app)
 
 
-def test_a_route_that_reads_a_body_before_it_asks_stops_the_start() -> None:
+def test_a_route_that_reads_the_body_before_its_policy_stops_the_start() -> None:
     def take(body: dict[str, str]) -> None: ...
 
     app = FastAPI(openapi_url=None)
     for kind, path in ((GuardedRoute, "/asks-first"), (APIRoute, "/reads-first")):
-        assert_every_route_has_a_policy(app)
+        require_policy_on_every_route(app)
         router = APIRouter(route_class=kind)
         router.post(path, dependencies=[public("a test")])(take)
         app.include_router(router)
     with pytest.raises(RouteWithoutPolicyError, match=r"read a body .*\] /reads-first$"):
-        assert_every_route_has_a_policy(app)
+        require_policy_on_every_route(app)

@@ -1,12 +1,12 @@
-"""`make gpu`: every check and benchmark that needs a GPU, one row a process.
+"""`make gpu`: every check and benchmark that needs a GPU, each row in its own process.
 
-    python -m tests.benchmarks.gpu                 all rows, each in a process of its own, at most ten minutes each
+    python -m tests.benchmarks.gpu                 all rows, at most ten minutes each
     python -m tests.benchmarks.gpu ROW             one row, appended to docs/benchmarks/gpu.json
     python -m tests.benchmarks.gpu --dry-run       the same code at toy size, on any machine; records nothing
     python -m tests.benchmarks.gpu --list          the rows
 
-Without a GPU it is a dry run. A recorded row is in the table of docs/benchmarks.md at once. A row that cannot be measured
-here, such as a trainer that is not installed, is refused with the reason; among all rows that is no failure.
+Without a GPU it is a dry run. A recorded row appears in the table of docs/benchmarks.md at once. A row that cannot be measured
+here, for example because a trainer is not installed, is refused with the reason; when all rows run, that is no failure.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks import table
-from tests.benchmarks.results import RECORD, RefusedError, Result, append, result
-from tests.benchmarks.rows import ROWS, Row, Setting
+from tests.benchmarks.report import table
+from tests.benchmarks.report.results import RECORD, RefusedError, Result, append, result
+from tests.benchmarks.trainer.gpu_rows import ROWS, Row, Setting
 
 _LIMIT_SECONDS = 600
 _REFUSED = 2
@@ -44,16 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if run_row(row, dry, given.record) else _REFUSED
     codes = {row.name: _in_a_process(row, dry, given.record) for row in ROWS}
     failed = [name for name, code in codes.items() if code not in (0, _REFUSED)]
-    print(f"{len(ROWS) - len(failed)} of {len(ROWS)} rows ended well; failed: {', '.join(failed) or 'none'}")
+    print(f"{len(ROWS) - len(failed)} of {len(ROWS)} rows succeeded; failed: {', '.join(failed) or 'none'}")
     return 1 if failed else 0
 
 
 def run_row(row: Row, dry: bool, record: Path = RECORD) -> Result | None:
-    """Measure ``row`` here; None, and the reason printed, where that cannot be done. A dry run records nothing."""
+    """Measure ``row`` here. Print the reason and return None if it cannot be measured. A dry run records nothing."""
     print(f"{row.name}: {row.says}", flush=True)
     command = f"make gpu ROW={row.name}"
     if dry:
-        torch.set_num_threads(1)  # more of them only wait for each other at toy size
+        torch.set_num_threads(1)  # at toy size more threads only wait for each other
     try:
         with tempfile.TemporaryDirectory(prefix="trainwright-gpu-") as folder:
             found = result(row.name, command, row.run(Setting(Path(folder), dry)))
@@ -74,7 +74,7 @@ def _in_a_process(row: Row, dry: bool, record: Path) -> int:
     try:
         return subprocess.run([*command, *["--dry-run"] * dry], timeout=_LIMIT_SECONDS).returncode
     except subprocess.TimeoutExpired:
-        print(f"{row.name}: took more than {_LIMIT_SECONDS} s and was ended", flush=True)
+        print(f"{row.name}: took more than {_LIMIT_SECONDS} s and was stopped", flush=True)
         return 1
 
 
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("row", nargs="?", choices=_NAMES, help="one row (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="at toy size; records nothing")
     parser.add_argument("--record", type=Path, default=RECORD, help="file that results are appended to")
-    parser.add_argument("--list", action="store_true", help="name the rows and leave")
+    parser.add_argument("--list", action="store_true", help="list the rows and exit")
     return parser
 
 

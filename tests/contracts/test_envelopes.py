@@ -1,4 +1,4 @@
-"""Envelopes ignore what they do not know; timers that could not keep their promise are refused."""
+"""Envelopes ignore unknown fields; timers that could not keep their guarantee are refused."""
 
 import pytest
 from pydantic import ValidationError
@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from trainwright.contracts.agent_protocol import MetricBlock, Timers
 from trainwright.contracts.events import TRAINER_EVENT, Step
 from trainwright.contracts.shards import TokenType
-from trainwright.sse import Message, messages
+from trainwright.transport.sse import Message, parse_messages
 
 
 def test_a_newer_writers_line_is_read_by_an_older_reader() -> None:
@@ -50,7 +50,7 @@ def test_tokens_take_two_bytes_while_the_vocabulary_fits(vocabulary: int, expect
 
 def test_server_sent_events_keep_ids_and_drop_what_is_cut_off() -> None:
     lines = ["id: 1:20", "event: points", "data: {", "data: }", "", ": ping", "", "data: a", "", "data: cut"]
-    assert list(messages(lines)) == [
+    assert list(parse_messages(lines)) == [
         Message("points", "{\n}", "1:20"),
         Message("message", "a", "1:20"),
     ]

@@ -1,4 +1,4 @@
-"""The one rule for names that nodes make and the platform keeps."""
+"""The rule for file names that nodes choose and the platform stores."""
 
 import pytest
 

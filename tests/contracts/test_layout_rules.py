@@ -1,4 +1,4 @@
-"""Layouts are refused at the field, with the nearest choice that works, and every rule can be broken."""
+"""An invalid layout is refused at its field with the nearest valid choice, and each rule can be violated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.contracts.base import problems
-from trainwright.contracts.layout_rules import COMBINATIONS, given_stages, stages_even
+from trainwright.contracts.layout_rules import COMBINATIONS, configured_stages, even_stages
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.run_spec import RunSpec
 
@@ -29,7 +29,7 @@ def spec(**sections: Any) -> dict[str, Any]:
 
 
 def refusal(**sections: Any) -> tuple[str, str]:
-    """Field and message of the one problem of a spec."""
+    """Field and message of a spec's only problem."""
     with pytest.raises(ValidationError) as caught:
         RunSpec.model_validate(spec(**sections))
     (problem,) = problems(caught.value, RunSpec)
@@ -98,7 +98,7 @@ def refusal(**sections: Any) -> tuple[str, str]:
             "memory.recompute_layers",
             "use 2-7",
         ),
-        ({"memory": {"recompute_layers": "0-3"}}, "memory.recompute_layers", "set it to full"),
+        ({"memory": {"recompute_layers": "0-3"}}, "memory.recompute_layers", "set recompute to full"),
         (
             {"memory": {"recompute": "full", "recompute_layers": "3-1"}},
             "memory.recompute_layers",
@@ -109,7 +109,7 @@ def refusal(**sections: Any) -> tuple[str, str]:
             "model.feed_forward",
             "the next is 1056",
         ),
-        ({"parallelism": {"context": 2}}, "parallelism.context", "does not exist in this version"),
+        ({"parallelism": {"context": 2}}, "parallelism.context", "not supported yet"),
     ],
 )
 def test_a_layout_that_does_not_fit_names_field_and_nearest_choice(
@@ -152,9 +152,9 @@ BROKEN: dict[str, dict[str, Any]] = {
         "parallelism": {"pipeline": 2, "schedule": "interleaved_zero_bubble"},
         "memory": {"recompute": "full"},
     },
-    "gradient release with a pipeline": {
+    "optimizer in backward with a pipeline": {
         "parallelism": {"pipeline": 2},
-        "precision": {"kind": "fp8", "fp8": {"release_gradients": True}},
+        "precision": {"kind": "fp8", "fp8": {"optimizer_in_backward": True}},
     },
     "FP8 scaling by row or block with tensor > 1": {
         "parallelism": {"tensor": 2},
@@ -166,7 +166,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     },
     "a tensor group across nodes": {"parallelism": {"tensor": 3}},
 }
-"""For each rule a spec that breaks it and no rule before it."""
+"""For each rule, a spec that violates it but none of the rules before it."""
 
 
 @pytest.mark.parametrize("rule", COMBINATIONS, ids=lambda rule: rule.choice)
@@ -179,7 +179,7 @@ def test_every_excluded_combination_is_refused_with_its_reason(rule: Any) -> Non
 
 def test_a_rank_has_one_place_and_a_place_one_rank() -> None:
     degrees = Degrees(pipeline=2, replicas=3, shard=2, tensor=4)
-    places = [degrees.place(rank) for rank in range(degrees.ranks)]
+    places = [degrees.coordinates(rank) for rank in range(degrees.ranks)]
     assert [degrees.rank_at(place) for place in places] == list(range(48))
     assert {(p.pipeline, p.replica, p.shard, p.tensor) for p in places} == set(
         product(range(2), range(3), range(2), range(4))
@@ -199,12 +199,12 @@ def test_a_rank_has_one_place_and_a_place_one_rank() -> None:
 def test_degrees_follow_from_the_ranks(parallelism: dict[str, Any], degrees: Degrees) -> None:
     run = RunSpec.model_validate(spec(parallelism=parallelism))
     assert run.degrees == degrees
-    assert run.accumulation_rounds == 64 // (2 * degrees.data)
+    assert run.accumulation_steps == 64 // (2 * degrees.data)
 
 
 def test_even_stages_give_the_last_ones_fewer_layers() -> None:
-    assert stages_even(8, 3) == (3, 3, 2)
+    assert even_stages(8, 3) == (3, 3, 2)
     run = RunSpec.model_validate(spec(parallelism={"pipeline": 4, "stages": [1, 3, 2, 2]}))
-    assert given_stages(run.model, run.parallelism) == (1, 3, 2, 2)
+    assert configured_stages(run.model, run.parallelism) == (1, 3, 2, 2)
     auto = RunSpec.model_validate(spec(parallelism={"pipeline": 4, "stages": "auto"}))
-    assert given_stages(auto.model, auto.parallelism) is None
+    assert configured_stages(auto.model, auto.parallelism) is None

@@ -1,4 +1,4 @@
-"""The state machine and the table of end codes hold together."""
+"""The state machine and the table of end codes are consistent."""
 
 import itertools
 
@@ -56,10 +56,16 @@ def test_every_end_code_has_a_class_and_a_sentence() -> None:
     for code in EndCode:
         assert end_class(code) in EndClass
         assert sentence(code).endswith(".")
-    assert set(RETRIES) == {EndClass.LOST, EndClass.LAPSE, EndClass.RETRYABLE}
+    assert set(RETRIES) == {EndClass.LOST, EndClass.LEASE_EXPIRED, EndClass.RETRYABLE}
 
 
 def test_a_reason_of_a_newer_version_is_read_as_unknown_by_client_and_agent() -> None:
     assert Outcome.model_validate_json('{"code": "too_hot", "message": "it glows"}').code is EndCode.UNKNOWN
     with pytest.raises(ValueError):
         EndCode(3)
+
+
+def test_the_older_name_of_an_end_code_is_read() -> None:
+    assert (
+        Outcome.model_validate_json('{"code": "lease_lapsed", "message": ""}').code is EndCode.LEASE_EXPIRED
+    )

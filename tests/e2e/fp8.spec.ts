@@ -1,15 +1,15 @@
 import { expect, test, type Locator, type Page } from "@playwright/test";
-import { complaints, look } from "./look";
+import { audit, browserErrors } from "./audit";
+import { signIn, TEAM } from "./session";
 
-/** A person starts a run in FP8 and reads what the 8 bits do to it, while it trains and after. */
-test("a run in FP8, from its recipe to its tensors", async ({ page }) => {
-  const heard = complaints(page);
-  await page.goto(process.env["TRAINWRIGHT_E2E_LINK"] ?? "");
-  await page.getByRole("main").getByRole("button", { name: "Sign in" }).click();
+/** Starts a run in FP8 and reads its FP8 measurements, during training and after. */
+test("a run in FP8, from its settings to its tensors", async ({ page }) => {
+  const errors = browserErrors(page);
+  await signIn(page);
   await expect(page.getByText("No runs yet.")).toBeVisible();
 
-  await test.step("the recipe is there for FP8 only, and refused at its fields", async () => {
-    await page.goto("/crew/runs/new");
+  await test.step("the settings are shown for FP8 only, with errors at their fields", async () => {
+    await page.goto(`/${TEAM}/runs/new`);
     await page.getByLabel("Preset").selectOption("nano");
     await page.getByLabel("Name", { exact: true }).fill("eight bits");
     await fold(page, "Precision");
@@ -19,8 +19,8 @@ test("a run in FP8, from its recipe to its tensors", async ({ page }) => {
     await field(page, "precision.fp8.level").selectOption("O1");
     await field(page, "precision.fp8.moments").selectOption("block");
     await expect(page.getByRole("link", { name: "precision.fp8.moments" })).toBeVisible();
-    await expect(page.getByText(/does not go with O1/).first()).toBeVisible();
-    await look(page, "new-run-fp8-refused");
+    await expect(page.getByText(/does not work with O1/).first()).toBeVisible();
+    await audit(page, "new-run-fp8-refused");
     await field(page, "precision.fp8.level").selectOption("O2");
     await expect(page.getByRole("link", { name: "precision.fp8.moments" })).toBeHidden();
     await field(page, "precision.fp8.moments").selectOption("");
@@ -39,20 +39,20 @@ test("a run in FP8, from its recipe to its tensors", async ({ page }) => {
     await expect(page.getByRole("heading", { name: "eight bits", level: 1 })).toBeVisible();
   });
 
-  await test.step("the FP8 tab says when its numbers come, and then has them", async () => {
+  await test.step("the FP8 tab says when measurements arrive, then shows them", async () => {
     const asked: string[] = [];
     page.on("request", (request) => asked.push(decodeURIComponent(request.url())));
     await page.getByRole("link", { name: "FP8", exact: true }).press("Enter");
     await expect(page).toHaveURL(/\/fp8$/);
-    await expect(page.getByText(/Level O2, tensor scaling, present amax. Measured every 5 steps/)).toBeVisible({ timeout: 120_000 });
-    await expect(figure(page, "tensors clamped, values flushed").locator("figcaption")).toHaveText(/last clamped [\d.e-]+( %)?, flushed [\d.e-]+( %)?/);
-    await expect(page.getByText("Done").first()).toBeVisible({ timeout: 180_000 });
+    await expect(page.getByText(/Level O2, tensor scaling, current amax. Measured every 5 steps/)).toBeVisible({ timeout: 120_000 });
+    await expect(figure(page, "tensors clamped, values underflowed").locator("figcaption")).toHaveText(/last clamped [\d.e-]+( %)?, underflow [\d.e-]+( %)?/);
+    await expect(page.getByText("Done").first()).toBeVisible({ timeout: 300_000 });
     await expect(page.getByText("last at step 60")).toBeVisible();
     expect(asked.filter((url) => /names=fp8_(amax|scale)\/\*/.test(url) && !url.includes("/names?"))).toEqual([]);
     expect(asked.some((url) => url.includes("names=fp8_amax/layers.*.attention.query.weight:input"))).toBe(true);
   });
 
-  await test.step("every panel has numbers that can be", async () => {
+  await test.step("every panel shows plausible values", async () => {
     const lost = await numberIn(figure(page, "weight updates lost"), /last ([\d.]+) %/);
     expect(lost).toBeGreaterThan(0);
     expect(lost).toBeLessThan(100);
@@ -61,12 +61,12 @@ test("a run in FP8, from its recipe to its tensors", async ({ page }) => {
     const largest = await numberIn(figure(page, "amax by layer"), /step 60: largest ([\d.]+) in layer [01]/);
     expect(largest).toBeGreaterThan(0);
     await expect(figure(page, "scale of query input").locator("figcaption")).toHaveText(/last 2\^−?\d+/);
-    await look(page, "run-fp8");
+    await audit(page, "run-fp8");
     await figure(page, "amax by layer").scrollIntoViewIfNeeded();
-    await look(page, "run-fp8-tensors");
+    await audit(page, "run-fp8-tensors");
   });
 
-  await test.step("a layer is read and chosen by keyboard, and the address keeps it", async () => {
+  await test.step("a layer is read and selected by keyboard, and kept in the address", async () => {
     await page.getByLabel("Kind of tensor").selectOption("gradient");
     await page.getByLabel("Part of the model").selectOption("feed_forward.down");
     const map = page.getByRole("slider", { name: /amax by layer/ });
@@ -74,7 +74,7 @@ test("a run in FP8, from its recipe to its tensors", async ({ page }) => {
     await map.press("ArrowDown");
     await map.press("ArrowLeft");
     await expect(map).toHaveAttribute("aria-valuetext", /^layer 1, step 55: [\d.e-]+$/);
-    await look(page, "run-fp8-keyboard");
+    await audit(page, "run-fp8-keyboard");
     await map.press("Enter");
     await expect(page).toHaveURL(/kind=gradient&part=feed_forward.down&layer=1/);
     await page.reload();
@@ -82,21 +82,21 @@ test("a run in FP8, from its recipe to its tensors", async ({ page }) => {
     await expect(figure(page, "scale of feed forward down gradient").locator("figcaption")).toHaveText(/last [\d^−.e-]+/);
     await page.getByRole("button", { name: "amax by layer as a table" }).click();
     await expect(page.getByRole("columnheader", { name: "step 60" })).toBeVisible();
-    await look(page, "run-fp8-table");
+    await audit(page, "run-fp8-table");
   });
 
-  await test.step("it reads as well in the dark and on a phone", async () => {
+  await test.step("it is readable in the dark theme and on a phone", async () => {
     await page.emulateMedia({ colorScheme: "dark" });
     await page.reload();
     await expect(figure(page, "amax by layer").locator("figcaption")).toHaveText(/step 60/);
-    await look(page, "run-fp8-dark");
+    await audit(page, "run-fp8-dark");
     await page.setViewportSize({ width: 390, height: 844 });
-    await look(page, "run-fp8-phone");
+    await audit(page, "run-fp8-phone");
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     expect(width).toBe(390);
   });
 
-  expect(heard).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
 function figure(page: Page, title: string): Locator {

@@ -1,8 +1,8 @@
-"""Paused and resumed at any moment, a run learns what it would have, to the last bit, and holds nothing while it is paused.
+"""A run paused and resumed at any moment learns bitwise the same, and occupies nothing while it is paused.
 
-A round waits for a moment, pauses, looks whether the state was saved, and resumes. `TRAINWRIGHT_PAUSES` sets the number
-of rounds (`make pauses`: 20); the moments are drawn anew each time, and the seed is printed. Trainers with planted faults,
-which do not save when they are asked to, must not pass for ones that do.
+A round waits for a moment, pauses, checks that the state was saved, and resumes. `TRAINWRIGHT_PAUSES` sets the number of
+rounds (`make pauses`: 20); the moments are random, and the seed is printed. Trainers with injected faults, which do not
+save on request, must be caught.
 """
 
 import os
@@ -26,19 +26,19 @@ from tests.live import (
     small_spec,
     write_letters,
 )
-from trainwright.connection import ApiError
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndClass, EndCode, end_class
 from trainwright.contracts.run_state import RunState
+from trainwright.transport.connection import ApiError
 from trainwright_agent.identity import load_settings, save_settings
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_PAUSES", "4"))
 SEED = int(os.environ.get("TRAINWRIGHT_PAUSES_SEED", str(random.SystemRandom().randrange(10_000))))
 STEPS = 40
 SAVED_EVERY_STEPS = 7
-PATIENCE_SECONDS = 300.0
+TIMEOUT_SECONDS = 300.0
 
 TIMERS = SCALED_TIMERS | {
     "lease_seconds": 60.0,
@@ -46,16 +46,16 @@ TIMERS = SCALED_TIMERS | {
     "grace_seconds": 3.0,
     "start_seconds": 240.0,
 }
-"""Of patient leases: what ends early here was paused, however busy the machine."""
+"""With long leases, so that only pauses end attempts early, however busy the machine is."""
 
-pytestmark = pytest.mark.timeout(300 + 300 * ROUNDS)
+pytestmark = [pytest.mark.slow(target="pauses"), pytest.mark.timeout(300 + 300 * ROUNDS)]
 
 Moment = Callable[[Live, str], object]
-"""Whether a run has come to the moment at which it is to be paused."""
+"""Whether a run has reached the moment at which to pause it."""
 
 
 def queued(live: Live, run_id: str) -> bool:
-    """Until a node takes it, which `_pause` sees to."""
+    """`_pause` drains the node, so that the run stays queued."""
     return live.team.run(run_id).state is RunState.QUEUED
 
 
@@ -109,13 +109,13 @@ MOMENTS: tuple[Moment, ...] = (
 )
 
 
-AS_THEY_COME = (saving,)
-"""Over so soon that nothing may be waited for in them."""
+BRIEF = (saving,)
+"""Moments that end so soon that nothing may delay the pause."""
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A platform whose node finds the trainers with planted faults too."""
+    """A platform whose node can also import the trainers with injected faults."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
         with live_platform(tmp_path_factory.mktemp("platform") / "data", TIMERS) as running:
@@ -129,64 +129,67 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 @pytest.fixture(scope="module")
 def undisturbed(live: Live, dataset: Dataset) -> dict[str, dict[int, float]]:
-    """Curves of a run that nobody touched."""
+    """Curves of an undisturbed run."""
     run = live.team.wait(live.team.submit(_spec(dataset)).id, poll_seconds=0.3)
     assert run.state is RunState.SUCCEEDED, run.sentence
     return _curves(live, run)
 
 
-def test_a_run_paused_at_any_moment_saves_holds_nothing_and_learns_the_same(
+def test_a_run_paused_at_any_moment_saves_frees_everything_and_learns_the_same(
     live: Live, dataset: Dataset, undisturbed: dict[str, dict[int, float]]
 ) -> None:
     draw = random.Random(SEED)
     sets = [draw.sample(MOMENTS, len(MOMENTS)) for _ in range(ROUNDS // len(MOMENTS) + 1)]
     print(f"seed {SEED}", flush=True)
     for moment in [moment for drawn in sets for moment in drawn][:ROUNDS]:
-        told = _pause(live, dataset, moment, draw.uniform(0, 0.4) * (moment not in AS_THEY_COME))
-        print(f"{moment.__name__}: {told.was} at step {told.asked_at} → {told.run.sentence}", flush=True)
-        _check_saved(told)
-        if told.run.state is RunState.PAUSED:
-            _resume_to_the_end(live, told)
-        assert _curves(live, told.run) == undisturbed, moment.__name__
-        kinds = [one.kind for one in live.team.checkpoints(told.run.id)]
+        paused = _pause(live, dataset, moment, draw.uniform(0, 0.4) * (moment not in BRIEF))
+        print(
+            f"{moment.__name__}: {paused.was} at step {paused.requested_at} → {paused.run.sentence}",
+            flush=True,
+        )
+        _check_saved(paused)
+        if paused.run.state is RunState.PAUSED:
+            _resume_to_the_end(live, paused)
+        assert _curves(live, paused.run) == undisturbed, moment.__name__
+        kinds = [one.kind for one in live.team.checkpoints(paused.run.id)]
         assert kinds.count(CheckpointKind.EXPORT) == 1, "exported once"
 
 
 @pytest.mark.parametrize(
-    ("fault", "complaint"), [("deaf", "went on to its last step"), ("unsaved", "step it was paused at")]
+    ("fault", "complaint"), [("deaf", "continued to its last step"), ("unsaved", "no checkpoint of step")]
 )
-def test_a_trainer_that_does_not_save_when_it_is_asked_to_is_found_out(
+def test_a_trainer_that_does_not_save_on_request_is_caught(
     live: Live, dataset: Dataset, fault: str, complaint: str
 ) -> None:
     with _trainer(live, f"tests.faults.{fault}"):
-        told = _pause(live, dataset, first_step, 0.0)
-    assert told.run.state is RunState.PAUSED
-    live.team.cancel(told.run.id)
+        paused = _pause(live, dataset, first_step, 0.0)
+    assert paused.run.state is RunState.PAUSED
+    live.team.cancel(paused.run.id)
     with pytest.raises(AssertionError, match=complaint):
-        _check_saved(told)
+        _check_saved(paused)
 
 
-class Told(NamedTuple):
-    """What became of a run that was asked to pause."""
+class PausedRun(NamedTuple):
+    """The result of a request to pause a run."""
 
     was: RunState
-    asked_at: int
-    """Its step then, as far as the platform had heard."""
+    requested_at: int
+    """Its step at the request, as far as the platform knew."""
     run: Run
-    """Paused, or ended before the word came."""
+    """Paused, or ended before the request took effect."""
     saved: list[int]
     """Steps of its valid states."""
     reasons: list[EndCode]
-    """Of its attempts' ends."""
+    """End codes of its attempts."""
     notes: list[str]
 
 
-def _pause(live: Live, dataset: Dataset, moment: Moment, late_seconds: float) -> Told:
-    eventually(lambda: not list(_attempts(live).glob("*")), "the run before has left no folder", 20)
+def _pause(live: Live, dataset: Dataset, moment: Moment, late_seconds: float) -> PausedRun:
+    eventually(lambda: not list(_attempts(live).glob("*")), "the previous run has left no folder", 20)
     (node,) = live.client.nodes()
     live.client.set_draining(node.id, moment is queued)
     run_id = live.team.submit(_spec(dataset)).id
-    eventually(lambda: moment(live, run_id), moment.__name__, PATIENCE_SECONDS)
+    eventually(lambda: moment(live, run_id), moment.__name__, TIMEOUT_SECONDS)
     time.sleep(late_seconds)
     before = live.team.run(run_id)
     try:
@@ -195,12 +198,12 @@ def _pause(live: Live, dataset: Dataset, moment: Moment, late_seconds: float) ->
         assert refused.code == "run_is_final", refused
     live.client.set_draining(node.id, False)
     over = (RunState.PAUSED, RunState.SUCCEEDED)
-    eventually(lambda: live.team.run(run_id).state in over, "paused", PATIENCE_SECONDS)
+    eventually(lambda: live.team.run(run_id).state in over, "paused", TIMEOUT_SECONDS)
     states = [one for one in live.team.checkpoints(run_id) if one.kind is CheckpointKind.STATE and one.valid]
-    _check_nothing_is_held(live)
-    return Told(
+    _check_everything_is_free(live)
+    return PausedRun(
         was=before.state,
-        asked_at=before.summary.step,
+        requested_at=before.summary.step,
         run=live.team.run(run_id),
         saved=[state.step for state in states],
         reasons=[EndCode(mark.reason) for mark in live.team.metrics(run_id).attempts if mark.reason],
@@ -208,43 +211,43 @@ def _pause(live: Live, dataset: Dataset, moment: Moment, late_seconds: float) ->
     )
 
 
-def _check_saved(told: Told) -> None:
-    """What it had learned is saved, and it did not train on for long before it left."""
-    assert not any("ended otherwise" in note for note in told.notes), told.notes
-    assert all(end_class(reason) is EndClass.PLANNED for reason in told.reasons), told.reasons
-    step, early = told.run.summary.step, told.asked_at <= STEPS // 2
-    assert not early or step < STEPS, f"asked at step {told.asked_at}, it went on to its last step"
-    if told.reasons == [EndCode.STOPPED]:
-        assert told.was is not RunState.RUNNING, "it had made steps, so there was something to save"
-    elif told.reasons:
-        assert step in told.saved, (
-            f"of the step it was paused at, {step}, there is no checkpoint: {told.saved}"
-        )
+def _check_saved(paused: PausedRun) -> None:
+    """Check that its progress is saved, and that it stopped soon."""
+    assert not any("ended while saving" in note for note in paused.notes), paused.notes
+    assert all(end_class(reason) is EndClass.PLANNED for reason in paused.reasons), paused.reasons
+    step, early = paused.run.summary.step, paused.requested_at <= STEPS // 2
+    assert not early or step < STEPS, (
+        f"requested at step {paused.requested_at}, it continued to its last step"
+    )
+    if paused.reasons == [EndCode.STOPPED]:
+        assert paused.was is not RunState.RUNNING, "it had completed steps, so there was something to save"
+    elif paused.reasons:
+        assert step in paused.saved, f"no checkpoint of step {step}, at which it was paused: {paused.saved}"
     else:
         assert step == 0, "it was paused before its first attempt"
 
 
-def _resume_to_the_end(live: Live, told: Told) -> None:
-    live.team.resume(told.run.id)
-    run = live.team.wait(told.run.id, poll_seconds=0.3)
+def _resume_to_the_end(live: Live, paused: PausedRun) -> None:
+    live.team.resume(paused.run.id)
+    run = live.team.wait(paused.run.id, poll_seconds=0.3)
     assert run.state is RunState.SUCCEEDED, run.sentence
     resumed_at = live.team.metrics(run.id).attempts[-1].resume_step
-    assert resumed_at == max(told.saved, default=0)
+    assert resumed_at == max(paused.saved, default=0)
 
 
 @contextmanager
 def _trainer(live: Live, module: str) -> Iterator[None]:
-    """Attempts that begin meanwhile are those of another trainer."""
+    """Attempts that start in this block use another trainer."""
     agent = live.platform.folder.path / "agent"
-    right = load_settings(agent)
-    save_settings(agent, right.model_copy(update={"trainer_module": module}))
+    settings = load_settings(agent)
+    save_settings(agent, settings.model_copy(update={"trainer_module": module}))
     try:
         yield
     finally:
-        save_settings(agent, right)
+        save_settings(agent, settings)
 
 
-def _check_nothing_is_held(live: Live) -> None:
+def _check_everything_is_free(live: Live) -> None:
     (node,) = live.client.nodes()
     assert node.runs == []
     assert {quota.used for quota in live.team.show().quota} == {0}
@@ -259,7 +262,7 @@ def _curves(live: Live, run: Run) -> dict[str, dict[int, float]]:
 
 
 def _attempts(live: Live) -> Path:
-    """Where the agent keeps the attempts that have not been settled."""
+    """Folder of the agent's unfinished attempts."""
     return live.platform.folder.path / "agent" / "runs"
 
 

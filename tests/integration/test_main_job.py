@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,10 +21,11 @@ from tests.live import (
     small_spec,
     write_letters,
 )
-from trainwright.connection import ApiError
 from trainwright.contracts.api.datasets import Dataset, PreparationState
-from trainwright.contracts.events import SERIES_UNITS
+from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import RunState
+from trainwright.contracts.series import FP8_SERIES, STORED_SERIES
+from trainwright.transport.connection import ApiError
 from trainwright_trainer.checkpoint.export import load_export
 
 pytestmark = pytest.mark.timeout(300)
@@ -42,23 +45,35 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return live.team.upload("letters", [file])
 
 
-def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
-    live: Live, dataset: Dataset, tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """A run that has ended, and the steps that were streamed while it trained."""
+
+    run: Run
+    streamed: list[int]
+
+
+@pytest.fixture(scope="module")
+def trained(live: Live, dataset: Dataset) -> Trained:
     data = {"dataset": dataset.id, "tokenizer": {"vocabulary": 512}, "validation_fraction": 0.1}
     run = live.team.submit(small_spec(dataset, data=data))
     streamed = [step for points in live.team.stream_metrics(run.id) for step in points.steps]
     run = finished(live.team, run.id)
-
     assert run.state is RunState.SUCCEEDED, run.sentence
+    return Trained(run, streamed)
+
+
+def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
+    live: Live, trained: Trained, tmp_path: Path
+) -> None:
+    run = trained.run
     assert run.attempt == 1
     losses = series(live.team, run.id, "loss")
     assert list(losses) == list(range(1, 31))
     assert losses[30] < 0.8 * losses[1]
-    assert set(range(1, 31)) <= set(streamed)
+    assert set(range(1, 31)) <= set(trained.streamed)
     names = {one.name for one in live.team.metrics(run.id).series}
-    of_fp8 = {name for name in SERIES_UNITS if name.startswith("fp8_")} | {"skipped_steps", "bf16_mfu"}
-    assert names == set(SERIES_UNITS) - of_fp8, "every documented series is stored"
+    assert names == set(STORED_SERIES) - FP8_SERIES, "every documented series is stored"
     assert set(series(live.team, run.id, "validation_loss")) == {10, 20, 30}
 
     folder = live.team.download(run.id, tmp_path / "export")
@@ -71,8 +86,8 @@ def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
     assert not marked_processes(live.platform.folder.path)
 
 
-def test_what_happened_is_told_in_order(live: Live, dataset: Dataset) -> None:
-    run = finished(live.team, live.team.submit(small_spec(dataset)).id)
+def test_events_are_listed_in_order(live: Live, trained: Trained) -> None:
+    run = trained.run
     events = live.team.events(run.id)
     states = [event.state for event in events if event.state is not None]
     assert states == [
@@ -89,21 +104,30 @@ def test_what_happened_is_told_in_order(live: Live, dataset: Dataset) -> None:
     assert {log.file for log in live.team.logs(run.id)} >= {"rank-0.log", "rank-1.log"}
 
 
-def test_bad_lines_are_listed_and_the_rest_is_used(live: Live, dataset: Dataset) -> None:
-    def ready() -> bool:
-        states = [one.state for one in live.team.dataset(dataset.id).versions[0].preparations]
-        return bool(states) and all(state is PreparationState.READY for state in states)
-
-    eventually(ready, "the preparations are ready")
-    for preparation in live.team.dataset(dataset.id).versions[0].preparations:
-        assert (preparation.documents, preparation.rejected) == (200, 1)
+def test_rejected_lines_are_listed_and_the_rest_is_used(
+    live: Live, dataset: Dataset, trained: Trained
+) -> None:
+    # The upload's own preparation, and the one that the run asked for.
+    made = live.team.dataset(dataset.id).versions[0].preparations
+    ready = [one for one in made if one.state is PreparationState.READY]
+    assert ready and {(one.documents, one.rejected) for one in ready} == {(200, 1)}
     (rejected,) = live.team.rejected_documents(dataset.id, 1)
     assert (rejected.file, rejected.line) == ("letters.jsonl", 201)
 
 
-def test_a_running_run_is_cancelled_and_leaves_no_process(live: Live, dataset: Dataset) -> None:
-    run = live.team.submit(small_spec(dataset, schedule={"steps": 100_000, "warmup_steps": 5}))
+def test_a_running_run_uses_quota_cannot_be_deleted_and_leaves_nothing_when_cancelled(
+    live: Live, dataset: Dataset
+) -> None:
+    """The quota is 8 slots: this run has 2 of them, and three queued ones take the rest."""
+    long = small_spec(dataset, schedule={"steps": 100_000, "warmup_steps": 5})
+    run = live.team.submit(long)
     eventually(lambda: live.team.run(run.id).summary.step >= 3, "the run makes steps", 60)
+    _check_quota_refusal(live, long)
+    with pytest.raises(ApiError) as refused:
+        live.team.delete_run(run.id)
+    assert refused.value.status == 409
+
+    eventually(lambda: live.team.checkpoints(run.id), "its first checkpoint is saved", 60)
     live.team.cancel(run.id)
     run = finished(live.team, run.id, 30)
     assert run.state is RunState.CANCELLED
@@ -111,19 +135,26 @@ def test_a_running_run_is_cancelled_and_leaves_no_process(live: Live, dataset: D
     eventually(lambda: _free_slots(live) == 2, "its slots are free", 10)
     assert {quota.used for quota in live.team.show().quota} == {0}
 
+    objects = live.platform.folder.path / "objects"
+    before = _bytes_below(objects)
+    live.team.delete_run(run.id)
+    eventually(lambda: _bytes_below(objects) < before, "its bytes are gone")
+    with pytest.raises(ApiError) as gone:
+        live.team.run(run.id)
+    assert gone.value.status == 404
 
-def test_a_run_beyond_the_quota_is_refused_with_limit_used_and_asked(live: Live, dataset: Dataset) -> None:
-    """The node has 2 slots, so larger runs are refused by that; the quota of 8 fills with queued runs of 2."""
-    long = small_spec(dataset, schedule={"steps": 100_000, "warmup_steps": 5})
-    taken = [live.team.submit(long).id for _ in range(4)]
+
+def _check_quota_refusal(live: Live, spec: dict[str, Any]) -> None:
+    """Submit queued runs up to the quota; one more is refused with limit, used and requested slots."""
+    queued = [live.team.submit(spec).id for _ in range(3)]
     with pytest.raises(ApiError) as refused:
-        live.team.submit(long)
+        live.team.submit(spec)
     assert refused.value.code == "quota_exceeded"
-    assert "asks for 2" in refused.value.detail
-    assert "may use 8 and 8 are taken" in refused.value.detail
-    for run_id in taken:
+    assert "requests 2" in refused.value.detail
+    assert "can use 8 and 8 are in use" in refused.value.detail
+    for run_id in queued:
         live.team.cancel(run_id)
-    for run_id in taken:
+    for run_id in queued:
         assert finished(live.team, run_id, 40).state is RunState.CANCELLED
 
 
@@ -135,27 +166,12 @@ def test_more_slots_than_any_node_has_is_refused_at_the_field(live: Live, datase
     assert [problem.field for problem in refused.value.problems] == ["resources.slots_per_node"]
 
 
-def test_deleting_is_for_ended_runs_and_frees_their_bytes(live: Live, dataset: Dataset) -> None:
-    run = live.team.submit(small_spec(dataset))
-    with pytest.raises(ApiError) as refused:
-        live.team.delete_run(run.id)
-    assert refused.value.status == 409
-    finished(live.team, run.id)
-    objects = live.platform.folder.path / "objects"
-    before = _bytes_below(objects)
-    live.team.delete_run(run.id)
-    eventually(lambda: _bytes_below(objects) < before, "its bytes are gone")
-    with pytest.raises(ApiError) as gone:
-        live.team.run(run.id)
-    assert gone.value.status == 404
-
-
 def _free_slots(live: Live) -> int:
     return live.client.nodes()[0].slots_free["cpu"]
 
 
 def _bytes_below(folder: Path) -> int:
-    """Of the files that are there; some may go while others are counted."""
+    """Size of the files, some of which may be deleted during the count."""
     found = 0
     for path, _, names in os.walk(folder):
         for name in names:

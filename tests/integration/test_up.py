@@ -1,4 +1,4 @@
-"""`trainwright-server up`: Ctrl-C leaves no process, and a run that was under way goes on at the next start."""
+"""`trainwright-server up`: Ctrl-C leaves no process, and a run that was training resumes at the next start."""
 
 import os
 import secrets
@@ -24,14 +24,14 @@ from tests.live import (
 from trainwright.client import Client
 from trainwright.contracts.api.people import OneTimeLink
 from trainwright.contracts.run_state import RunState
-from trainwright_backend.local import listen
+from trainwright_backend.local.platform import bind_socket
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @contextmanager
 def up(folder: Path, port: int) -> Iterator[list[str]]:
-    """The command in a process of its own, ended by Ctrl-C; yields the lines it has printed once it serves."""
+    """Run the command in a process until Ctrl-C; yields the lines that it prints once it serves."""
     command = [sys.executable, "-m", "trainwright_backend.cli", "up"]
     process = subprocess.Popen(
         [*command, "--data", str(folder), "--port", str(port)],
@@ -49,9 +49,9 @@ def up(folder: Path, port: int) -> Iterator[list[str]]:
         process.wait()
 
 
-def test_ctrl_c_ends_everything_and_the_next_start_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_stops_everything_and_the_next_start_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with listen("127.0.0.1", 0) as taken:
+    with bind_socket("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     with up(folder, port) as lines, Client(address) as client:
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_everything_and_the_next_start_goes_on(tmp_path: Path) -> No
             batch = {"sequence_tokens": 128, "micro_sequences": 8, "global_sequences": 32}
             spec = small_spec(dataset, batch=batch, schedule={"steps": 150, "warmup_steps": 5})
             run = team.submit(spec)
-            eventually(lambda: team.run(run.id).summary.step >= 15, "the run is under way", 90)
+            eventually(lambda: team.run(run.id).summary.step >= 15, "the run is training", 90)
     assert marked_processes(folder) == []
 
     with up(folder, port) as lines, Client(address, key) as client:

@@ -1,16 +1,17 @@
-"""How far a layout's training may be from one process, and how far it is.
+"""Compares a layout's training with that of one process, and derives how far apart they may be.
 
-A layout adds up the same numbers in another order. How far that carries is measured, by *controls* in one process: one
-takes the same batches in micro batches of two sequences in place of one, which is other orders of adding where weights
-get their gradients, and in FP8 other scales; one is in the next finer precision, which rounds nowhere that the cell does.
-Bounds are multiples of the larger, and none is below what rounding alone explains.
+A layout sums the same numbers in another order. The effect of this is measured by *controls* in one process.
+One takes the same batches in micro batches of two sequences instead of one, which gives other orders of
+summation for weight gradients and, in FP8, other scales. The other uses the next finer precision, which
+rounds nowhere that the cell does. Bounds are multiples of the larger control, and none is below what rounding
+alone explains.
 
-What rounding carries is no steady growth: a weight's gradient is a sum over tokens that point different ways, and where it
-is small the error of its summands is not. So every weight is compared, in every step, with the controls of that weight
-in that step. Losses and norms are single numbers, whose controls cross zero now and then: of them the largest up to the
-step counts.
+Rounding errors do not grow steadily: a weight's gradient is a sum over tokens that point in different
+directions, and where it is small, the error of its terms is not. So every weight is compared in every step
+with the controls of that weight in that step. Losses and norms are single numbers whose controls occasionally
+cross zero: for them the largest control up to the step counts.
 
-A number that is not one fails, wherever it stands: nothing here takes a maximum that would drop it.
+A NaN fails wherever it occurs: nothing here takes a maximum that would drop it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from tests.parity.cases import TOKENS, Cell
 from tests.parity.learning import Piece, Told
-from trainwright.contracts.parallelism_spec import Place
+from trainwright.contracts.parallelism_spec import Coordinates
 
 Numbers = NDArray[np.float64]
 Errors = dict[str, float]
@@ -33,49 +34,49 @@ Steps = dict[int, Gradients]
 
 
 class Learned(NamedTuple):
-    """What all ranks of a cell know together."""
+    """What all ranks of a cell report together."""
 
     losses: list[float]
     norms: list[float]
     gradients: Steps
-    """Whole ones."""
+    """Full gradients, assembled from all ranks."""
 
 
 class Apart(NamedTuple):
-    """Two trainings of as many steps."""
+    """Differences between two trainings of equally many steps."""
 
     losses: Numbers
-    """Nats a token, by step."""
+    """Nats per token, by step."""
 
     norms: Numbers
     """Relative, by step."""
 
     gradients: dict[int, Errors]
-    """By step and weight, relative to the second training's in that step, in the L2 norm."""
+    """Relative to the second training in the same step, in the L2 norm, by step and weight."""
 
 
 class Distance(NamedTuple):
-    """Of a whole training."""
+    """Largest differences over a complete training."""
 
     loss: float
     norm: float
     first: float
-    """Of a gradient in the first step."""
+    """Gradients in the first step."""
 
     last: float
-    """Of a gradient in later ones."""
+    """Gradients in later steps."""
 
 
 def together(told: Sequence[Told]) -> Learned:
-    """Assemble whole gradients from the ranks' pieces.
+    """Assemble full gradients from the ranks' slices.
 
     Raises:
-        AssertionError: ranks do not agree on a number that all must know alike, or leave a gap.
+        AssertionError: ranks disagree on a value that must be the same on all, or leave a gap.
     """
     for one, other in pairwise(told):
         assert one.losses == other.losses, "ranks differ in their losses"
         assert one.norms == other.norms, "ranks differ in their norms"
-    lines: dict[Place, Told] = {}
+    lines: dict[Coordinates, Told] = {}
     for one in told:
         first = lines.setdefault(one.line, one)
         assert one.own_losses == first.own_losses, "ranks of a tensor axis differ in their own losses"
@@ -90,17 +91,17 @@ def together(told: Sequence[Told]) -> Learned:
 def _assembled(told: Sequence[dict[str, Piece]]) -> Gradients:
     wholes: Gradients = {}
     for name, (box, numbers) in (piece for one in told for piece in one.items()):
-        whole = wholes.setdefault(name, np.full(box.whole, np.nan, np.float32))
-        there = whole[box.where]
+        whole = wholes.setdefault(name, np.full(box.full_shape, np.nan, np.float32))
+        there = whole[box.slices]
         assert bool(np.all(np.isnan(there) | (there == numbers))), f"ranks differ in the gradient of {name}"
-        whole[box.where] = numbers
+        whole[box.slices] = numbers
     for name, whole in wholes.items():
         assert not np.isnan(whole).any(), f"the parts of the gradient of {name} do not fill it"
     return wholes
 
 
 def apart(one: Learned, other: Learned) -> Apart:
-    """In losses and norms of all steps, and in the gradients of those that both know."""
+    """Differences in losses and norms of all steps, and in gradients of the steps that both report."""
     assert len(one.losses) == len(other.losses), "not as many steps"
     steps = sorted(one.gradients.keys() & other.gradients.keys())
     return Apart(
@@ -112,7 +113,7 @@ def apart(one: Learned, other: Learned) -> Apart:
 
 def _errors(ours: Gradients, theirs: Gradients) -> Errors:
     assert ours.keys() == theirs.keys(), "not the same weights have gradients"
-    with np.errstate(invalid="ignore"):  # infinities become what is no number, and that is complained about
+    with np.errstate(invalid="ignore"):  # infinities become NaN, which is reported
         return {
             name: float(np.linalg.norm(ours[name] - whole) / np.linalg.norm(whole))
             for name, whole in theirs.items()
@@ -120,7 +121,8 @@ def _errors(ours: Gradients, theirs: Gradients) -> Errors:
 
 
 def same_bits(one: Learned, other: Learned) -> bool:
-    """Losses and gradients. The norm is a sum over ranks of its own, and nothing is clipped by it in such cells."""
+    """Compare losses and gradients.
+    The norm is summed over ranks separately and clips nothing in such cells."""
     return one.losses == other.losses and all(
         np.array_equal(whole, other.gradients[step][name])
         for step, gradients in one.gradients.items()
@@ -129,27 +131,30 @@ def same_bits(one: Learned, other: Learned) -> bool:
 
 
 PRODUCTS = 10 * 6
-"""That follow each other in the model's backward pass: about ten in each of six layers."""
+"""Products that follow each other in the model's backward pass: about ten in each of six layers."""
 
-# Each adds up at most as many numbers as the batch has tokens, so that another order changes at most this much of the sum
-# of their magnitudes.
+# Each sums at most as many numbers as the batch has tokens, so another order changes at most this fraction of
+# the sum of their magnitudes.
 FLOAT32 = PRODUCTS * TOKENS * 2.0**-24
 
 # A loss is a mean over the batch's tokens of logarithms of sums over 256 numbers.
 FLOAT32_LOSS = (TOKENS + 256) * 2.0**-24
 
 FIRST = 2.0
-"""Times the control. Both trainings are an exact one and rounding, and as far from it as the control says: at most twice that
-from each other. A matrix that is cut rounds its partial sums as well, 3 roundings in place of 1 at four of the ten products
-of a layer; the finer precision makes none of the ten, so that its control counts more of them. That at least half of what
-two tensor ranks are off is this rounding is shown by ``tests.parity.partial_sums``."""
+"""Times the control. Both trainings equal an exact one plus rounding and are as far from it as the control
+says: at most twice that from each other. A sharded matrix also rounds its partial sums, 3 roundings instead
+of 1 in four of the ten products of a layer. The finer precision makes none of the ten, so its control counts
+more of them. ``tests.parity.partial_sums`` shows that this rounding accounts for at least half of the error
+of two tensor ranks."""
 
 LATER = 3.0
-"""Times the control, after steps that were taken from gradients that differ: what they differ by adds up in either way."""
+"""Times the control, for steps that follow different gradients:
+the differences may add up in either direction."""
 
 
 def control(precision: str, alone: dict[str, Learned], recut: dict[str, Learned]) -> Apart:
-    """How far rounding of ``precision`` carries one process: in other micro batches, or beside the next finer precision."""
+    """How far rounding of ``precision`` moves one process:
+    in other micro batches, or from the next precision."""
     finer = {"fp32": "fp32", "bf16": "fp32"}.get(precision, "bf16")
     one, two = (apart(other, alone[precision]) for other in (recut[precision], alone[finer]))
     return Apart(
@@ -164,10 +169,10 @@ def _larger(one: Errors, other: Errors) -> Errors:
 
 
 def bound(control: Apart, loss: float) -> Apart:
-    """How far a layout may be from one process, whose first loss is ``loss``.
+    """How far a layout may be from one process whose first loss is ``loss``.
 
     Raises:
-        AssertionError: a control is infinite or no number, and would allow anything.
+        AssertionError: a control is infinite or NaN and would allow anything.
     """
     errors_of_all = [error for errors in control.gradients.values() for error in errors.values()]
     assert np.isfinite([*control.losses, *control.norms, *errors_of_all]).all(), "a control is not finite"
@@ -185,7 +190,7 @@ def bound(control: Apart, loss: float) -> Apart:
 
 
 def worst(found: Apart, allowed: Apart) -> tuple[Distance, Distance]:
-    """Of each kind what comes nearest to its bound or is farthest beyond it, and that bound."""
+    """The difference of each kind that is nearest to its bound or farthest beyond it, and that bound."""
     first, *later = sorted(found.gradients)
     kinds = [
         (found.losses, allowed.losses),
@@ -193,7 +198,7 @@ def worst(found: Apart, allowed: Apart) -> tuple[Distance, Distance]:
         _of_weights(found, allowed, [first]),
         _of_weights(found, allowed, later or [first]),
     ]
-    at = [int(np.argmax(numbers / limits)) for numbers, limits in kinds]  # the first NaN, where there is one
+    at = [int(np.argmax(numbers / limits)) for numbers, limits in kinds]  # the first NaN, if any
     ours, limits = (
         Distance(*(float(pair[side][index]) for pair, index in zip(kinds, at, strict=True)))
         for side in (0, 1)
@@ -202,7 +207,7 @@ def worst(found: Apart, allowed: Apart) -> tuple[Distance, Distance]:
 
 
 def _of_weights(found: Apart, allowed: Apart, steps: Sequence[int]) -> tuple[Numbers, Numbers]:
-    """Errors and limits of all weights in ``steps``, in one order."""
+    """Errors and limits of all weights in ``steps``, in the same order."""
     pairs = [
         (error, allowed.gradients[step][name])
         for step in steps
@@ -212,7 +217,7 @@ def _of_weights(found: Apart, allowed: Apart, steps: Sequence[int]) -> tuple[Num
 
 
 def complaints(found: Apart, allowed: Apart) -> list[str]:
-    """What is too far, in words."""
+    """Describe every difference that exceeds its bound."""
     return [
         f"{name}: {value:.1e} off, allowed {limit:.1e}"
         for name, value, limit in zip(Distance._fields, *worst(found, allowed), strict=True)
@@ -221,7 +226,8 @@ def complaints(found: Apart, allowed: Apart) -> list[str]:
 
 
 def unmissed(one: Learned, allowed: Apart) -> list[str]:
-    """Weights whose gradient could be nothing in the last step, and a cell would pass: a control of the bounds."""
+    """Weights whose gradient could be zero in the last step without failing a cell:
+    a control of the bounds."""
     last = max(one.gradients)
     found = []
     for name, whole in one.gradients[last].items():
@@ -232,7 +238,7 @@ def unmissed(one: Learned, allowed: Apart) -> list[str]:
 
 
 def judged(cell: Cell, learned: Learned, one: Learned, allowed: Apart, like: Learned | None) -> list[str]:
-    """What is wrong with a cell; nothing where it learns what it must."""
+    """Describe what is wrong with a cell; empty if it passes."""
     wrong = complaints(apart(learned, one), allowed)
     if like is not None and not same_bits(learned, like):
         wrong.append(f"other bits than {cell.like}")

@@ -1,4 +1,4 @@
-"""Data and one-process trainings that the cells share."""
+"""Data and one-process trainings shared by the cells."""
 
 from pathlib import Path
 

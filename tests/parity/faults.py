@@ -1,7 +1,6 @@
-"""Planted faults: each collective of a layout left out, or sent where it does not belong. The comparison must see them all.
+"""Injected faults: each collective of a layout is left out or misrouted. The comparison must detect them all.
 
-A fault is planted in a rank's process for the length of one training, by putting another function in the place of the
-right one.
+A fault is injected into a rank's process for the duration of one training by replacing the correct function.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 
-from trainwright_trainer.mesh import Axis
-from trainwright_trainer.optim import replicated, sharded
-from trainwright_trainer.optim.replicated import ReplicatedAdamW
-from trainwright_trainer.parallel.data.owners import OwnedWeights
-from trainwright_trainer.parallel.data.replicate import GradientBuckets
-from trainwright_trainer.parallel.pipeline.passes import PipelinePasses
-from trainwright_trainer.parallel.pipeline.schedules import RunningStage
-from trainwright_trainer.parallel.tensor import tokens, vocabulary
+from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.optim import replicated_adamw, sharded_adamw
+from trainwright_trainer.optim.replicated_adamw import ReplicatedAdamW
+from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
+from trainwright_trainer.parallel.data.owners import OwnedParameters
+from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
+from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
+from trainwright_trainer.parallel.tensor import sequence_parallel, vocab_parallel
 
 Plant = Callable[[], AbstractContextManager[object]]
 
 _DONE = SimpleNamespace(wait=lambda: None)
-"""Of a collective that was never begun."""
+"""Handle of a collective that was never started."""
 
 
 def _own_part(part: Tensor, axis: Axis) -> Tensor:
@@ -44,7 +43,7 @@ def _own_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
     return gradient, None
 
 
-_of_all = vocabulary._of_all_ranks
+_of_all = vocab_parallel._log_sum_and_target
 
 
 def _own_log_sum(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
@@ -53,33 +52,34 @@ def _own_log_sum(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tupl
 
 def _own_target(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
     offsets = targets - rows.first
-    here = (offsets >= 0) & (offsets < rows.number)
-    found = logits.float().gather(1, offsets.remainder(rows.number)[:, None])[:, 0]
+    here = (offsets >= 0) & (offsets < rows.size)
+    found = logits.float().gather(1, offsets.remainder(rows.size)[:, None])[:, 0]
     return _of_all(logits, targets, rows, axis)[0], found.where(here, 0.0)
 
 
 def _targets_of_the_first(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
-    """Both ranks lack the second one's targets: they agree, and only a text that uses its rows tells."""
+    """Both ranks lack the second one's targets.
+    They agree, so only a text that uses its rows reveals the fault."""
     log_sum, target = _of_all(logits, targets, rows, axis)
-    first_of_second = rows.first or rows.number
+    first_of_second = rows.first or rows.size
     return log_sum, target.masked_fill(targets >= first_of_second, 0.0)
 
 
-_sum_at = Axis.start_sum_at
+_sum_at = Axis.reduce_async
 
 
 def _at_the_next(self: Axis, tensor: Tensor, target: int) -> Any:
     return _sum_at(self, tensor, (target + 1) % self.ranks)
 
 
-_send_backwards = RunningStage.get_bwd_send_ops
+_send_backwards = TrainingStage.get_bwd_send_ops
 
 
 def _that_of_the_one_before() -> Callable[..., Any]:
-    """Each gradient that goes back through the stages is that of the micro batch before."""
+    """Each gradient sent back through the stages is that of the previous micro batch."""
     before: dict[int, Tensor] = {}
 
-    def late(self: RunningStage, chunk: int) -> Any:
+    def late(self: TrainingStage, chunk: int) -> Any:
         operations = _send_backwards(self, chunk)
         for operation in operations:
             before[chunk] = operation.tensor
@@ -89,14 +89,14 @@ def _that_of_the_one_before() -> Callable[..., Any]:
     return late
 
 
-_send_forwards, _receive_forwards = RunningStage.get_fwd_send_ops, RunningStage.get_fwd_recv_ops
+_send_forwards, _receive_forwards = TrainingStage.get_fwd_send_ops, TrainingStage.get_fwd_recv_ops
 
 
-def _send_all_but_one(self: RunningStage, chunk: int) -> Any:
+def _send_all_but_one(self: TrainingStage, chunk: int) -> Any:
     return [] if chunk == 1 else _send_forwards(self, chunk)
 
 
-def _receive_all_but_one(self: RunningStage, chunk: int) -> Any:
+def _receive_all_but_one(self: TrainingStage, chunk: int) -> Any:
     operations = _receive_forwards(self, chunk)
     for operation in operations if chunk == 1 else ():
         operation.tensor.detach().zero_()
@@ -108,12 +108,12 @@ _clear = GradientBuckets.clear
 
 def _clear_and_listen(self: GradientBuckets) -> None:
     _clear(self)
-    self.send_as_ready()
+    self.reduce_when_ready()
 
 
 def _complete_tied_apart(self: Any) -> None:
     if self._tied:
-        self._updater.complete(["embedding.weight"])
+        self._updater.mark_ready(["embedding.weight"])
 
 
 def _own_rows(self: Axis, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]) -> Tensor:
@@ -121,22 +121,22 @@ def _own_rows(self: Axis, sent: Tensor, sent_rows: Sequence[int], received_rows:
     return torch.cat([sent[before : before + received_rows[self.rank]]] * self.ranks)
 
 
-_exchange = Axis.exchange
+_exchange = Axis.all_to_all
 
 
 def _rows_of_the_next(
     self: Axis, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]
 ) -> Tensor:
-    if len(set(sent_rows)) == 1:  # shares that are as long can go astray and fit
+    if len(set(sent_rows)) == 1:  # shares of equal length can be misrouted and still fit
         sent = torch.cat(list(reversed(torch.split(sent, list(sent_rows)))))
     return _exchange(self, sent, sent_rows, received_rows)
 
 
-_gathered = Axis.gathered
+_gathered = Axis.all_gather
 
 
 def _own_codes(self: Axis, part: Tensor) -> Tensor:
-    """Bytes are codes of FP8; what else is gathered stays."""
+    """Bytes are FP8 codes; other tensors are gathered correctly."""
     return torch.cat([part] * self.ranks) if part.dtype is torch.uint8 else _gathered(self, part)
 
 
@@ -163,11 +163,11 @@ def _own_norm(axis: Axis, norm: Tensor) -> Tensor:
 
 
 def _named_alone(self: ReplicatedAdamW, names: Iterable[str]) -> None:
-    """What the schedule says is not heard."""
+    """Ignore what the schedule marks as ready."""
 
 
 class _Both:
-    """Two faults that make one."""
+    """Two faults injected as one."""
 
     def __init__(self, *plants: Any) -> None:
         self._plants = plants
@@ -182,47 +182,49 @@ class _Both:
 
 
 FAULTS: dict[str, Plant] = {
-    "data sum": lambda: patch.object(Axis, "start_sum", lambda self, tensor: _DONE),
-    "ZeRO 2's sums, at another rank": lambda: patch.object(Axis, "start_sum_at", _at_the_next),
-    "ZeRO 2's norm": lambda: patch.object(sharded, "norm_over", _own_norm),
+    "data sum": lambda: patch.object(Axis, "all_reduce_async", lambda self, tensor: _DONE),
+    "ZeRO 2's sums, at another rank": lambda: patch.object(Axis, "reduce_async", _at_the_next),
+    "ZeRO 2's norm": lambda: patch.object(sharded_adamw, "norm_over", _own_norm),
     "ZeRO 3's gather": lambda: patch.object(_fsdp_collectives.DefaultAllGather, "__call__", _gathers_own),
     "ZeRO 3's scatter": lambda: patch.object(
         _fsdp_collectives.DefaultReduceScatter, "__call__", _scatters_own
     ),
-    "ZeRO owner's broadcast": lambda: patch.object(OwnedWeights, "hand_round", _nothing),
-    "tensor gather": lambda: patch.object(tokens, "_gathered", _own_part),
-    "tensor scatter_sum": lambda: patch.object(tokens, "summed", _own_summand),
-    "norm-gradient sum": lambda: patch.object(tokens._SumGradient, "backward", staticmethod(_own_gradient)),
-    "vocabulary's log of sums": lambda: patch.object(vocabulary, "_of_all_ranks", _own_log_sum),
-    "vocabulary's targets": lambda: patch.object(vocabulary, "_of_all_ranks", _own_target),
-    "vocabulary's targets, of the second rank": lambda: patch.object(
-        vocabulary, "_of_all_ranks", _targets_of_the_first
+    "ZeRO owner's broadcast": lambda: patch.object(OwnedParameters, "broadcast_params", _nothing),
+    "tensor gather": lambda: patch.object(sequence_parallel, "_all_gather", _own_part),
+    "tensor scatter_sum": lambda: patch.object(sequence_parallel, "reduce_scatter_tensor", _own_summand),
+    "norm-gradient sum": lambda: patch.object(
+        sequence_parallel._AllReduceGradient, "backward", staticmethod(_own_gradient)
     ),
-    "norm over the model": lambda: patch.object(replicated, "norm_over", _own_norm),
+    "vocabulary's log of sums": lambda: patch.object(vocab_parallel, "_log_sum_and_target", _own_log_sum),
+    "vocabulary's targets": lambda: patch.object(vocab_parallel, "_log_sum_and_target", _own_target),
+    "vocabulary's targets, of the second rank": lambda: patch.object(
+        vocab_parallel, "_log_sum_and_target", _targets_of_the_first
+    ),
+    "norm over the model": lambda: patch.object(replicated_adamw, "norm_over", _own_norm),
     "pipeline's activation": lambda: _Both(
-        patch.object(RunningStage, "get_fwd_send_ops", _send_all_but_one),
-        patch.object(RunningStage, "get_fwd_recv_ops", _receive_all_but_one),
+        patch.object(TrainingStage, "get_fwd_send_ops", _send_all_but_one),
+        patch.object(TrainingStage, "get_fwd_recv_ops", _receive_all_but_one),
     ),
     "pipeline's gradient, another micro batch's": lambda: patch.object(
-        RunningStage, "get_bwd_send_ops", _that_of_the_one_before()
+        TrainingStage, "get_bwd_send_ops", _that_of_the_one_before()
     ),
-    "tied sum": lambda: patch.object(PipelinePasses, "_complete_tied", _complete_tied_apart),
+    "tied sum": lambda: patch.object(PipelineForwardBackward, "_reduce_tied_gradient", _complete_tied_apart),
     "hooks under zbv": lambda: _Both(
         patch.object(GradientBuckets, "clear", _clear_and_listen),
-        patch.object(ReplicatedAdamW, "complete", _named_alone),
+        patch.object(ReplicatedAdamW, "mark_ready", _named_alone),
     ),
-    "FP8 exchange": lambda: patch.object(Axis, "exchange", _own_rows),
-    "FP8 exchange, to another rank": lambda: patch.object(Axis, "exchange", _rows_of_the_next),
-    "FP8 gather": lambda: patch.object(Axis, "gather", _nothing),
+    "FP8 exchange": lambda: patch.object(Axis, "all_to_all", _own_rows),
+    "FP8 exchange, to another rank": lambda: patch.object(Axis, "all_to_all", _rows_of_the_next),
+    "FP8 gather": lambda: patch.object(Axis, "all_gather_into", _nothing),
     "FP8 weights' broadcast": lambda: patch.object(Axis, "broadcast", _nothing),
-    "FP8 codes of tokens": lambda: patch.object(Axis, "gathered", _own_codes),
-    "FP8 shared maximum": lambda: patch.object(Axis, "max", lambda self, tensor: tensor),
+    "FP8 codes of tokens": lambda: patch.object(Axis, "all_gather", _own_codes),
+    "FP8 shared maximum": lambda: patch.object(Axis, "all_reduce_max", lambda self, tensor: tensor),
 }
-"""By the collective that is left out, or named with where it goes instead."""
+"""Faults by the collective that is left out, or by where it is misrouted to."""
 
 
 class Planted(NamedTuple):
-    """A fault, or none, and the cell that must show it."""
+    """A fault, or none, and the cell that must reveal it."""
 
     fault: str | None
     cell: str

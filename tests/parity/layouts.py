@@ -1,6 +1,8 @@
-"""`make parity ARGS=--layouts`: all pairs of layouts that the tests know, a run going on from one in the other, written into ``docs/parity.md``.
+"""`make parity-table ARGS=--layouts`: resume between all pairs of layouts in the tests, and write
+``docs/parity.md``.
 
-The tables, the trainings and the bounds are those of ``tests/trainer/test_layouts.py``, of which the suite runs a part.
+The tables, trainings and bounds are those of ``tests/trainer/training/test_layouts.py``; the suite runs a
+subset.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ from pathlib import Path
 import torch
 
 from tests.parity.learning import prepare
-from tests.trainer.test_layouts import LAST, SAVED, TABLES, Found, judged, tour
+from tests.trainer.training.test_layouts import LAST, SAVED, TABLES, Found, judged, tour
 
-BEGIN, END = "<!-- begin: make parity ARGS=--layouts -->\n", "<!-- end: make parity ARGS=--layouts -->\n"
+BEGIN, END = (
+    "<!-- begin: make parity-table ARGS=--layouts -->\n",
+    "<!-- end: make parity-table ARGS=--layouts -->\n",
+)
 _PATIENCE_SECONDS = 1_800
 _HEAD = """| precision | from | to | losses after the way back | losses in the other layout |
 |---|---|---|---|---|
@@ -24,7 +29,7 @@ _HEAD = """| precision | from | to | losses after the way back | losses in the o
 
 
 def main(page: Path) -> int:
-    """Run all tables and put what was found into ``page``; 1 where a pair fails."""
+    """Run all tables and write the results to ``page``. Returns 1 if a pair fails."""
     started, lines, failed, pairs = time.monotonic(), "", 0, 0
     with tempfile.TemporaryDirectory(prefix="trainwright-layouts-") as folder:
         data = prepare(Path(folder))

@@ -1,7 +1,8 @@
-"""What a rank of a cell does, and what it tells: losses, norms, and its pieces of every gradient, in some of the steps.
+"""What a rank of a cell trains and reports: losses, norms, and its slices of every gradient in some of the
+steps.
 
-Gradients are asked for where each kind of training has them to the end: in what the first moments took in of them, or, in
-FP8, as the codes that are kept. So they are what the weights are moved by, all sums and clipping included.
+Gradients are read where each kind of training has their final values: from the change in the first moments
+or, in FP8, from the stored codes. So they are what the weights are updated with, after all sums and clipping.
 """
 
 from __future__ import annotations
@@ -24,30 +25,30 @@ from tests.parity.cases import LEARNING_RATE, Cell
 from tests.parity.faults import FAULTS
 from tests.trainer.jobs import write_job
 from trainwright.contracts.job_spec import output_folder
-from trainwright.contracts.parallelism_spec import EngineKind, Place
-from trainwright_trainer import engine
-from trainwright_trainer.build import Training, build
-from trainwright_trainer.ends import read_job
-from trainwright_trainer.fp8.formats import widen
-from trainwright_trainer.fp8.layout import view_of
-from trainwright_trainer.fp8.updater import FP8Updater
+from trainwright.contracts.parallelism_spec import Coordinates, EngineKind
+from trainwright_trainer.distributed.mesh import Mesh, make_mesh
+from trainwright_trainer.distributed.shard_spec import Slice
+from trainwright_trainer.fp8.compute.formats import widen
+from trainwright_trainer.fp8.state.row_layout import view_of
+from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.main import main
-from trainwright_trainer.mesh import Mesh, make_mesh
-from trainwright_trainer.observe.throughput import StepClock
-from trainwright_trainer.parts import Slice
+from trainwright_trainer.observe.step_timer import StepTimer
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training import engine
+from trainwright_trainer.training.build import Training, build
 
 _FIRST_MOMENT = "optimizer.exp_avg."
 
 
 class Piece(NamedTuple):
-    """A part of a gradient; arrays travel between processes as bytes, tensors as open files."""
+    """A slice of a gradient. Arrays travel between processes as bytes, tensors as open files."""
 
     box: Slice
     numbers: NDArray[np.float32]
 
 
 class Told(NamedTuple):
-    """What one rank knows."""
+    """What one rank reports."""
 
     losses: list[float]
     norms: list[float]
@@ -55,10 +56,10 @@ class Told(NamedTuple):
     """By step, then by canonical name of the weight."""
 
     own_losses: list[float]
-    """This rank's share of each loss, before the ranks add theirs up; none where DeepSpeed makes the passes."""
+    """This rank's share of each loss before the ranks sum them; empty where DeepSpeed runs the passes."""
 
-    line: Place
-    """Where on its tensor axis the rank stands: the place of that axis' first rank."""
+    line: Coordinates
+    """The rank's tensor axis, given by the coordinates of the first rank of that axis."""
 
 
 class Task(NamedTuple):
@@ -68,13 +69,13 @@ class Task(NamedTuple):
     steps: int
     fault: str | None = None
     every_step: bool = False
-    """Whether to tell the gradients of all steps; else of the first and the last."""
+    """Whether to report the gradients of all steps; otherwise those of the first and the last."""
 
 
 def learn_all(mesh: Mesh, tasks: list[Task]) -> list[Told | str]:
-    """One training after the other on the same ranks, each over the mesh that its job says.
+    """Run one training after the other on the same ranks, each over the mesh that its job specifies.
 
-    What is asserted in the trainer and fails is told in words: that is how some of the planted faults end.
+    A failed assertion in the trainer is returned as text: some of the injected faults end that way.
     """
     return [_learn_or_complain(mesh, task) for task in tasks]
 
@@ -94,7 +95,7 @@ def learn(world: Mesh, task: Task) -> Told:
     output_folder(task.job_file).mkdir(exist_ok=True)
     mesh = make_mesh(world.rank, job.spec.degrees, world.device)
     training = build(job, task.job_file, mesh)
-    told = Told([], [], {}, [], replace(mesh.place, tensor=0))
+    told = Told([], [], {}, [], replace(mesh.coordinates, tensor=0))
     with _overheard(told.own_losses):
         _steps(training, task, told)
     expected = 0 if job.spec.parallelism.engine is EngineKind.DEEPSPEED else task.steps
@@ -106,7 +107,7 @@ def _steps(training: Training, task: Task, told: Told) -> None:
     for step in range(1, task.steps + 1):
         looks = task.every_step or step in (1, task.steps)
         before = _first_moments(training) if looks else {}
-        clock = StepClock(training.mesh.device)
+        clock = StepTimer(training.mesh.device)
         clock.start()
         numbers = training.engine.step(training.loader.micro_batches(step), LEARNING_RATE, clock)
         told.losses.append(numbers.loss)
@@ -117,19 +118,19 @@ def _steps(training: Training, task: Task, told: Told) -> None:
 
 @contextmanager
 def _overheard(own_losses: list[float]) -> Iterator[None]:
-    """Take down what this rank gives to the sum that is the step's loss."""
-    given = engine.with_question
+    """Record what this rank contributes to the sum that is the step's loss."""
+    given = engine.with_stop_flag
 
-    def overheard(loss: Tensor, asked: engine.Asked) -> Tensor:
+    def overheard(loss: Tensor, should_stop: engine.ShouldStop) -> Tensor:
         own_losses.append(loss.item())
-        return given(loss, asked)
+        return given(loss, should_stop)
 
-    with patch.object(engine, "with_question", overheard):
+    with patch.object(engine, "with_stop_flag", overheard):
         yield
 
 
 def _gradients(training: Training, before: dict[str, Piece]) -> dict[str, Piece]:
-    """Of the step just made; ``before`` are the first moments before it."""
+    """Gradients of the last step; ``before`` are the first moments before it."""
     updater = training.engine.updater
     if isinstance(updater, FP8Updater):
         return dict(_stored_codes(updater))
@@ -141,7 +142,7 @@ def _gradients(training: Training, before: dict[str, Piece]) -> dict[str, Piece]
 
 
 def _first_moments(training: Training) -> dict[str, Piece]:
-    """Those that this rank answers for."""
+    """The first moments that this rank writes."""
     updater = training.engine.updater
     if isinstance(updater, FP8Updater):
         return {}
@@ -153,13 +154,13 @@ def _first_moments(training: Training) -> dict[str, Piece]:
 
 
 def _stored_codes(updater: FP8Updater) -> Iterator[tuple[str, Piece]]:
-    """The numbers that the gradients' codes stand for."""
+    """The values that the gradients' codes represent."""
     gradients, layout = updater.gradients, updater.layout
     first = layout.first_rows()
-    for tenant in layout.held:
-        codes = view_of(gradients.codes, first[tenant.name], tenant)
-        numbers = widen(codes, torch.float32) * gradients.scale[tenant.place]
-        yield tenant.name, Piece(tenant.box, _array(numbers))
+    for slot in layout.local_slots:
+        codes = view_of(gradients.codes, first[slot.name], slot)
+        numbers = widen(codes, torch.float32) * gradients.scale[slot.index]
+        yield slot.name, Piece(slot.box, _array(numbers))
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:
@@ -168,16 +169,17 @@ def _array(tensor: Tensor) -> NDArray[np.float32]:
 
 
 def write_cell(folder: Path, data: Path, cell: Cell, **more: Any) -> Path:
-    """The job's file of ``cell``; ``more`` is laid over its sections."""
+    """Write the job file of ``cell``; ``more`` overrides its sections."""
     spec = {name: section | more.get(name, {}) for name, section in cell.spec.items()}
     return write_job(folder, data, cell.ranks, **spec)
 
 
 def prepare(folder: Path) -> Path:
-    """Byte-level shards of invented words in letters of one to four bytes, so that every part of the vocabulary is used.
+    """Byte-level shards of invented words in letters of one to four bytes, so that every part of the
+    vocabulary occurs.
 
-    Of letters of one byte alone, the upper half of it would be in no text, and the tensor rank that has these rows would
-    have next to nothing to do.
+    With one-byte letters alone, the upper half of the vocabulary would occur in no text, and the tensor rank
+    with these rows would have almost nothing to do.
     """
     draw = random.Random(0)
     words = [_word(draw) for _ in range(100)]
@@ -198,4 +200,5 @@ def _word(draw: random.Random) -> str:
 
 
 _LETTERS = ((0x21, 0x7F), (0xA1, 0x800), (0x800, 0xD800), (0x10000, 0x40000))
-"""Code points of one, two, three and four bytes in UTF-8; drawn so that about half of all bytes are of either kind."""
+"""Code points of one, two, three and four bytes in UTF-8,
+drawn so that about half of all bytes are of either kind."""

@@ -1,6 +1,6 @@
-"""Trains cells, each with what it is compared with, and tells how far they are apart.
+"""Trains cells, each with its references, and reports how far they are apart.
 
-Cells of as many ranks run one after the other in the same processes, some at a time.
+Cells with equally many ranks run one after the other in the same processes, a few at a time.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tests.trainer.ranks import on_mesh
 from trainwright.contracts.parallelism_spec import Degrees
 
 _TOGETHER = 6
-"""Cells of one set of processes: each leaves its groups of ranks behind."""
+"""Cells per set of processes. Each leaves its process groups behind."""
 
 _RECUT = {"batch": {"micro_sequences": 2}}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one cell."""
+    """Result of one cell."""
 
     name: str
     found: Distance
-    """What comes nearest to its bound, of each kind."""
+    """The difference of each kind that is nearest to its bound."""
 
     allowed: Distance
     bits: bool
@@ -52,14 +52,14 @@ class Verdict:
 
 @dataclass
 class Matrix:
-    """Trainings of ``steps`` steps, and what the one process and other cells learned in them."""
+    """Trainings of ``steps`` steps, and the results of the one process and other cells."""
 
     folder: Path
     data: Path
     steps: int
     patience_seconds: int = 300
     _alone: dict[str, Learned] = field(default_factory=dict)
-    """By cell of one rank; see ``_key``."""
+    """By one-rank cell; see ``_key``."""
 
     _learned: dict[str, Learned] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -78,10 +78,11 @@ class Matrix:
                 yield from (self._verdict(name) for name in some if name in wanted)
 
     def caught(self, planted: list[Planted], also: Iterable[str] = ()) -> dict[Planted, list[str]]:
-        """What the comparison says of each fault, planted for one or two steps; nothing where it is not seen.
+        """Complaints of the comparison about each fault, injected for one or two steps; empty if a fault is
+        not detected.
 
         Args:
-            also: precisions whose controls are trained along, which ``unmissed`` is asked for afterwards.
+            also: further precisions whose controls are trained, for a later call of ``unmissed``.
         """
         cells = [*(CELLS[fault.cell] for fault in planted), *(Cell(1, {}, kind) for kind in also)]
         self._train_alone(cells)
@@ -94,7 +95,7 @@ class Matrix:
         return told
 
     def unmissed(self, precisions: Iterable[str]) -> dict[str, list[str]]:
-        """By precision, the weights whose gradient could be nothing in the last step without being missed."""
+        """By precision, the weights whose gradient could be zero in the last step without being detected."""
         kinds = list(precisions)
         self._train_alone([Cell(1, {}, kind) for kind in kinds])
         return {kind: unmissed(*self._of_precision(kind)) for kind in kinds}
@@ -125,11 +126,11 @@ class Matrix:
         return self._alone[_key(cell.precision, cell, False)]
 
     def _allowed(self, cell: Cell) -> Apart:
-        """Bounds follow from how far rounding carries the plain model."""
+        """Bounds follow from how far rounding moves the plain model."""
         return self._of_precision(cell.precision)[1]
 
     def _of_precision(self, precision: str) -> tuple[Learned, Apart]:
-        """The plain model in one process, and how far from it others may be."""
+        """The plain model in one process, and how far others may be from it."""
         alone, recut = (
             {
                 kind: self._alone[key]
@@ -142,7 +143,7 @@ class Matrix:
         return one, bound(control(precision, alone, recut), one.losses[0])
 
     def _train_alone(self, cells: list[Cell]) -> None:
-        """The one process of each cell, and the controls."""
+        """Train the one process of each cell and the controls."""
         needed: dict[str, Task] = {}
         kinds = {cell.precision for cell in cells}
         finer = {"fp32"} | ({"bf16"} if kinds - {"fp32", "bf16"} else set())
@@ -165,7 +166,7 @@ class Matrix:
             self._learned[name] = together(_all_told(told))
 
     def _on(self, ranks: int, tasks: list[Task]) -> list[list[Told | str]]:
-        """By task, then by rank."""
+        """Results by task, then by rank."""
         if not tasks:
             return []
         by_rank = on_mesh(Degrees(replicas=ranks), learn_all, tasks, patience_seconds=self.patience_seconds)
@@ -180,5 +181,5 @@ def _key(precision: str, cell: Cell, recut: bool) -> str:
 
 
 def _all_told(told: list[Told | str]) -> list[Told]:
-    """Of trainings without a fault, which end with numbers only."""
+    """Results of trainings without a fault, none of which failed."""
     return [one for one in told if isinstance(one, Told)]

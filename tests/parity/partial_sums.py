@@ -1,9 +1,10 @@
-"""One process that rounds where tensor ranks do: what they cut, it makes in as many parts, and adds the parts up.
+"""One process that rounds like tensor ranks: it computes in parts what they shard, and adds the parts.
 
-In bfloat16 a sum of parts that were rounded each is another number than the sum rounded once. In the first step two tensor
-ranks are at most half as far from a process that adds up parts as from one that does not, in every weight: at least half of
-what they are off is this rounding. The rest comes of sums in float32, of norms' gradients and in the loss, where the last
-bit can turn a later rounding; of other faults this says nothing, nor of later steps.
+In bfloat16, a sum of parts that were each rounded differs from a sum that is rounded once. In the first step
+two tensor ranks are at most half as far from a process that adds parts as from one that does not, in every
+weight: at least half of their error is this rounding. The rest comes from float32 sums, in the gradients of
+norms and in the loss, where the last bit can change a later rounding. This says nothing about other faults or
+later steps.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from tests.parity.learning import Task, Told, learn
-from trainwright_trainer import build
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.loss import next_token_loss
+from trainwright_trainer.training import build
 
 _CUT_COLUMNS = ("output", "down")
-"""Of these a rank has columns, of the others rows."""
+"""A rank has columns of these and rows of the others."""
 
 
 def learn_in_parts(mesh: Mesh, task: Task, ranks: int) -> Told:
-    """``task`` of one process, rounded as on ``ranks`` tensor ranks."""
+    """Train ``task`` in one process, rounded as on ``ranks`` tensor ranks."""
     with _in_parts(ranks):
         return learn(mesh, task)
 
@@ -46,7 +47,7 @@ def _in_parts(ranks: int) -> Iterator[None]:
 
 def _sum_of_parts(forward: Callable[..., Tensor], ranks: int) -> Callable[..., Tensor]:
     def in_parts(self: nn.Module, x_BTD: Tensor, *rest: Tensor) -> Tensor:
-        # A view of its own lets autograd add up each part's gradient before the parts'.
+        # A separate view lets autograd sum each part's gradient before it sums over the parts.
         first, *others = (
             forward(_Part(self, rank, ranks), x_BTD.view_as(x_BTD), *rest) for rank in range(ranks)
         )
@@ -56,7 +57,7 @@ def _sum_of_parts(forward: Callable[..., Tensor], ranks: int) -> Callable[..., T
 
 
 class _Part:
-    """A block's half as a rank sees it."""
+    """A transformer block's attention or feed-forward as one rank sees it."""
 
     def __init__(self, module: nn.Module, rank: int, ranks: int) -> None:
         self._module, self._rank, self._ranks = module, rank, ranks

@@ -1,11 +1,12 @@
-"""`make parity`: train every cell of the matrix and write what was found into ``docs/parity.md``.
+"""`make parity-table`: train every cell of the matrix and write the results to ``docs/parity.md``.
 
     python -m tests.parity.run [CELL …] [--steps 20] [--minutes 60]
     python -m tests.parity.run --layouts
 
-Cells that are given by name, or all; what is not run keeps the row that it has. A row says with how many steps and when it
-was measured. The exit code is 1 if a cell is too far from one process, or if the bounds of a precision would let a weight
-pass that has no gradient in the last step. ``--layouts`` runs what ``layouts`` says in place of cells.
+Runs the named cells, or all. Cells that are not run keep their row. A row says with how many steps and when
+it was measured. The exit code is 1 if a cell is too far from one process, or if the bounds of a precision
+would not detect a weight without a gradient in the last step. ``--layouts`` runs ``layouts`` instead of the
+cells.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from tests.parity.matrix import Matrix, Verdict
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, RECORD = DOCS / "parity.md", DOCS / "parity.json"
-_BEGIN, _END = "<!-- begin: make parity -->\n", "<!-- end: make parity -->\n"
+_BEGIN, _END = "<!-- begin: make parity-table -->\n", "<!-- end: make parity-table -->\n"
 _PATIENCE_SECONDS = 1_800
 
 
 class Row(BaseModel):
-    """A cell as it was measured last."""
+    """The last measurement of a cell."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -56,7 +57,7 @@ def read() -> dict[str, Row]:
 
 
 def page(rows: dict[str, Row]) -> str:
-    """The page with a fresh table."""
+    """The page with a new table."""
     text = PAGE.read_text()
     assert _BEGIN in text and _END in text, f"{PAGE} lacks the lines {_BEGIN!r} and {_END!r}"
     before, _, rest = text.partition(_BEGIN)

@@ -1,4 +1,5 @@
-"""The cells cover what may be combined: any two kinds of parallelism, and any with each precision, meet in one of them."""
+"""The cells cover what may be combined:
+any two kinds of parallelism, and any with each precision, meet in one of them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ KINDS: dict[str, dict[str, dict[str, object]]] = {
     "engine": {"deepspeed": {"engine": "deepspeed", "zero_stage": 1}},
     "precision": {name: {} for name in PRECISIONS if name != "fp32"},
 }
-"""What a cell may have of each kind, and what says so in its spec."""
+"""What a cell may have of each kind, and the section of its spec that sets it."""
 
 
 def _has(cell: Cell, kind: str, name: str) -> bool:

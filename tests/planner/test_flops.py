@@ -1,4 +1,4 @@
-"""Counts against figures that others published or that fit on the back of an envelope."""
+"""Counts match published figures, or a calculation on the back of an envelope."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_tying_saves_weights_but_no_arithmetic() -> None:
     [
         ({}, 0),
         ({"recompute": "selective"}, 0),
-        # A layer has 8·(2·8 + 2·4) + 3·8·32 = 960 weights in products; attention mixes 8 features over 16 tokens, twice.
+        # A layer has 8·(2·8 + 2·4) + 3·8·32 = 960 weights. Attention mixes 8 features over 16 tokens, twice.
         ({"recompute": "full"}, 2 * (2 * 960 + 4 * 8 * 16)),
         ({"recompute": "full", "recompute_layers": "1"}, 2 * 960 + 4 * 8 * 16),
     ],

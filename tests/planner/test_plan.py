@@ -1,14 +1,14 @@
-"""What a layout comes to, by hand where it can be counted by hand."""
+"""Figures of a layout, checked by hand where possible."""
 
 from typing import Any
 
 import pytest
 
-from trainwright.contracts.layout_rules import stages_even
+from trainwright.contracts.layout_rules import even_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import RankMemory, largest_share, rank_memory
 from trainwright.planner.plan import Host, Slot, auto_stages, plan, stage_times
-from trainwright.planner.split import DoesNotFitError, Holder
+from trainwright.planner.stage_partition import DoesNotFitError, RankCapacity
 
 SPEC: dict[str, Any] = {
     "name": "plan",
@@ -28,7 +28,7 @@ def spec_of(ranks: int = 1, **sections: Any) -> RunSpec:
 
 def memory_of(ranks: int = 1, rank: int = 0, **sections: Any) -> RankMemory:
     spec = spec_of(ranks, **sections)
-    return rank_memory(spec, stages_even(8, spec.parallelism.stage_count), rank)
+    return rank_memory(spec, even_stages(8, spec.parallelism.stage_count), rank)
 
 
 def test_one_rank_holds_16_bytes_a_parameter() -> None:
@@ -84,7 +84,7 @@ def test_tensor_ranks_hold_their_part_and_the_gathered_inputs_whole() -> None:
 def test_1f1b_keeps_more_on_the_first_ranks_and_the_loss_on_the_last() -> None:
     ranks = [memory_of(4, rank, parallelism={"pipeline": 4}) for rank in range(4)]
     kept = [one.activations for one in ranks]
-    stream = 2 * 512 * 256 * 4  # what was sent is kept too, but on the last stage nothing is
+    stream = 2 * 512 * 256 * 4  # what was sent is kept too; the last stage sends nothing
     per_batch = kept[3]
     assert kept[:3] == [(4 - rank) * (per_batch + stream) for rank in range(3)]
     assert [one.loss > 0 for one in ranks] == [False, False, False, True]
@@ -115,7 +115,7 @@ def test_a_chunked_loss_never_holds_all_logits() -> None:
     whole, chunked = (
         memory_of(data=vocabulary, memory={"loss_chunk_tokens": tokens}).loss for tokens in (4_096, 128)
     )
-    # 1,024 tokens · 32,000 logits · 12 bytes, against 128 tokens of them and the head's gradient
+    # 1,024 tokens · 32,000 logits · 12 bytes, against those of 128 tokens and the head's gradient
     assert whole > 1_024 * 32_000 * 12 > 4 * chunked
 
 
@@ -140,11 +140,11 @@ def test_a_large_vocabulary_takes_layers_from_the_last_stage() -> None:
 def test_auto_gives_slow_ranks_less_and_says_what_does_not_fit() -> None:
     spec = spec_of(2, parallelism={"pipeline": 2, "stages": "auto"})
     assert auto_stages(spec) == (4, 4)
-    assert auto_stages(spec, [Holder(1.0), Holder(3.0)]) == (2, 6)
+    assert auto_stages(spec, [RankCapacity(1.0), RankCapacity(3.0)]) == (2, 6)
     room = rank_memory(spec, (3, 5), 0).total
-    assert auto_stages(spec, [Holder(1.0, room), Holder(1.0)]) == (3, 5)
+    assert auto_stages(spec, [RankCapacity(1.0, room), RankCapacity(1.0)]) == (3, 5)
     with pytest.raises(DoesNotFitError, match=r"stage 0 .* pipeline rank 0, which has 1,000"):
-        auto_stages(spec, [Holder(1.0, 1_000), Holder()])
+        auto_stages(spec, [RankCapacity(1.0, 1_000), RankCapacity()])
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "interleaved_zero_bubble", "zbv"])
@@ -174,7 +174,7 @@ def test_the_bubble_of_many_micro_batches_is_that_of_all_though_few_are_shown() 
 
 
 def test_a_tied_embedding_is_there_once_on_a_rank_that_has_both_ends() -> None:
-    """Room for the weight once, and not twice: under zbv the first and the last stage are rank 0's."""
+    """The weight is counted once, not twice: with zbv, rank 0 has both the first and the last stage."""
     parallelism = {"pipeline": 2, "schedule": "zbv", "stages": "auto"}
     sections: dict[str, Any] = {
         "model": {"tied_embeddings": True},
@@ -184,10 +184,10 @@ def test_a_tied_embedding_is_there_once_on_a_rank_that_has_both_ends() -> None:
     spec = spec_of(2, **sections)
     least = rank_memory(spec, (1, 5, 1, 1), 0).total
     assert 0.1 * least < 16 * 50_000 * 256
-    found = auto_stages(spec, [Holder(1.0, int(1.1 * least)), Holder(1.0)])
+    found = auto_stages(spec, [RankCapacity(1.0, int(1.1 * least)), RankCapacity(1.0)])
     assert rank_memory(spec, found, 0).total <= 1.1 * least
     with pytest.raises(DoesNotFitError):
-        auto_stages(spec, [Holder(1.0, int(0.9 * least)), Holder(1.0)])
+        auto_stages(spec, [RankCapacity(1.0, int(0.9 * least)), RankCapacity(1.0)])
 
 
 def test_who_needs_more_than_a_slot_has_is_warned_of() -> None:

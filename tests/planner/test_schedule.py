@@ -1,11 +1,19 @@
-"""What a schedule costs, against the closed forms of the papers that made it."""
+"""A schedule's costs match the closed forms of the papers that introduced it."""
 
 from itertools import pairwise
 
 import pytest
 
 from trainwright.contracts.parallelism_spec import PipelineSchedule
-from trainwright.planner.schedule import Action, Kind, Pipeline, StageSeconds, kept, orders, simulate
+from trainwright.planner.schedule import (
+    Action,
+    ActionKind,
+    Pipeline,
+    StageSeconds,
+    action_orders,
+    in_flight,
+    simulate,
+)
 
 ALIKE = StageSeconds(1.0, 1.0, 1.0)
 INTERLEAVED = PipelineSchedule.INTERLEAVED
@@ -20,32 +28,38 @@ PIPELINES = [
 
 
 def most_kept(pipeline: Pipeline, rank: int) -> int:
-    """Micro batches, counted once for each stage of the rank."""
-    return max(sum(one.whole for one in moment.values()) for moment in kept(orders(pipeline)[rank]))
+    """Micro batches, counted once per stage of the rank."""
+    return max(
+        sum(one.whole for one in moment.values()) for moment in in_flight(action_orders(pipeline)[rank])
+    )
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=str)
 def test_every_stage_makes_every_pass_once_after_what_it_waits_for(pipeline: Pipeline) -> None:
     timeline = simulate(pipeline, [ALIKE] * pipeline.stages)
-    ends = {cell.action: cell.end for cells in timeline.ranks for cell in cells}
-    starts = {cell.action: cell.start for cells in timeline.ranks for cell in cells}
+    ends = {cell.action: cell.end for actions in timeline.ranks for cell in actions}
+    starts = {cell.action: cell.start for actions in timeline.ranks for cell in actions}
     split = pipeline.schedule.is_zero_bubble
-    kinds = (Kind.FORWARD, Kind.INPUT, Kind.WEIGHT) if split else (Kind.FORWARD, Kind.BACKWARD)
-    back = Kind.INPUT if split else Kind.BACKWARD
+    kinds = (
+        (ActionKind.FORWARD, ActionKind.INPUT, ActionKind.WEIGHT)
+        if split
+        else (ActionKind.FORWARD, ActionKind.BACKWARD)
+    )
+    back = ActionKind.INPUT if split else ActionKind.BACKWARD
     assert len(ends) == pipeline.stages * pipeline.micro_batches * len(kinds)
     assert sum(map(len, timeline.ranks)) == len(ends)
     for kind, stage, batch in ends:
         before = {
-            Kind.FORWARD: Action(Kind.FORWARD, stage - 1, batch),
+            ActionKind.FORWARD: Action(ActionKind.FORWARD, stage - 1, batch),
             back: Action(back, stage + 1, batch)
             if stage + 1 < pipeline.stages
-            else Action(Kind.FORWARD, stage, batch),
-            Kind.WEIGHT: Action(Kind.INPUT, stage, batch),
+            else Action(ActionKind.FORWARD, stage, batch),
+            ActionKind.WEIGHT: Action(ActionKind.INPUT, stage, batch),
         }[kind]
         assert kind in kinds
         assert starts[kind, stage, batch] >= ends.get(before, 0.0)  # type: ignore[index]
-    for cells in timeline.ranks:
-        assert all(one.end <= next_one.start for one, next_one in pairwise(cells))
+    for actions in timeline.ranks:
+        assert all(one.end <= next_one.start for one, next_one in pairwise(actions))
 
 
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 2), (2, 7), (4, 4), (4, 16), (8, 32)])
@@ -56,19 +70,21 @@ def test_the_bubble_of_1f1b_is_ranks_less_one_over_micro_batches(ranks: int, mic
     assert timeline.bubble_fraction == pytest.approx(bubble / (1 + bubble))
 
 
-@pytest.mark.parametrize(("ranks", "chunks", "rounds"), [(2, 2, 2), (4, 2, 3), (4, 4, 2)])
-def test_interleaving_divides_the_bubble_by_the_stages_a_rank(ranks: int, chunks: int, rounds: int) -> None:
-    pipeline = Pipeline(INTERLEAVED, ranks, chunks, ranks * rounds)
-    bubble = (ranks - 1) / (chunks * pipeline.micro_batches)
+@pytest.mark.parametrize(("ranks", "stages_per_rank", "rounds"), [(2, 2, 2), (4, 2, 3), (4, 4, 2)])
+def test_interleaving_divides_the_bubble_by_the_stages_a_rank(
+    ranks: int, stages_per_rank: int, rounds: int
+) -> None:
+    pipeline = Pipeline(INTERLEAVED, ranks, stages_per_rank, ranks * rounds)
+    bubble = (ranks - 1) / (stages_per_rank * pipeline.micro_batches)
     timeline = simulate(pipeline, [ALIKE] * pipeline.stages)
-    assert timeline.end == pytest.approx(3 * chunks * pipeline.micro_batches * (1 + bubble))
+    assert timeline.end == pytest.approx(3 * stages_per_rank * pipeline.micro_batches * (1 + bubble))
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_zbv_has_no_bubble_but_its_way_in_and_out_where_the_three_times_are_equal(ranks: int) -> None:
     pipeline = Pipeline(PipelineSchedule.ZBV, ranks, 2, 4 * ranks)
     timeline = simulate(pipeline, [ALIKE] * pipeline.stages)
-    # The last rank begins when the first's forward passes have come down to it, ranks - 1 units late.
+    # The last rank starts when the first forward pass reaches it, ranks - 1 units late.
     assert timeline.end == pytest.approx(6 * pipeline.micro_batches + ranks - 1)
     single = simulate(
         Pipeline(PipelineSchedule.ONE_F_ONE_B, ranks, 1, 4 * ranks), [StageSeconds(2, 2, 2)] * ranks
@@ -84,11 +100,13 @@ def test_1f1b_keeps_what_the_ranks_behind_it_have_not_answered() -> None:
         ]
 
 
-@pytest.mark.parametrize(("ranks", "chunks"), [(4, 2), (4, 3), (8, 2)])
-def test_interleaving_keeps_the_papers_share_more(ranks: int, chunks: int) -> None:
-    """On the first rank p·v + p - 1 of a stage's results instead of p·v (Korthikanti et al. 2022): 1 + (p-1)/(p·v)."""
-    pipeline = Pipeline(INTERLEAVED, ranks, chunks, 4 * ranks)
-    assert most_kept(pipeline, 0) / (ranks * chunks) == pytest.approx(1 + (ranks - 1) / (ranks * chunks))
+@pytest.mark.parametrize(("ranks", "stages_per_rank"), [(4, 2), (4, 3), (8, 2)])
+def test_interleaving_keeps_the_papers_share_more(ranks: int, stages_per_rank: int) -> None:
+    """Rank 0 keeps p·v + p - 1 activations of a stage, not p·v: 1 + (p-1)/(p·v) (Korthikanti 2022)."""
+    pipeline = Pipeline(INTERLEAVED, ranks, stages_per_rank, 4 * ranks)
+    assert most_kept(pipeline, 0) / (ranks * stages_per_rank) == pytest.approx(
+        1 + (ranks - 1) / (ranks * stages_per_rank)
+    )
 
 
 def test_zbv_gives_the_first_rank_both_ends_and_all_ranks_equal_memory() -> None:
@@ -100,5 +118,5 @@ def test_zbv_gives_the_first_rank_both_ends_and_all_ranks_equal_memory() -> None
 def test_a_slow_stage_holds_up_the_others() -> None:
     pipeline = Pipeline(PipelineSchedule.ONE_F_ONE_B, 4, 1, 8)
     slow = [ALIKE, ALIKE, StageSeconds(2, 2, 2), ALIKE]
-    # Two forward passes lead to the slow stage, two backward passes of 2 lead away from it, and it works 8 · 6.
+    # Two forward passes before the slow stage, its own work of 8 · 6, and two backward passes of 2 after it.
     assert simulate(pipeline, slow).end >= 2 + 8 * 6 + 4 > simulate(pipeline, [ALIKE] * 4).end

@@ -10,7 +10,7 @@ Store = Callable[[str, bytes], Source]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Keeps bytes as a file whose path says nothing of its name, as the object store does."""
+    """Stores bytes in a file whose path does not reveal its name, as the object store does."""
     folder = tmp_path / "stored"
     folder.mkdir()
 

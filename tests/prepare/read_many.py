@@ -1,7 +1,7 @@
-"""Reads every Parquet file of a folder as `parquet_process` would, each in a fork: the libraries are loaded once.
+"""Reads every Parquet file of a folder as `parquet_process` would, each in a fork to load the libraries once.
 
-``python -m tests.prepare.read_many FOLDER FIELD`` prints a JSON object: of each file's name the exit status of its reader,
-negative for the signal that ended it.
+``python -m tests.prepare.read_many FOLDER FIELD`` prints each reader's exit status by file name as JSON. It
+is the negative signal number if a signal ended the reader.
 """
 
 import json
@@ -16,10 +16,10 @@ MOST_SECONDS = 20
 
 
 def read(path: Path, field: str) -> int:
-    """Exit status of a reader of this file alone."""
+    """Exit status of a process that reads only this file."""
     pid = os.fork()
     if not pid:
-        status = 1  # as Python's own for an error that nobody caught
+        status = 1  # like Python's for an uncaught exception
         try:
             signal.alarm(MOST_SECONDS)
             os.dup2(os.open(path, os.O_RDONLY), 0)

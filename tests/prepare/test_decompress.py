@@ -1,4 +1,4 @@
-"""Compressed streams give their plain bytes or an error: cut short, broken, or swelling beyond any text."""
+"""Compressed streams give their plain bytes or an error: truncated, corrupt, or too large when expanded."""
 
 import gzip
 import random
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.prepare.conftest import Store
-from trainwright.contracts.recipe import Compression
+from trainwright.contracts.curation import Compression
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import UnusableDataError
 

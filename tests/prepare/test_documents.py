@@ -1,4 +1,4 @@
-"""Which documents are held out, sampled or mixed follows from their texts alone, independently of each other."""
+"""Held-out, sampled and mixed documents are chosen independently, by their texts alone."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
-"""The fast encoder gives `tokenizers`' ids for any text, and is not taken where it would not.
+"""The fast encoder gives the same ids as `tokenizers` for any text, and is not used where it would not.
 
-The suite tries some random texts; ``TRAINWRIGHT_RANDOM_TEXTS=2000`` tries two thousand, and others each time.
+The suite tries some random texts; ``TRAINWRIGHT_RANDOM_TEXTS=2000`` tries two thousand new ones each time.
 """
 
 import itertools
@@ -210,19 +210,19 @@ def test_cutting_a_text_changes_no_token(
 ) -> None:
     text = "".join(itertools.chain.from_iterable(words))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encode, "PIECE_CHARACTERS", 64)
-        pieces = list(split(text))
-        assert "".join(pieces) == text
-        assert max(map(len, pieces)) <= 64
+        patch.setattr(encode, "SEGMENT_CHARACTERS", 64)
+        segments = list(split(text))
+        assert "".join(segments) == text
+        assert max(map(len, segments)) <= 64
         for tokenizer, encoder in trained:
             assert encoder.encode([text])[0].tolist() == _ids(tokenizer, text)
 
 
 def test_a_text_without_a_place_to_cut_is_cut_all_the_same() -> None:
     for text in ("a" * 200_000, " " * 200_000, "中" * 200_000, ""):
-        pieces = list(split(text))
-        assert "".join(pieces) == text
-        assert max(map(len, pieces)) <= encode.PIECE_CHARACTERS
+        segments = list(split(text))
+        assert "".join(segments) == text
+        assert max(map(len, segments)) <= encode.SEGMENT_CHARACTERS
 
 
 def test_each_text_keeps_its_place_whatever_its_length(
@@ -262,7 +262,7 @@ def _right() -> Tokenizer:
 
 
 def test_gpt2s_pattern_written_out_passes_the_self_check() -> None:
-    """So that what follows is refused for its pattern, and not for being written out."""
+    """This ensures that the following patterns are refused for what they match, not for being written out."""
     assert encode_alike(exact_encode(_telltale(_split_by(GPT2))), exact_encode(_right()))
 
 
@@ -323,7 +323,7 @@ def _without_a_byte() -> Tokenizer:
 
 
 def _sentencepiece() -> Tokenizer:
-    """A BPE in the manner of Llama 2: no pre-tokenizer, a normalizer that begins every text with a space."""
+    """A BPE like Llama 2's: no pre-tokenizer, and a normalizer that prepends a space to every text."""
     tokenizer = Tokenizer(BPE(unk_token="<unk>"))
     tokenizer.normalizer = Sequence([Prepend("▁"), Replace(" ", "▁")])
     words = [word for text in CODE[:5] for word in text.split()]

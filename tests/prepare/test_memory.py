@@ -1,4 +1,4 @@
-"""Reading takes bounded memory whatever a file looks like: no line, frame, row group or column has to fit."""
+"""Reading takes bounded memory for any file: no line, frame, row group or column has to fit."""
 
 import gzip
 import subprocess
@@ -16,25 +16,25 @@ from tests.prepare.test_decompress import rle_frame
 MEBIBYTE = 2**20
 GROWTH_MIB = 200
 WINDOW_MIB = 128
-"""What a Zstandard frame may ask for besides."""
+"""What a Zstandard frame may need in addition."""
 LONG_MIB = 320
-"""Files of this length could not be held."""
+"""Files of this size do not fit into the permitted memory."""
 
 READ = """
 import sys
 from pathlib import Path
-from trainwright.contracts.recipe import ReadSpec
+from trainwright.contracts.curation import ReadSpec
 from trainwright.prepare.documents import Source, UnusableDataError
-from trainwright.prepare.pieces import write_pieces
+from trainwright.prepare.chunks import write_chunks
 from trainwright.prepare.sniff import sniff
 
 path, folder = Path(sys.argv[1]), Path(sys.argv[2])
 rows = 0
 try:
     source = Source(path.name, path)
-    for piece in write_pieces(source, sniff(source), ReadSpec(), folder):
-        rows += piece.documents + piece.rejected_count
-        (folder / f"piece-{piece.number:05d}.parquet").unlink(missing_ok=True)
+    for chunk in write_chunks(source, sniff(source), ReadSpec(), folder):
+        rows += chunk.documents + chunk.rejected_count
+        (folder / f"piece-{chunk.number:05d}.parquet").unlink(missing_ok=True)
 except UnusableDataError as error:
     print(error)
 """
@@ -58,7 +58,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory
 
 
 def _measure(program: str, path: Path, folder: Path) -> tuple[int, int, str]:
-    """Rows, peak in MiB, and the error that was raised."""
+    """Number of rows, peak memory in MiB, and the error that was raised."""
     done = subprocess.run(
         [sys.executable, "-c", program + REPORT, str(path), str(folder)],
         capture_output=True,
@@ -135,7 +135,7 @@ CASES: list[tuple[str, Callable[[], Iterator[bytes]], int | None, str]] = [
 
 @pytest.fixture(scope="module")
 def base_mib(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """What a process that reads a few bytes takes."""
+    """The memory of a process that reads only a few bytes."""
     folder = tmp_path_factory.mktemp("base")
     (folder / "a.jsonl").write_text('{"text": "ä"}')
     return _measure(READ, folder / "a.jsonl", folder)[1]

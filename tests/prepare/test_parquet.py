@@ -1,4 +1,4 @@
-"""Parquet columns of every layout give their texts; files that lie or are broken end in our error."""
+"""Parquet columns of every layout give their texts; false or broken metadata ends in our own error."""
 
 import gzip
 import io
@@ -19,12 +19,12 @@ import pytest
 import zstandard
 
 from tests.prepare.conftest import Store
-from trainwright.contracts.recipe import ReadSpec
+from trainwright.contracts.curation import ReadSpec
 from trainwright.prepare import parquet_process
-from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.documents import Document, Reason, Source, UnusableDataError
-from trainwright.prepare.parquet_pages import LyingPageError, largest_page_bytes
-from trainwright.prepare.reading import columns_of, positioned_rows, read_rows
+from trainwright.prepare.file_reader import columns_of, positioned_rows, read_rows
+from trainwright.prepare.limits import MOST_COLUMNS
+from trainwright.prepare.parquet_pages import InvalidPageError, largest_page_bytes
 from trainwright.prepare.sniff import sniff
 
 DEFAULT = ReadSpec()
@@ -189,7 +189,7 @@ def test_a_footer_that_lies_is_refused_before_it_is_read(store: Store) -> None:
 
 
 def _pages(content: bytes) -> tuple[int, int]:
-    """Where the pages of the first column lie."""
+    """Positions of the first column's pages."""
     column = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
     return column.data_page_offset, column.total_compressed_size
 
@@ -204,7 +204,7 @@ def test_page_headers_are_read_as_the_library_writes_them() -> None:
             **options,
         )
         largest = largest_page_bytes(io.BytesIO(content), *_pages(content))
-        # A page ends after the batch of values with which it reaches its size.
+        # A page ends after the batch of values that fills it.
         assert 9_000 <= largest < 100_000
 
 
@@ -238,7 +238,7 @@ def _header(plain_bytes: int, stored_bytes: int) -> bytes:
     ],
 )
 def test_pages_that_lie_are_found_before_they_are_unpacked(content: bytes, message: str) -> None:
-    with pytest.raises(LyingPageError, match=message):
+    with pytest.raises(InvalidPageError, match=message):
         largest_page_bytes(io.BytesIO(content), 0, len(content))
 
 
@@ -297,7 +297,7 @@ SMALL = {
 
 @pytest.mark.parametrize("kind", SMALL)
 def test_corrupt_files_end_in_rows_or_our_error(store: Store, kind: str) -> None:
-    """Each takes a process of its own, so they are few; the next test tries many."""
+    """Each needs its own process, so these are few; the next test tries many."""
     for seed in range(3):
         source = store("a.parquet", _corrupt(SMALL[kind], seed))
         try:
@@ -310,7 +310,7 @@ def test_corrupt_files_end_in_rows_or_our_error(store: Store, kind: str) -> None
 def test_many_corrupt_files_are_read_refused_or_bring_their_reader_down(
     kind: str, tmp_path: Path, repository: Path
 ) -> None:
-    """Which all are told to the person; an error that nobody caught, or one that never ends, is not."""
+    """All of these are reported to the user. An uncaught exception or a reader that hangs is not."""
     for seed in range(CORRUPTIONS):
         (tmp_path / f"{seed}.parquet").write_bytes(_corrupt(SMALL[kind], seed))
     field = "messages" if kind == "chat" else "text"
@@ -329,7 +329,7 @@ def _corrupt(content: bytes, seed: int) -> bytes:
 
 
 def test_a_file_that_ends_its_reader_is_refused(store: Store) -> None:
-    """Sizes of histograms are checked where the library has no way but to abort."""
+    """The library checks histogram sizes in a place where it can only abort."""
     aborting = _corrupt(SMALL["plain"], 1377)
     program = "import sys, io, pyarrow.parquet as pq; pq.ParquetFile(io.BytesIO(sys.stdin.buffer.read())).metadata.row_group(0).column(0)"
     lost = subprocess.run([sys.executable, "-c", program], input=aborting, capture_output=True)

@@ -1,4 +1,4 @@
-"""Shards are a pure function of pieces, masks, tokenizer and split, and every text comes back from its tokens."""
+"""Shards depend only on chunks, masks, tokenizer and split, and decoding their tokens gives every text."""
 
 import json
 import random
@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from trainwright.contracts.curation import CurationSpec, FilterRules, ReadSpec
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
-from trainwright.contracts.recipe import ReadSpec, Recipe, Rules
 from trainwright.contracts.shards import ShardManifest, ShardSplit
-from trainwright.prepare import pieces, shards
+from trainwright.prepare import chunks, shards
 from trainwright.prepare.documents import Source, UnusableDataError, is_validation
 from trainwright.prepare.encode import make_encoder
 from trainwright.prepare.shards import (
     Cancelled,
-    SliceResult,
+    ChunkShards,
     build_manifest,
-    cut_validation_tail,
     prepare_folder,
     sample_texts,
-    tokenize_piece,
+    split_validation_tail,
+    write_chunk_shards,
 )
 from trainwright.prepare.sniff import sniff
 from trainwright.prepare.tokenizer import byte_tokenizer, end_of_text_id
@@ -36,8 +36,8 @@ BPE = TokenizerSpec(vocabulary=400)
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
-    """Two hundred documents that make several pieces, and two lines that are none."""
-    monkeypatch.setattr(pieces, "PIECE_DOCUMENTS", 40)
+    """Two hundred documents that fill several chunks, and two invalid lines."""
+    monkeypatch.setattr(chunks, "CHUNK_DOCUMENTS", 40)
     draw = random.Random(1)
     words = ["grün", "red", "<|endoftext|>", "blue-ish", "\U0001f98a", "def f(x):\n\treturn x", "  "]
     lines = [json.dumps({"text": " ".join(draw.choices(words, k=30))}) for _ in range(200)]
@@ -72,8 +72,8 @@ def test_every_kept_document_comes_back_from_the_split_it_belongs_to(
     tmp_path: Path, source: Source, spec: TokenizerSpec
 ) -> None:
     data = DataSpec(dataset="x", tokenizer=spec, validation_fraction=0.2)
-    recipe = Recipe(drop_duplicates=True, rules=Rules(min_characters=200))
-    manifest, rejected = prepare_folder([source], data, tmp_path / "out", recipe)
+    curation = CurationSpec(drop_duplicates=True, rules=FilterRules(min_characters=200))
+    manifest, rejected = prepare_folder([source], data, tmp_path / "out", curation)
     texts = [text for text in dict.fromkeys(_texts(source)) if len(text) >= 200]
     assert 20 < len(texts) < 200
     held = [text for text in texts if is_validation(text, 0.2)]
@@ -84,7 +84,7 @@ def test_every_kept_document_comes_back_from_the_split_it_belongs_to(
     assert manifest.train.documents + manifest.validation.documents == len(texts)
     assert len(manifest.train.shards) > 3
     assert [(row.file, row.line) for row in rejected] == [("texts.jsonl", 8), ("texts.jsonl", 59)]
-    again, _ = prepare_folder([source], data, tmp_path / "again", recipe)
+    again, _ = prepare_folder([source], data, tmp_path / "again", curation)
     assert again == manifest
 
 
@@ -93,38 +93,40 @@ def test_too_many_rejected_rows_and_nothing_to_train_on_are_refused(tmp_path: Pa
     with pytest.raises(
         UnusableDataError, match=r"2 of 202 documents .* limit of 0.5 %. First: line 8 of texts.jsonl"
     ):
-        prepare_folder([source], data, tmp_path / "out", Recipe(rejected_limit=0.005))
+        prepare_folder([source], data, tmp_path / "out", CurationSpec(rejected_limit=0.005))
     with pytest.raises(UnusableDataError, match="nothing to train on"):
-        prepare_folder([source], data, tmp_path / "out", Recipe(rules=Rules(min_characters=10**6)))
+        prepare_folder(
+            [source], data, tmp_path / "out", CurationSpec(rules=FilterRules(min_characters=10**6))
+        )
     with pytest.raises(UnusableDataError, match="two files have this name"):
         prepare_folder([source, source], data, tmp_path / "out")
     assert not (tmp_path / "out/manifest.json").exists()
 
 
 @dataclass
-class Pieces:
+class Chunks:
     paths: list[Path]
 
     def tokenize(
         self, number: int, folder: Path, mask: bytes | None = None, **options: object
-    ) -> SliceResult:
+    ) -> ChunkShards:
         folder.mkdir(exist_ok=True)
         tokenizer = byte_tokenizer()
         given = (make_encoder(tokenizer), BYTES, end_of_text_id(tokenizer), 0.2, folder)
-        return tokenize_piece(self.paths[number], mask, number, *given, **options)  # type: ignore[arg-type]
+        return write_chunk_shards(self.paths[number], mask, number, *given, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def written(tmp_path: Path, source: Source) -> Pieces:
+def written(tmp_path: Path, source: Source) -> Chunks:
 
-    folder = tmp_path / "pieces"
+    folder = tmp_path / "chunks"
     folder.mkdir()
-    list(pieces.write_pieces(source, sniff(source), ReadSpec(field="text"), folder))
-    return Pieces(sorted(folder.iterdir()))
+    list(chunks.write_chunks(source, sniff(source), ReadSpec(field="text"), folder))
+    return Chunks(sorted(folder.iterdir()))
 
 
 def test_a_killed_or_cancelled_piece_leaves_nothing_and_its_repetition_the_same_bytes(
-    tmp_path: Path, written: Pieces, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, written: Chunks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "BATCH_CHARACTERS", 500)
     whole = written.tokenize(1, tmp_path / "whole")
@@ -152,8 +154,8 @@ def test_a_killed_or_cancelled_piece_leaves_nothing_and_its_repetition_the_same_
     assert {path.name: path.read_bytes() for path in again.iterdir()} == content
 
 
-def test_a_result_counts_documents_tokens_and_their_lengths(tmp_path: Path, written: Pieces) -> None:
-    every = list(pieces.read_piece(written.paths[0]))
+def test_a_result_counts_documents_tokens_and_their_lengths(tmp_path: Path, written: Chunks) -> None:
+    every = list(chunks.read_chunk(written.paths[0]))
     mask = bytes(number % 2 for number in range(len(every)))
     result = written.tokenize(0, tmp_path / "out", mask)
     sizes = [len(document.text.encode()) for document in every[::2]]
@@ -164,12 +166,12 @@ def test_a_result_counts_documents_tokens_and_their_lengths(tmp_path: Path, writ
 
 
 def test_a_document_counts_once_though_its_tokens_hold_the_end_of_text(
-    tmp_path: Path, written: Pieces
+    tmp_path: Path, written: Chunks
 ) -> None:
-    result = tokenize_piece(
+    result = write_chunk_shards(
         written.paths[0], None, 0, make_encoder(byte_tokenizer()), BYTES, ord("e"), 0.2, tmp_path
     )
-    assert result.documents == pieces.count_documents(written.paths[0])
+    assert result.documents == chunks.count_documents(written.paths[0])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -184,7 +186,7 @@ def test_the_tail_that_is_cut_off_is_one_percent_and_no_token_moves(
     manifest = _made(folder, sizes, fraction)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     tokens = _tokens(folder, manifest, manifest.train)
-    cut, written = cut_validation_tail(manifest, folder)
+    cut, written = split_validation_tail(manifest, folder)
     if fraction == 0.0 or len(tokens) < 2:
         assert (cut, written) == (manifest, [])
         return
@@ -196,13 +198,13 @@ def test_the_tail_that_is_cut_off_is_one_percent_and_no_token_moves(
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert {name: after[name] for name in before} == before, "what was there stays"
     assert {path.name for path in written} == after.keys() - before.keys()
-    assert cut_validation_tail(manifest, folder) == (cut, written)
-    assert cut_validation_tail(cut, folder) == (cut, []), "there is a validation split now"
+    assert split_validation_tail(manifest, folder) == (cut, written)
+    assert split_validation_tail(cut, folder) == (cut, []), "there is a validation split now"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == after
 
 
 def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifest:
-    """A manifest whose shards hold documents of so many tokens each, all of them for training."""
+    """A manifest of shards with documents of these token counts, all for training."""
     results = []
     for number, documents in enumerate(sizes):
         with (
@@ -213,7 +215,7 @@ def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifes
         ):
             for size in documents:
                 train.add(np.arange(size, dtype=np.uint32))
-        results.append(SliceResult(number=number, train=train.shard, validation=held.shard))
+        results.append(ChunkShards(number=number, train=train.shard, validation=held.shard))
     return build_manifest("0" * 64, 256, BYTES, fraction, list(reversed(results)))
 
 
@@ -235,16 +237,16 @@ def test_a_folder_whose_split_would_be_empty_holds_out_its_end(tmp_path: Path) -
 
 
 def test_the_sample_is_bounded_drawn_from_kept_training_texts_and_the_same_each_time(
-    written: Pieces, monkeypatch: pytest.MonkeyPatch
+    written: Chunks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = [
-        (path, bytes(number % 2 for number in range(pieces.count_documents(path)))) for path in written.paths
+        (path, bytes(number % 2 for number in range(chunks.count_documents(path)))) for path in written.paths
     ]
-    kept = [document.text for path, mask in given for document in pieces.read_piece(path, mask)]
+    kept = [document.text for path, mask in given for document in chunks.read_chunk(path, mask)]
     training = [text for text in kept if not is_validation(text, 0.2)]
     assert list(sample_texts(given, 0.2)) == training, "all of them when they are few"
     monkeypatch.setattr(shards, "SAMPLE_BYTES", 4_000)
-    monkeypatch.setattr(shards, "SAMPLE_PIECES", 3)
+    monkeypatch.setattr(shards, "SAMPLE_CHUNKS", 3)
     sample = list(sample_texts(given, 0.2))
     assert 1_500 < sum(len(text.encode()) for text in sample) <= 4_000
     assert set(sample) < set(training)

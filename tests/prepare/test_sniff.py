@@ -1,4 +1,4 @@
-"""Files are known by their bytes; a name that contradicts them, and what is not read here, is refused with a remedy."""
+"""Formats are detected from bytes; unsupported ones and contradicting names are refused with a remedy."""
 
 import gzip
 import io
@@ -10,9 +10,9 @@ import pytest
 import zstandard
 
 from tests.prepare.conftest import Store
-from trainwright.contracts.recipe import Compression, FileFormat
+from trainwright.contracts.curation import Compression, FileFormat
 from trainwright.prepare.documents import UnusableDataError
-from trainwright.prepare.sniff import Sniffed, sniff
+from trainwright.prepare.sniff import FileType, sniff
 
 JSON = b'{"text": "a"}\n{"text": "b"}\n'
 
@@ -69,30 +69,34 @@ def test_the_bytes_say_what_a_file_holds(
     compression: Compression,
 ) -> None:
     packed = compress(content)
-    assert sniff(store(name + ending, packed)) == Sniffed(expected, compression)
-    assert sniff(store(name, packed)) == Sniffed(expected, compression), "the name need not say it"
+    assert sniff(store(name + ending, packed)) == FileType(expected, compression)
+    assert sniff(store(name, packed)) == FileType(expected, compression), "the name need not say it"
 
 
 REFUSED: list[tuple[str, bytes, str]] = [
-    ("a.parquet", b"id,text\n", "named like a .parquet file, but its bytes are not Parquet"),
+    ("a.parquet", b"id,text\n", "has the name of a .parquet file, but its bytes are not Parquet"),
     ("a.parquet", b"", "not Parquet"),
     ("a.csv", _parquet(), "its bytes are Parquet"),
     ("a.jsonl", _parquet(), "its bytes are Parquet"),
     ("a.csv", JSON, "its bytes are JSON Lines"),
-    ("a.txt.gz", b"hello", "named like gzip data, but its bytes are no compressed data"),
-    ("a.txt.zst", gzip.compress(b"hello", mtime=0), "named like Zstandard data, but its bytes are gzip data"),
+    ("a.txt.gz", b"hello", "has the name of gzip data, but its bytes are not compressed data"),
+    (
+        "a.txt.zst",
+        gzip.compress(b"hello", mtime=0),
+        "has the name of Zstandard data, but its bytes are gzip data",
+    ),
     ("a.txt.gz", zstandard.compress(b"hello"), "its bytes are Zstandard data"),
-    ("a.gz", b"", "no compressed data"),
+    ("a.gz", b"", "not compressed data"),
     (
         "a.txt.gz",
         gzip.compress(gzip.compress(b"x", mtime=0), mtime=0),
-        "gzip data inside of gzip data. Compress it only once",
+        "gzip data within gzip data. Compress it only once",
     ),
-    ("a.txt.gz", gzip.compress(zstandard.compress(b"x"), mtime=0), "Zstandard data inside of gzip data"),
+    ("a.txt.gz", gzip.compress(zstandard.compress(b"x"), mtime=0), "Zstandard data within gzip data"),
     ("a.txt", "hello".encode("utf-16"), "text in UTF-16. Save it as UTF-8"),
     ("a.txt", "hello".encode("utf-32"), "text in UTF-32. Save it as UTF-8"),
     ("a.txt", bytes(range(256)) * 8, "its first bytes are binary data. Export its text"),
-    ("a.csv", "hello,you".encode("utf-16-le"), "many of its first bytes are zero. If it is text in UTF-16"),
+    ("a.csv", "hello,you".encode("utf-16-le"), "many of its first bytes are zero. If it is UTF-16"),
     ("a.txt", _zip(), "is a ZIP archive"),
     ("a.txt.gz", gzip.compress(b"\0" * 257 + b"ustar\0", mtime=0), "tar archive"),
     ("a.txt", b"%PDF-1.7 ...", "is a PDF document"),

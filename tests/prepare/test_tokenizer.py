@@ -1,4 +1,4 @@
-"""Uploaded tokenizers: what is accepted, what is refused and why, and that a hostile one harms nobody."""
+"""Uploaded tokenizers: which are accepted, which are refused and why, and that hostile ones do no harm."""
 
 import copy
 import json

@@ -1,10 +1,10 @@
-"""What `--set` makes of its text; the commands themselves are tested against a live platform."""
+"""How `--set` parses its values; the commands themselves are tested against a live platform."""
 
 from typing import Any
 
 import pytest
 
-from trainwright.commands.terminal import in_bytes, set_value
+from trainwright.commands.terminal import apply_set, format_bytes
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from trainwright.commands.terminal import in_bytes, set_value
         ("optimizer.clip_norm=0.5", {"optimizer": {"clip_norm": 0.5}}),
         ("data.tokenizer.vocabulary=", {"data": {"tokenizer": {"vocabulary": None}}}),
         ("precision.fp8=", {"precision": {"fp8": None}}),
-        # what takes no null stays text, for validation to refuse by name
+        # stays text if the field takes no null, so that validation rejects it by name
         ("precision.fp8.skip_limit=", {"precision": {"fp8": {"skip_limit": ""}}}),
         ("name=", {"name": ""}),
         ("optimizer.clip=", {"optimizer": {"clip": ""}}),
@@ -26,7 +26,7 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
     change: str, expected: dict[str, Any]
 ) -> None:
     spec: dict[str, Any] = {}
-    set_value(spec, change)
+    apply_set(spec, change)
     assert spec == expected
 
 
@@ -42,4 +42,4 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
     ],
 )
 def test_a_size_is_told_in_the_unit_that_leaves_the_fewest_digits(size_bytes: int, told: str) -> None:
-    assert in_bytes(size_bytes) == told
+    assert format_bytes(size_bytes) == told

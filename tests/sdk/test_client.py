@@ -1,4 +1,4 @@
-"""The client over a connection that breaks: reads are repeated, damage is noticed, nothing half-done gets a name."""
+"""Broken connections: the client retries reads, detects damage, and renames only complete files."""
 
 import hashlib
 import json
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from trainwright.client import Client
-from trainwright.connection import ApiError, DigestMismatchError
+from trainwright.transport.connection import ApiError, DigestMismatchError
 
 CONTENT = b"weights " * 1_000
 FILE = {"name": "model.safetensors", "bytes": len(CONTENT), "digest": hashlib.sha256(CONTENT).hexdigest()}
 
 
 class Scripted(BaseHTTPRequestHandler):
-    """Answers from a list of answers a path; the last one is repeated."""
+    """Replies from a list of replies per path; the last one is repeated."""
 
     answers: dict[str, list[tuple[int, bytes]]]
     asked: list[str]
@@ -27,7 +27,7 @@ class Scripted(BaseHTTPRequestHandler):
         self.asked.append(path)
         script = self.answers[path]
         status, body = script.pop(0) if len(script) > 1 else script[0]
-        if status == 0:  # cut the connection in the middle of the answer
+        if status == 0:  # drop the connection in the middle of the response
             self.send_response(200)
             self.send_header("Content-Length", str(len(body) + 1))
             self.end_headers()
@@ -42,12 +42,12 @@ class Scripted(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
-    for module in ("client", "connection"):
+    for module in ("calls.checkpoints", "calls.monitoring", "transport.connection"):
         monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
     handler = type("Handler", (Scripted,), {"answers": {}, "asked": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:

@@ -1,4 +1,5 @@
-"""Data that the trainer's tests share: one small preparation, made once a session by the trainer's own verb."""
+"""Data shared by the trainer's tests:
+one small preparation, run once per session by the trainer's own command."""
 
 import json
 import random
@@ -34,7 +35,8 @@ WORDS = [
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of byte-level shards: about 60,000 tokens of invented sentences, a tenth held out."""
+    """A folder of byte-level shards:
+    about 60,000 tokens of invented sentences, a tenth of them for validation."""
     folder = tmp_path_factory.mktemp("prepared")
     draw = random.Random(0)
     with (folder / "texts.jsonl").open("w") as file:

@@ -1,4 +1,4 @@
-"""Jobs for the trainer's tests: a tiny model, a folder of real files, and the ways to run it."""
+"""Jobs for the trainer's tests: a tiny model, a folder of real files, and functions to run them."""
 
 import json
 import os
@@ -11,10 +11,10 @@ import torch
 
 from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
 from trainwright.contracts.job_spec import RankExits, output_folder
-from trainwright_trainer.build import Training, build
-from trainwright_trainer.ends import read_job
-from trainwright_trainer.loop import train
-from trainwright_trainer.mesh import alone
+from trainwright_trainer.distributed.mesh import single_rank_mesh
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training.build import Training, build
+from trainwright_trainer.training.loop import train
 
 TINY = {
     "name": "tiny",
@@ -33,7 +33,7 @@ TINY = {
 def write_job(
     folder: Path, shards: Path, ranks: int = 1, job: dict[str, Any] | None = None, **sections: Any
 ) -> Path:
-    """Make a job's folder; ``sections`` of the spec are laid over the tiny one. Returns its ``job.json``."""
+    """Create a job's folder; ``sections`` override those of the tiny spec. Returns its ``job.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "data").exists():
         (folder / "data").symlink_to(shards)
@@ -53,7 +53,7 @@ def write_job(
 
 
 def resume_from(checkpoint: Path, folder: Path) -> dict[str, Any]:
-    """Put ``checkpoint`` into a job's folder; returns what the job says about it."""
+    """Put ``checkpoint`` into a job's folder. Returns the job's description of it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "resume").symlink_to(checkpoint)
     content = (checkpoint / "manifest.json").read_bytes()
@@ -62,34 +62,34 @@ def resume_from(checkpoint: Path, folder: Path) -> dict[str, Any]:
 
 
 def build_here(job_file: Path, device: str = "cpu") -> Training:
-    """Assemble a one-rank training in this process."""
+    """Build a one-rank training in this process."""
     torch.set_num_threads(1)
     output_folder(job_file).mkdir(exist_ok=True)
-    return build(read_job(job_file), job_file, alone(torch.device(device)))
+    return build(read_job(job_file), job_file, single_rank_mesh(torch.device(device)))
 
 
 def train_here(job_file: Path, device: str = "cpu") -> Training:
-    """Run a one-rank job to its end in this process."""
+    """Run a one-rank job to completion in this process."""
     training = build_here(job_file, device)
     train(training)
     return training
 
 
 def trainer(*arguments: object, **environment: str) -> subprocess.Popen[bytes]:
-    """Start the trainer's command line as a process of its own."""
+    """Start the trainer's command line in a separate process."""
     command = [sys.executable, "-m", "trainwright_trainer.main", *map(str, arguments)]
     return subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE)
 
 
 def run_trainer(*arguments: object, **environment: str) -> int:
-    """Run the trainer's command line to its end; returns the exit code."""
+    """Run the trainer's command line to completion. Returns the exit code."""
     with trainer(*arguments, **environment) as process:
         process.communicate(timeout=120)
         return process.returncode
 
 
 def events(job_file: Path, kind: str) -> list[dict[str, Any]]:
-    """The events of one type that the job has written so far, a torn last line left out."""
+    """The events of one type that the job has written so far, without an incomplete last line."""
     path = output_folder(job_file) / "events.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     parsed = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -97,7 +97,7 @@ def events(job_file: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def losses(job_file: Path) -> list[float]:
-    """Of the steps that were not skipped."""
+    """Losses of the steps that were not skipped."""
     values = [event["values"] for event in events(job_file, "step")]
     return [measured["loss"] for measured in values if "loss" in measured]
 

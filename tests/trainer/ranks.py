@@ -1,7 +1,7 @@
-"""Ranks on this machine: one function run in several processes that talk over gloo.
+"""Ranks on this machine: one function run in several processes that communicate over gloo.
 
-The processes are forked from a server that has imported torch once, so that eight of them start in a second. What a
-rank returns comes back to the test; what it raises fails the test with its traceback.
+The processes are forked from a server that has imported torch once, so that eight of them start in a second.
+What a rank returns is passed back to the test; what it raises fails the test with its traceback.
 """
 
 import multiprocessing
@@ -17,22 +17,24 @@ import torch
 import torch.distributed as dist
 
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright_trainer.mesh import CPU_BACKEND, make_mesh
+from trainwright_trainer.distributed.mesh import make_mesh
+from trainwright_trainer.distributed.process_group import CPU_BACKEND
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.trainer.warm"])
+_CONTEXT.set_forkserver_preload(["tests.trainer.preload"])
 _SECONDS = 100
 
 
 def on_ranks(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Call ``function(mesh, *arguments)`` on each of ``ranks`` data ranks; returns what they return, in order."""
+    """Call ``function(mesh, *arguments)`` on each of ``ranks`` data ranks.
+    Returns their results in rank order."""
     return on_mesh(Degrees(replicas=ranks), function, *arguments)
 
 
 def on_mesh(
     degrees: Degrees, function: Callable[..., Any], *arguments: Any, patience_seconds: int = _SECONDS
 ) -> list[Any]:
-    """Call ``function(mesh, *arguments)`` on each rank of a mesh; returns what they return, in order."""
+    """Call ``function(mesh, *arguments)`` on each rank of a mesh. Returns their results in rank order."""
     with tempfile.TemporaryDirectory() as folder:
         pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(degrees.ranks)]
         processes = [
@@ -70,5 +72,6 @@ def _rank(
         sender.send((True, function(make_mesh(rank, degrees, torch.device("cpu")), *arguments)))
     except Exception:
         sender.send((False, f"rank {rank}:\n{traceback.format_exc()}"))
-    # A tensor lies in this process's memory until it was received. The test ends the ranks when it has heard them all.
+    # A tensor stays in this process's memory until it was received. The test ends the ranks after it has all
+    # results.
     threading.Event().wait()

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.trainer.jobs import TINY
-from trainwright_trainer import selftest
 from trainwright_trainer.main import main
+from trainwright_trainer.process import selftest
 
 
 def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +30,7 @@ def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixtu
     }
     job = {"run_id": "local", "attempt": 1, "fence": 1, "device": "cpu", "slots": [0], "spec": spec}
     (tmp_path / "job.json").write_text(json.dumps(job))
-    # The launcher forks, so it gets a process of its own rather than this one, which has run torch.
+    # The launcher forks, so it gets its own process instead of this one, which has run torch.
     command = [sys.executable, "-m", "trainwright_trainer.main", "train", "job.json"]
     assert subprocess.run(command, cwd=tmp_path, timeout=100).returncode == 0
 
@@ -42,7 +42,7 @@ def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 def test_the_selftest_measures_the_cpu() -> None:
-    """In a process of its own, because it forks the ones that measure."""
+    """In a separate process, because it forks the ones that measure."""
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "2"]
     said = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
     assert said["cpu"]["slots"] == 2
@@ -52,7 +52,7 @@ def test_the_selftest_measures_the_cpu() -> None:
 
 
 def test_gpus_are_numbered_as_on_the_bus_before_cuda_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA reads its order of devices once, at the first question."""
+    """CUDA reads its order of devices once, at the first query."""
     order_when_asked = []
     monkeypatch.setattr(
         torch.cuda, "is_available", lambda: bool(order_when_asked.append(os.environ.get("CUDA_DEVICE_ORDER")))
@@ -74,7 +74,7 @@ def test_the_selftest_lists_what_is_visible(visible: str, indices: list[int]) ->
 
 @pytest.mark.parametrize("command", ["main", "launch"])
 def test_a_command_does_not_load_torch_before_its_work(command: str) -> None:
-    """Help is quick, and the parent-death signal is armed before the seconds that torch takes."""
+    """Help is quick, and the parent-death signal is set before the seconds that torch takes to load."""
     code = f"import sys, trainwright_trainer.{command}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 

@@ -1,11 +1,11 @@
-"""The agent protocol over HTTP, with the API's refusals as types.
+"""The agent protocol over HTTP, with the API's refusals as exception types.
 
-It uses the standard library: a supervisor lives as long as its run and should cost little memory. It never follows a
-redirect, and it does not retry: every message is idempotent by design (claim ids, offsets, digests), and the
-loops that send them know best when to try again; `Backoff` tells them how long to wait.
+It uses the standard library, because a supervisor lives as long as its run and should need little memory. It follows
+no redirects and does not retry: every message is idempotent by design (claim ids, offsets, digests), and the loops
+that send them decide when to try again, with `Backoff` for the waiting time.
 
-A 404 counts as "the run was deleted", which makes the agent delete its folder, only when the body is the API's own error;
-whatever else answers, such as a proxy, counts as unreachable.
+A 404 means that the run was deleted, and makes the agent delete its folder, only if the body is the API's own error.
+Any other 404, such as a proxy's, counts as unreachable.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from trainwright.contracts.agent_protocol import (
     CheckpointCommit,
     Claim,
     ClaimRequest,
-    Committed,
-    Ended,
+    CommitReply,
+    EndReply,
     EndReport,
     Heartbeat,
     HeartbeatReply,
     Join,
-    Joined,
+    JoinReply,
+    OffsetReply,
     Offsets,
     Renewal,
     RenewalReply,
-    Stored,
     UploadLinks,
     UploadRequest,
 )
@@ -43,23 +43,23 @@ from trainwright.contracts.base import Envelope
 
 Answer = TypeVar("Answer", bound=Envelope)
 
-PATIENCE_SECONDS = 10.0
-"""Longest silence of the API before a call counts as failed."""
-_TRANSFER_PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 10.0
+"""A call fails when the API is silent for this long."""
+_TRANSFER_TIMEOUT_SECONDS = 60.0
 _ANSWER_LIMIT_BYTES = 64 * 2**20
-_PIECE_BYTES = 2**20
+_BLOCK_BYTES = 2**20
 
 
 class ApiError(Exception):
-    """A call got no answer that it can go on with."""
+    """A call failed."""
 
 
 class UnreachableError(ApiError):
-    """No answer, or none by the API itself: worth trying again."""
+    """No answer, or one that is not the API's own: worth retrying."""
 
 
 class RefusedError(ApiError):
-    """The API answered no. ``code`` is its fixed word for the reason."""
+    """The API refused the call. ``code`` is its fixed word for the reason."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"{status} {code}: {detail}")
@@ -67,12 +67,12 @@ class RefusedError(ApiError):
         self.code = code
 
     @property
-    def may_pass_later(self) -> bool:
-        """A token or a signed link that is not valid now, or events that are still on their way."""
+    def is_temporary(self) -> bool:
+        """Whether a retry may succeed: the token or link is not valid right now, or events are still in transit."""
         return self.status in (401, 403) or self.code == "events_behind"
 
 
-class GoneError(RefusedError):
+class RunDeletedError(RefusedError):
     """The run was deleted."""
 
 
@@ -81,19 +81,24 @@ class StaleFenceError(RefusedError):
 
 
 class ClaimRefusedError(RefusedError):
-    """The run is not, or no longer, to be claimed with this claim id."""
+    """The run cannot be claimed with this claim id, or no longer can."""
 
 
 class WrongOffsetError(RefusedError):
-    """The API holds ``offset`` bytes of the file."""
+    """The API has stored ``offset`` bytes of the file."""
 
     def __init__(self, status: int, code: str, detail: str, offset: int) -> None:
         super().__init__(status, code, detail)
         self.offset = offset
 
 
+def is_permanent(error: RefusedError) -> bool:
+    """Whether this one message is refused permanently, and not the entire attempt, or only for now."""
+    return not (error.is_temporary or isinstance(error, RunDeletedError | StaleFenceError))
+
+
 class Backoff:
-    """Waits that grow from ``first_seconds`` to ``limit_seconds``, each with jitter, until `reset`."""
+    """Waiting times with jitter that double from ``first_seconds`` up to ``limit_seconds``, until `reset`."""
 
     def __init__(self, first_seconds: float, limit_seconds: float) -> None:
         self._first = first_seconds
@@ -110,14 +115,14 @@ class Backoff:
 
 
 class Client:
-    """Calls of one node. Safe to use from several threads: every call has a connection of its own."""
+    """The calls of one node. Thread-safe: every call opens its own connection."""
 
     def __init__(self, api_url: str, token: str | None = None) -> None:
         self._base = api_url.rstrip("/")
         self._token = token
 
-    def join(self, join: Join) -> Joined:
-        return self._post("/join", join, Joined, 30.0)
+    def join(self, join: Join) -> JoinReply:
+        return self._post("/join", join, JoinReply, 30.0)
 
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         return self._post("/heartbeat", heartbeat, HeartbeatReply)
@@ -125,37 +130,37 @@ class Client:
     def claim(self, run_id: str, claim_id: str) -> Claim:
         return self._post(_run(run_id, "claim"), ClaimRequest(claim_id=claim_id), Claim)
 
-    def renew(self, run_id: str, renewal: Renewal, patience_seconds: float) -> RenewalReply:
-        return self._post(_run(run_id, "renew"), renewal, RenewalReply, patience_seconds)
+    def renew(self, run_id: str, renewal: Renewal, timeout_seconds: float) -> RenewalReply:
+        return self._post(_run(run_id, "renew"), renewal, RenewalReply, timeout_seconds)
 
-    def send_batch(self, run_id: str, batch: Batch) -> Stored:
-        return self._post(_run(run_id, "batches"), batch, Stored)
+    def send_batch(self, run_id: str, batch: Batch) -> OffsetReply:
+        return self._post(_run(run_id, "batches"), batch, OffsetReply)
 
     def send_log(
         self, run_id: str, file: str, attempt: int, fence: int, offset: int, content: bytes
-    ) -> Stored:
+    ) -> OffsetReply:
         query = urlencode({"attempt": attempt, "fence": fence, "offset": offset})
         path = f"{_run(run_id, 'logs')}/{quote(file)}?{query}"
-        return self._call("POST", path, content, "application/octet-stream", Stored, PATIENCE_SECONDS)
+        return self._call("POST", path, content, "application/octet-stream", OffsetReply, TIMEOUT_SECONDS)
 
     def request_uploads(self, run_id: str, request: UploadRequest) -> UploadLinks:
         return self._post(_run(run_id, "uploads"), request, UploadLinks, 30.0)
 
-    def commit_checkpoint(self, run_id: str, commit: CheckpointCommit) -> Committed:
-        return self._post(_run(run_id, "checkpoints"), commit, Committed, _TRANSFER_PATIENCE_SECONDS)
+    def commit_checkpoint(self, run_id: str, commit: CheckpointCommit) -> CommitReply:
+        return self._post(_run(run_id, "checkpoints"), commit, CommitReply, _TRANSFER_TIMEOUT_SECONDS)
 
-    def report_end(self, run_id: str, report: EndReport) -> Ended:
-        return self._post(_run(run_id, "end"), report, Ended)
+    def report_end(self, run_id: str, report: EndReport) -> EndReply:
+        return self._post(_run(run_id, "end"), report, EndReply)
 
     def offsets(self, run_id: str, attempt: int) -> Offsets:
         path = f"{_run(run_id, 'offsets')}?{urlencode({'attempt': attempt})}"
-        return self._call("GET", path, None, None, Offsets, PATIENCE_SECONDS)
+        return self._call("GET", path, None, None, Offsets, TIMEOUT_SECONDS)
 
     def put(self, url: str, descriptor: int, size_bytes: int) -> None:
-        """Send an open file, from its start, to a signed link. The node token stays here."""
+        """Upload an open file, from its start, to a signed link. The node token is not sent."""
         body = _Reader(descriptor, size_bytes)
         headers = {"Content-Length": str(size_bytes), "Content-Type": "application/octet-stream"}
-        connection, target = _connect(urljoin(f"{self._base}/", url), _TRANSFER_PATIENCE_SECONDS)
+        connection, target = _connect(urljoin(f"{self._base}/", url), _TRANSFER_TIMEOUT_SECONDS)
         try:
             connection.request("PUT", target, body=body, headers=headers)
             response = connection.getresponse()
@@ -166,8 +171,8 @@ class Client:
             connection.close()
 
     def get(self, url: str, write: Callable[[bytes], object]) -> None:
-        """Read a signed link piece by piece."""
-        connection, target = _connect(urljoin(f"{self._base}/", url), _TRANSFER_PATIENCE_SECONDS)
+        """Download a signed link block by block."""
+        connection, target = _connect(urljoin(f"{self._base}/", url), _TRANSFER_TIMEOUT_SECONDS)
         try:
             try:
                 connection.request("GET", target)
@@ -176,16 +181,16 @@ class Client:
                     _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
             except (OSError, http.client.HTTPException) as error:
                 raise UnreachableError(f"GET of a file: {error!r}") from error
-            while piece := _read_piece(response):
-                write(piece)
+            while block := _read_block(response):
+                write(block)
         finally:
             connection.close()
 
     def _post(
-        self, path: str, body: Envelope, answer: type[Answer], patience_seconds: float = PATIENCE_SECONDS
+        self, path: str, body: Envelope, answer: type[Answer], timeout_seconds: float = TIMEOUT_SECONDS
     ) -> Answer:
         content = body.model_dump_json().encode()
-        return self._call("POST", path, content, "application/json", answer, patience_seconds)
+        return self._call("POST", path, content, "application/json", answer, timeout_seconds)
 
     def _call(
         self,
@@ -194,14 +199,14 @@ class Client:
         body: bytes | None,
         content_type: str | None,
         answer: type[Answer],
-        patience_seconds: float,
+        timeout_seconds: float,
     ) -> Answer:
         headers = {"Accept": "application/json"}
         if content_type is not None:
             headers["Content-Type"] = content_type
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection, target = _connect(f"{self._base}/api/v1/agent{path}", patience_seconds)
+        connection, target = _connect(f"{self._base}/api/v1/agent{path}", timeout_seconds)
         try:
             connection.request(method, target, body=body, headers=headers)
             response = connection.getresponse()
@@ -214,11 +219,13 @@ class Client:
         try:
             return answer.model_validate_json(content)
         except ValidationError as error:
-            raise UnreachableError(f"{method} {path}: the answer is no {answer.__name__}: {error}") from error
+            raise UnreachableError(
+                f"{method} {path}: the answer is not a valid {answer.__name__}: {error}"
+            ) from error
 
 
 class _Reader:
-    """A file object over a descriptor that neither moves its position nor reads past the announced size."""
+    """A file object over a descriptor that keeps the descriptor's position and stops at the announced size."""
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         self._descriptor = descriptor
@@ -227,26 +234,26 @@ class _Reader:
 
     def read(self, size: int = -1) -> bytes:
         wanted = self._left if size < 0 else min(size, self._left)
-        content = os.pread(self._descriptor, min(wanted, _PIECE_BYTES), self._offset)
+        content = os.pread(self._descriptor, min(wanted, _BLOCK_BYTES), self._offset)
         self._offset += len(content)
         self._left -= len(content)
         return content
 
 
-def _run(run_id: str, verb: str) -> str:
-    return f"/runs/{quote(run_id, safe='')}/{verb}"
+def _run(run_id: str, action: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}/{action}"
 
 
-def _connect(url: str, patience_seconds: float) -> tuple[http.client.HTTPConnection, str]:
+def _connect(url: str, timeout_seconds: float) -> tuple[http.client.HTTPConnection, str]:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=patience_seconds)
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_seconds)
     return connection, f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
 
 
-def _read_piece(response: http.client.HTTPResponse) -> bytes:
+def _read_block(response: http.client.HTTPResponse) -> bytes:
     try:
-        return response.read(_PIECE_BYTES)
+        return response.read(_BLOCK_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"GET of a file broke off: {error!r}") from error
 
@@ -265,7 +272,7 @@ def _raise_for_status(status: int, content: bytes) -> None:
         "stale_fence": StaleFenceError,
         "claim_refused": ClaimRefusedError,
     }
-    kind = kinds.get(code, GoneError if status == 404 else RefusedError)
+    kind = kinds.get(code, RunDeletedError if status == 404 else RefusedError)
     raise kind(status, code, detail)
 
 

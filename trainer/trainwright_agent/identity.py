@@ -1,7 +1,7 @@
-"""Who this node is (``agent.json``) and how its operator wants it to work (``settings.json``).
+"""The node's identity (``agent.json``) and its operator's settings (``settings.json``), both in the data folder.
 
-Both lie in the data folder. The identity holds the node token, so it is readable by its owner alone; supervisors
-read it there, and it never enters an environment or a command line.
+The identity contains the node token, so only its owner can read it. Supervisors read it from the file; it never
+appears in an environment or on a command line.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.base import Envelope
-from trainwright_agent.files import write_durably
+from trainwright.durable_files import write_durably
 
 IDENTITY_NAME = "agent.json"
 SETTINGS_NAME = "settings.json"
 
 
 class Identity(Envelope):
-    """What joining gave the node."""
+    """What the server returned when the node joined."""
 
     api_url: str
     name: str
@@ -28,23 +28,23 @@ class Identity(Envelope):
 
 
 class Settings(Envelope):
-    """The operator's choices. They come from the agent's command line alone: nothing the API says changes them."""
+    """The operator's choices. They come from the agent's command line; the API cannot change them."""
 
     cpu_slots: int = 2
-    """Ranks that may run on the CPU at once; each gets cores ÷ cpu_slots threads."""
+    """Number of ranks that may run on the CPU at once; each gets cores ÷ cpu_slots threads."""
 
     cache_limit_bytes: int = 50 * 2**30
-    """Most that cached token shards may occupy."""
+    """Size limit of the cache of token shards."""
 
     object_store: Path | None = None
-    """Folder of the platform's object store when it is on this disk: files are linked instead of sent."""
+    """Folder of the platform's object store, if it is on this disk: files are then linked instead of sent."""
 
     trainer_module: str = "trainwright_trainer"
-    """Package whose `launch` and `main` modules are started."""
+    """Package that provides the `launch` and `main` modules to start."""
 
 
 def load_identity(data: Path) -> Identity | None:
-    """The node's identity; None when it has not joined yet."""
+    """The node's identity, or None if it has not joined yet."""
     path = data / IDENTITY_NAME
     return Identity.model_validate_json(path.read_bytes()) if path.exists() else None
 

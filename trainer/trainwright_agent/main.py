@@ -1,7 +1,7 @@
 """The command line of a node's agent: ``trainwright-agent join | run | stop``.
 
-``join`` introduces the machine with a one-time token, ``run`` works until it is told to stop, ``stop`` tells it.
-Stopping the agent leaves the runs alone: each has a supervisor of its own, and the next agent takes them up again.
+``join`` registers the machine with a one-time token, ``run`` works until it is stopped, ``stop`` stops it.
+Runs survive the agent: each has its own supervisor, and the next agent picks them up.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import typer
 from trainwright.contracts.agent_protocol import Join, Timers
 from trainwright_agent import processes
 from trainwright_agent.client import ApiError, Client
+from trainwright_agent.daemon.agent import Agent
+from trainwright_agent.daemon.attempts import stop_attempts
+from trainwright_agent.daemon.inventory import collect_inventory
 from trainwright_agent.identity import (
     Identity,
     Settings,
@@ -26,13 +29,11 @@ from trainwright_agent.identity import (
     save_identity,
     save_settings,
 )
-from trainwright_agent.inventory import take_inventory
-from trainwright_agent.loop import Agent, stop_attempts
 from trainwright_agent.workspace import AlreadyRunningError, Workspace
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
-Data = Annotated[Path, typer.Option(help="Folder of the agent, made if it is missing.")]
+Data = Annotated[Path, typer.Option(help="The agent's data folder; created if it is missing.")]
 CpuSlots = Annotated[
     int | None, typer.Option(min=0, help="Ranks that may run on the CPU at once [default: 2].")
 ]
@@ -47,23 +48,23 @@ _STOP_SECONDS = 60.0
 def check_system() -> None:
     """Runs training on this machine for a Trainwright server."""
     if sys.platform != "linux":
-        raise _sorry("Agents need Linux: use WSL2 or a Linux VM. The SDK and the CLI work here.")
+        raise _fail("Agents need Linux: use WSL2 or a Linux VM. The SDK and the CLI work here.")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
 @app.command()
 def join(
     api: Annotated[str, typer.Option(help="Address of the server, such as https://train.example.org.")],
-    name: Annotated[str, typer.Option(help="Name of this node, as the token was made for.")],
+    name: Annotated[str, typer.Option(help="Name of this node, as given when the token was created.")],
     token: Annotated[str, typer.Option(help="One-time join token.")],
     data: Data,
     cpu_slots: CpuSlots = None,
     trainer_module: TrainerModule = None,
 ) -> None:
-    """Introduce this machine to the server."""
-    workspace = _prepared(data)
+    """Register this machine with the server."""
+    workspace = _open_workspace(data)
     if load_identity(workspace.data) is not None:
-        raise _sorry(f"{data} has joined already. Use another folder, or `run`.")
+        raise _fail(f"{data} has already joined. Use another folder, or `run`.")
     settings = _settings(workspace, cpu_slots, None, None, trainer_module)
     _join(workspace, api, name, token, settings)
 
@@ -72,56 +73,52 @@ def join(
 def run(
     data: Data,
     api: Annotated[
-        str | None, typer.Option(help="Address of the server, when it has changed or to join.")
+        str | None, typer.Option(help="Address of the server: to join, or when it has changed.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name to join as.")] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with a one-time token, to join first.")
     ] = None,
     cpu_slots: CpuSlots = None,
-    cache_gib: Annotated[
-        int | None, typer.Option(min=1, help="Most that cached shards may occupy, in GiB.")
-    ] = None,
+    cache_gib: Annotated[int | None, typer.Option(min=1, help="Limit of the shard cache, in GiB.")] = None,
     object_store: Annotated[
-        Path | None, typer.Option(help="The server's object folder, when it is on this disk.")
+        Path | None, typer.Option(help="The server's object folder, if it is on this disk.")
     ] = None,
     trainer_module: TrainerModule = None,
 ) -> None:
     """Work for the server until SIGTERM."""
-    workspace = _prepared(data)
+    workspace = _open_workspace(data)
     settings = _settings(workspace, cpu_slots, cache_gib, object_store, trainer_module)
     try:
         with workspace.lock():
             _ensure_joined(workspace, api, name, token_file, settings)
             Agent(workspace.data, settings).run()
     except AlreadyRunningError:
-        raise _sorry(
-            f"Another agent works in {data}. Stop it, or give this one a folder of its own."
-        ) from None
+        raise _fail(f"Another agent uses {data}. Stop it, or give this one its own folder.") from None
 
 
 @app.command()
 def stop(
     data: Data,
-    with_runs: Annotated[bool, typer.Option(help="End the runs on this node, too.")] = False,
+    with_runs: Annotated[bool, typer.Option(help="Stop the runs on this node too.")] = False,
 ) -> None:
-    """Stop the agent that works in the folder."""
+    """Stop the agent that uses the folder."""
     workspace = Workspace(data.resolve())
     if not workspace.runs.is_dir():
-        raise _sorry(f"{data} is no folder of an agent.")
+        raise _fail(f"{data} is not an agent's data folder.")
     pid = workspace.agent_pid()
     if pid is not None:
         processes.send_signal(pid, signal.SIGTERM, lambda: workspace.agent_pid() == pid)
     until = time.monotonic() + _STOP_SECONDS
     while time.monotonic() < until:
-        # Only then: an agent that is still at work may start another supervisor.
+        # Attempts come second: an agent that still runs may start another supervisor.
         if workspace.agent_pid() is None and not (with_runs and stop_attempts(workspace)):
             return
         time.sleep(0.1)
-    raise _sorry(f"Something in {data} still runs after {_STOP_SECONDS:.0f} s.")
+    raise _fail(f"Processes of {data} are still running after {_STOP_SECONDS:.0f} s.")
 
 
-def _prepared(data: Path) -> Workspace:
+def _open_workspace(data: Path) -> Workspace:
     workspace = Workspace(data.resolve())
     workspace.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace.data.chmod(0o700)
@@ -136,7 +133,7 @@ def _settings(
     object_store: Path | None,
     trainer_module: str | None,
 ) -> Settings:
-    """What the command line says, and where it says nothing what was said last."""
+    """Save the options of the command line; options left out keep their last value."""
     given = {
         "cpu_slots": cpu_slots,
         "cache_limit_bytes": None if cache_gib is None else cache_gib * 2**30,
@@ -155,18 +152,18 @@ def _ensure_joined(
     identity = load_identity(workspace.data)
     if identity is None:
         if api is None or name is None or token_file is None:
-            raise _sorry("This node has not joined yet: give --api, --name and --token-file, or use `join`.")
+            raise _fail("This node has not joined yet. Pass --api, --name and --token-file, or use `join`.")
         _join(workspace, api, name, token_file.read_text().strip(), settings)
     elif api is not None and api != identity.api_url:
         save_identity(workspace.data, identity.model_copy(update={"api_url": api}))
 
 
 def _join(workspace: Workspace, api: str, name: str, token: str, settings: Settings) -> None:
-    inventory = take_inventory(workspace.data, settings)
+    inventory = collect_inventory(workspace.data, settings)
     try:
         joined = Client(api).join(Join(token=token, name=name, inventory=inventory))
     except (ApiError, ValueError) as error:
-        raise _sorry(f"The server did not admit this node: {error}") from error
+        raise _fail(f"The server rejected this node: {error}") from error
     timers: Timers = joined.timers
     identity = Identity(
         api_url=api,
@@ -180,7 +177,7 @@ def _join(workspace: Workspace, api: str, name: str, token: str, settings: Setti
     typer.echo(f"{name} has joined {api}.")
 
 
-def _sorry(sentence: str) -> typer.Exit:
+def _fail(sentence: str) -> typer.Exit:
     typer.echo(sentence, err=True)
     return typer.Exit(1)
 

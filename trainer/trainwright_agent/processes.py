@@ -1,12 +1,12 @@
-"""Finding and ending the processes of an attempt, and the clock and boot id that survive none of it.
+"""Finding and killing the processes of an attempt; the boot-time clock and the boot id.
 
-Everything that works for an attempt carries the *marker* ``TRAINWRIGHT_ATTEMPT=<run>/<claim id>`` in its
-environment. Process groups do not reach all of it (torch gives every rank a session of its own) and parents may be
-gone, so the marker in ``/proc/*/environ`` is what a sweep goes by. A sweep is over only when a whole scan found
-nobody twice in a row: between two scans a process may fork below the place already looked at.
+Every process of an attempt carries the *marker* ``TRAINWRIGHT_ATTEMPT=<run>/<claim id>`` in its environment. Process
+groups do not reach all of them (torch starts every rank in its own session) and parents may be gone, so a sweep goes
+by the marker in ``/proc/*/environ``. A sweep ends when two complete scans in a row find nothing: a process may fork
+behind a scan that has already passed its pid.
 
-Signals go through pidfds, so that a process id which was given to somebody else in between is never hit. Nothing here waits
-with ``waitpid(-1)``: beside ``subprocess`` that would swallow the exit codes of its children.
+Signals are sent through pidfds, so a pid that the kernel has reused is never hit. Nothing here calls ``waitpid(-1)``,
+which would steal the exit codes of ``subprocess``'s children.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pathlib import Path
 
 MARKER_VARIABLE = "TRAINWRIGHT_ATTEMPT"
 PARENT_VARIABLE = "TRAINWRIGHT_PARENT"
-"""Pid of the process that a child must die with; it compares its ppid with it after asking for the signal."""
+"""Pid of the parent that a child must die with. The child compares it with its ppid after requesting the signal."""
 
 _PR_SET_PDEATHSIG = 1
 _SCAN_PAUSE_SECONDS = 0.05
 
 
 def boottime() -> float:
-    """Seconds since boot, the time spent asleep included; it never jumps."""
+    """Seconds since boot, including time suspended; it never jumps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def boot_id() -> str:
-    """Changes with every boot of the machine, so that pids and boottimes written before are told apart."""
+    """Id of this boot, which distinguishes stored pids and boot times from those of earlier boots."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -43,8 +43,8 @@ def die_with_parent(parent: int | None, signum: signal.Signals = signal.SIGKILL)
     """Have the kernel send ``signum`` to this process when the thread that forked it ends.
 
     Args:
-        parent: pid of the process that was meant; when it is no longer the parent, it died before we asked, and this
-            process leaves at once. None: not checked.
+        parent: pid of the expected parent. If the parent is another process, the expected one died before the
+            request, and this process exits at once. None skips the check.
         signum: the signal.
     """
     libc = ctypes.CDLL(None, use_errno=True)
@@ -59,21 +59,18 @@ def marker(run_id: str, claim_id: str) -> str:
 
 
 def child_environment(attempt_marker: str) -> dict[str, str]:
-    """Environment for a child of this process that works for an attempt.
-
-    Nothing of the agent's own settings goes down, least of all a token.
-    """
+    """Environment of a child process that works for an attempt, without the agent's own settings and tokens."""
     return trainer_environment() | {MARKER_VARIABLE: attempt_marker, PARENT_VARIABLE: str(os.getpid())}
 
 
 def trainer_environment() -> dict[str, str]:
-    """What every process of the trainer gets: what makes its GPUs' numbers must be the same in all of them."""
+    """Environment of every trainer process. GPUs must have the same index in all of them."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TRAINWRIGHT_")}
     return inherited | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def marked() -> dict[str, list[int]]:
-    """Pids of the live processes that carry a marker, by marker. Zombies have no environment any more."""
+def marked_pids() -> dict[str, list[int]]:
+    """Pids of live processes that carry a marker, by marker. Zombies no longer have an environment."""
     found: dict[str, list[int]] = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and (value := _marker_of(int(process.name))) is not None:
@@ -82,14 +79,14 @@ def marked() -> dict[str, list[int]]:
 
 
 def pids_of(attempt_marker: str) -> list[int]:
-    return marked().get(attempt_marker, [])
+    return marked_pids().get(attempt_marker, [])
 
 
 def signal_marked(attempt_marker: str, signum: signal.Signals) -> int:
     """Send ``signum`` to every process of the attempt.
 
     Returns:
-        How many were found.
+        How many processes were found.
     """
     pids = pids_of(attempt_marker)
     for pid in pids:
@@ -97,24 +94,24 @@ def signal_marked(attempt_marker: str, signum: signal.Signals) -> int:
     return len(pids)
 
 
-def is_swept(attempt_marker: str) -> bool:
-    """SIGKILL what is left of the attempt; true when two scans in a row found nothing."""
+def sweep_once(attempt_marker: str) -> bool:
+    """SIGKILL the attempt's processes; returns True if two scans in a row found none."""
     return not signal_marked(attempt_marker, signal.SIGKILL) and not pids_of(attempt_marker)
 
 
 def sweep(attempt_marker: str) -> None:
     """SIGKILL the attempt's processes until none is left, however long the kernel takes."""
-    while not is_swept(attempt_marker):
+    while not sweep_once(attempt_marker):
         time.sleep(_SCAN_PAUSE_SECONDS)
 
 
 def stop_marked(attempt_marker: str, grace_seconds: float, reap: Callable[[], object]) -> None:
-    """SIGTERM, grace, SIGKILL: end the attempt's processes, all of them.
+    """Stop all processes of the attempt: SIGTERM, then SIGKILL after the grace period.
 
     Args:
-        attempt_marker: whose processes.
-        grace_seconds: between the two signals.
-        reap: called now and then, to collect the caller's own children.
+        attempt_marker: the attempt's marker.
+        grace_seconds: time between the two signals.
+        reap: called repeatedly to collect the caller's own children.
     """
     killing_at = boottime() + grace_seconds
     left = signal_marked(attempt_marker, signal.SIGTERM)
@@ -126,14 +123,14 @@ def stop_marked(attempt_marker: str, grace_seconds: float, reap: Callable[[], ob
     reap()
 
 
-def send_signal(pid: int, signum: signal.Signals, still_meant: Callable[[], bool]) -> bool:
-    """Send ``signum`` to ``pid`` if, with the process pinned, ``still_meant`` holds.
+def send_signal(pid: int, signum: signal.Signals, is_target: Callable[[], bool]) -> bool:
+    """Send ``signum`` to ``pid`` if ``is_target`` is true once a pidfd refers to the process.
 
     Returns:
-        Whether it was sent.
+        Whether the signal was sent.
     """
-    with _pinned(pid) as descriptor:
-        if descriptor is None or not still_meant():
+    with _pidfd(pid) as descriptor:
+        if descriptor is None or not is_target():
             return False
         try:
             signal.pidfd_send_signal(descriptor, signum)
@@ -143,7 +140,7 @@ def send_signal(pid: int, signum: signal.Signals, still_meant: Callable[[], bool
 
 
 @contextmanager
-def _pinned(pid: int) -> Iterator[int | None]:
+def _pidfd(pid: int) -> Iterator[int | None]:
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,12 +1,12 @@
-"""Reading an attempt's growing files in stretches, each named by its byte offset.
+"""Reads an attempt's growing files in chunks, each identified by its byte offset.
 
-``events.jsonl`` is read in whole lines (a torn last line waits, or is dropped when the attempt has ended). Numbers
-become columns, because columns parse twenty times faster than objects; lines with the same series next to each
-other form one block. Everything else stays a line and gets its end offset, by which a checkpoint names the events it
-needs. Logs are raw bytes.
+``events.jsonl`` is read in complete lines (an incomplete last line waits, or is dropped when the attempt has ended).
+Metrics become columns, which parse twenty times faster than objects; adjacent lines with the same series form one
+block. Every other line stays an event and gets its end offset, by which a checkpoint names the events it needs. Logs
+are raw bytes.
 
-Nothing here remembers anything: the file is the spool and the API holds the offset, so sending a stretch again is
-harmless and an agent that starts reads on from where the API is.
+This module keeps no state: the file is the spool and the API stores the offset. So sending a chunk again is harmless,
+and a new agent continues at the API's offset.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from trainwright.contracts.agent_protocol import Batch, MetricBlock
 from trainwright.contracts.events import CheckpointSaved
 from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import EVENTS_NAME, LOGS_FOLDER, OUTPUT_FOLDER
-from trainwright_agent.files import opened_file, opened_folder, read_stretch
+from trainwright_agent.untrusted_files import opened_file, opened_folder, read_chunk
 
 log = logging.getLogger(__name__)
 
-STRETCH_BYTES = 256 * 2**10
-"""Size of a stretch; a single longer line makes a longer one."""
+CHUNK_BYTES = 256 * 2**10
+"""Size of a chunk; a longer line makes a longer chunk."""
 _LONGEST_LINE_BYTES = 16 * 2**20
-_NUMBERS = ("step", "validation")
+_METRIC_TYPES = ("step", "validation")
 
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A ``checkpoint_saved`` line and where it ends."""
+    """A ``checkpoint_saved`` line and its end offset."""
 
     line: CheckpointSaved
     end_offset: int
 
 
 def read_batch(
-    folder: Path, attempt: int, fence: int, offset: int, limit_bytes: int = STRETCH_BYTES
+    folder: Path, attempt: int, fence: int, offset: int, limit_bytes: int = CHUNK_BYTES
 ) -> Batch | None:
-    """The next stretch of complete lines of the events, from ``offset``; None when there is none.
+    """The next chunk of complete event lines from ``offset``, or None.
 
     Args:
-        folder: the attempt's.
-        attempt: its number.
-        fence: the attempt's.
-        offset: where the stretch begins.
-        limit_bytes: of the stretch; a single longer line makes a longer one. 1: one line.
+        folder: the attempt's folder.
+        attempt: the attempt's number.
+        fence: the attempt's fence.
+        offset: start of the chunk.
+        limit_bytes: size of the chunk; a longer line makes a longer chunk. 1 reads one line.
 
     Raises:
         OSError: the file is not safe to read.
@@ -62,9 +62,9 @@ def read_batch(
     if not content:
         return None
     events: list[dict[str, object]] = []
-    blocks = _Blocks()
+    blocks = _MetricBlocks()
     for end_offset, line in _lines(content, offset):
-        if line.get("type") in _NUMBERS:
+        if line.get("type") in _METRIC_TYPES:
             blocks.add(line)
         else:
             events.append({**line, "end_offset": end_offset})
@@ -80,7 +80,7 @@ def read_batch(
 
 
 def saved_checkpoints(folder: Path, offset: int = 0) -> tuple[list[SavedCheckpoint], int]:
-    """Checkpoints that complete lines from ``offset`` on tell of, and where reading ended."""
+    """Checkpoints that complete lines from ``offset`` announce, and the offset where reading ended."""
     found = []
     while content := _complete_lines(folder, offset):
         if b"checkpoint_saved" in content:
@@ -92,17 +92,17 @@ def saved_checkpoints(folder: Path, offset: int = 0) -> tuple[list[SavedCheckpoi
 
 
 def read_log(folder: Path, name: str, offset: int) -> bytes:
-    """The next stretch of a log, from ``offset``; empty when there is none.
+    """The next chunk of a log from ``offset``; empty at its end.
 
     Raises:
         OSError: the file is not safe to read.
     """
     with opened_file(folder, OUTPUT_FOLDER, LOGS_FOLDER, name) as descriptor:
-        return read_stretch(descriptor, offset, STRETCH_BYTES)
+        return read_chunk(descriptor, offset, CHUNK_BYTES)
 
 
 def log_names(folder: Path) -> list[str]:
-    """Logs that are there, by name."""
+    """Names of the attempt's logs."""
     try:
         with opened_folder(folder, OUTPUT_FOLDER, LOGS_FOLDER) as logs:
             names = os.listdir(logs)  # noqa: PTH208 - of a descriptor, which no path replaces
@@ -112,7 +112,7 @@ def log_names(folder: Path) -> list[str]:
 
 
 class FirstStepWatch:
-    """Looks out for the first ``step`` line, reading each line once."""
+    """Watches for the first ``step`` line, reading each line once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -120,7 +120,7 @@ class FirstStepWatch:
         self.has_step = False
 
     def has_grown(self) -> bool:
-        """Whether complete lines came since the last look."""
+        """Whether complete lines were added since the last call."""
         try:
             content = _complete_lines(self._folder, self._offset)
         except OSError:
@@ -132,8 +132,8 @@ class FirstStepWatch:
         return bool(content)
 
 
-class _Blocks:
-    """Gathers numbers into columns; a line with other series than the one before it begins a new block."""
+class _MetricBlocks:
+    """Collects metrics into columns. A line with other series than the previous one starts a new block."""
 
     def __init__(self) -> None:
         self._blocks: list[MetricBlock] = []
@@ -147,7 +147,7 @@ class _Blocks:
             or not isinstance(values, dict)
             or not all(map(_is_number, values.values()))
         ):
-            log.warning("dropped a line of numbers that has none: %.200s", line)
+            log.warning("dropped a malformed line of metrics: %.200s", line)
             return
         if values.keys() != self._series.keys():
             self._close()
@@ -166,27 +166,27 @@ class _Blocks:
         self._steps, self._series = [], {}
 
 
-def _complete_lines(folder: Path, offset: int, limit_bytes: int = STRETCH_BYTES) -> bytes:
-    """From ``offset`` up to the end of a line: as many as fit a stretch, or the one that does not."""
+def _complete_lines(folder: Path, offset: int, limit_bytes: int = CHUNK_BYTES) -> bytes:
+    """Complete lines from ``offset``: as many as fit into a chunk, or one longer line."""
     try:
         with opened_file(folder, OUTPUT_FOLDER, EVENTS_NAME) as descriptor:
-            content = read_stretch(descriptor, offset, limit_bytes)
+            content = read_chunk(descriptor, offset, limit_bytes)
             if b"\n" not in content and len(content) == limit_bytes:
                 content = _first_line(descriptor, offset)
     except FileNotFoundError:
         return b""
     if b"\n" not in content and len(content) == _LONGEST_LINE_BYTES:
-        return content  # no line of ours is so long: passed over piece by piece
+        return content  # no valid line is this long: skipped chunk by chunk
     return content[: content.rfind(b"\n") + 1]
 
 
 def _first_line(descriptor: int, offset: int) -> bytes:
-    content = read_stretch(descriptor, offset, _LONGEST_LINE_BYTES)
+    content = read_chunk(descriptor, offset, _LONGEST_LINE_BYTES)
     return content[: content.find(b"\n") + 1] or content
 
 
 def _lines(content: bytes, offset: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each line that holds an object, with the offset of its end in the file."""
+    """Yield each line that is a JSON object, with the offset of its end in the file."""
     for raw in content.splitlines(keepends=True):
         offset += len(raw)
         try:

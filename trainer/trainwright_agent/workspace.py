@@ -1,19 +1,19 @@
-"""The agent's data folder: one folder an attempt, and what its files and its lock say about it.
+"""The agent's data folder, with one folder per attempt.
 
 ::
 
     DIR/agent.json settings.json agent.lock
     DIR/cache/<sha256>                  token shards, hard-linked into the attempts that use them
     DIR/runs/<claim id>/
-        claim.json                      run and claim id before claiming; the API's answer after it
-        supervisor.lock supervisor.json held while a supervisor lives; boot id and pid of the one that took it
-        deadline.json                   when it begins to stop its children unless it can renew
-        job.json data/ resume/ out/     what the trainer sees
-        exit.json                       how the attempt ended; nothing of it lives any more
+        claim.json                      run and claim id; after the claim also the API's answer
+        supervisor.lock supervisor.json locked while a supervisor is alive; its boot id and pid
+        deadline.json                   when the supervisor stops its children unless it can renew
+        job.json data/ resume/ out/     the trainer's files
+        exit.json                       the outcome; no process of the attempt is left
         shipped.json                    checkpoints that the API has committed
 
-Alive means a lock is held: a pid in a file may belong to somebody else, and a process may be there without working.
-`Condition` is the whole table of what a folder can mean.
+A supervisor is alive while it holds its lock: a pid in a file may have been reused, and a process may exist without
+working. `Condition` lists all conditions of an attempt's folder.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from pydantic import ValidationError
 from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.job_spec import Outcome
+from trainwright.durable_files import write_durably
 from trainwright_agent import processes
-from trainwright_agent.files import write_durably
 
 Record = TypeVar("Record", bound=Envelope)
 
@@ -56,7 +56,7 @@ class ClaimRecord(Envelope):
 
 
 class SupervisorRecord(Envelope):
-    """``supervisor.json``: who took the lock last."""
+    """``supervisor.json``: the process that took the lock last."""
 
     boot_id: str
     pid: int
@@ -67,23 +67,23 @@ class Deadline(Envelope):
 
     boot_id: str
     deadline: float
-    """CLOCK_BOOTTIME at which the supervisor begins to stop its children."""
+    """CLOCK_BOOTTIME at which the supervisor stops its children."""
 
     kill_at: float
-    """CLOCK_BOOTTIME after which the agent kills the supervisor if children still live."""
+    """CLOCK_BOOTTIME after which the agent kills the supervisor if children are still alive."""
 
 
 class Condition(Enum):
-    """What a folder means, by its lock and files."""
+    """The condition of an attempt's folder, by its lock and files."""
 
     UNSTARTED = auto()
-    """No supervisor ever took the lock: claim, or claim again, and start one."""
+    """No supervisor ever took the lock: claim, or repeat the claim, and start one."""
     SUPERVISED = auto()
-    """The lock is held."""
+    """A supervisor holds the lock."""
     ENDED = auto()
-    """``exit.json`` is there: ship and report."""
+    """``exit.json`` exists: ship and report."""
     LOST = auto()
-    """The supervisor vanished."""
+    """The supervisor died."""
     REBOOTED = auto()
     """The supervisor belonged to an earlier boot."""
 
@@ -108,14 +108,14 @@ class AttemptFolder:
 
     @property
     def log_file(self) -> Path:
-        """What the supervisor itself has to say."""
+        """The supervisor's own log."""
         return self.path / "supervisor.log"
 
     def record(self) -> ClaimRecord:
         return ClaimRecord.model_validate_json((self.path / "claim.json").read_bytes())
 
-    def granted(self) -> Claim | None:
-        """The API's answer to the claim, if it has come."""
+    def granted_claim(self) -> Claim | None:
+        """The claim that the API granted; None before its answer."""
         return self.record().claim
 
     @property
@@ -143,19 +143,19 @@ class AttemptFolder:
         write_durably(self.exit_file, outcome.model_dump_json(indent=1).encode())
 
     def is_locked(self) -> bool:
-        return is_held(self._lock_file)
+        return is_file_locked(self._lock_file)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the one who works in the folder: as its supervisor, or as who settles what one left.
+        """Take the folder's lock, to supervise the attempt or to record its end.
 
         Raises:
-            AlreadyRunningError: somebody else is.
+            AlreadyRunningError: another process holds it.
         """
-        return held(self._lock_file)
+        return file_lock(self._lock_file)
 
     @property
-    def is_fresh(self) -> bool:
-        """No supervisor ever took the folder and no end is written. Certain only for who holds the lock."""
+    def is_untouched(self) -> bool:
+        """The attempt never had a supervisor and has no outcome. Reliable only while holding the lock."""
         return self.supervisor() is None and not self.exit_file.exists()
 
     @property
@@ -163,7 +163,7 @@ class AttemptFolder:
         return self.path / "supervisor.lock"
 
     def condition(self) -> Condition:
-        # The lock first: a supervisor writes exit.json before it lets go.
+        # The lock first: a supervisor writes exit.json before it releases the lock.
         if self.is_locked():
             return Condition.SUPERVISED
         if self.exit_file.exists():
@@ -174,7 +174,7 @@ class AttemptFolder:
         return Condition.LOST if supervisor.boot_id == processes.boot_id() else Condition.REBOOTED
 
     def shipped_steps(self) -> set[int]:
-        """Steps of the checkpoints that were committed, or given up as refused."""
+        """Steps of the checkpoints that were committed, or given up after a refusal."""
         try:
             return set(json.loads((self.path / "shipped.json").read_bytes()))
         except (FileNotFoundError, ValueError):
@@ -184,7 +184,7 @@ class AttemptFolder:
         write_durably(self.path / "shipped.json", json.dumps(sorted(steps)).encode())
 
     def delete(self) -> None:
-        """Remove the folder; one that was half removed is never taken for an attempt."""
+        """Remove the folder. It is renamed first, so that a partly removed one is not taken for an attempt."""
         trash = self.path.with_name(f".trash-{self.path.name}")
         with suppress(FileNotFoundError):
             self.path.rename(trash)
@@ -200,7 +200,7 @@ class Workspace:
         self.cache = data / "cache"
 
     def prepare(self) -> None:
-        """Make the folders, closed to others, and clear away what a crash left half made."""
+        """Create the private folders, and remove what a crash left incomplete."""
         for folder in (self.data, self.runs, self.cache):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.data.chmod(0o700)
@@ -214,7 +214,7 @@ class Workspace:
         return [AttemptFolder(path) for path in sorted(paths)]
 
     def create_attempt(self, run_id: str) -> AttemptFolder:
-        """A folder for a new attempt under a fresh claim id, complete before it has its name."""
+        """Create the folder of a new attempt with a fresh claim id; it is renamed when complete."""
         claim_id = uuid4().hex
         draft = AttemptFolder(self.runs / f".new-{claim_id}")
         draft.path.mkdir(mode=0o700)
@@ -223,33 +223,33 @@ class Workspace:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder.
+        """Take the agent's lock on the data folder.
 
         Raises:
             AlreadyRunningError: another agent holds it.
         """
-        with held(self.data / "agent.lock", str(os.getpid())):
+        with file_lock(self.data / "agent.lock", str(os.getpid())):
             yield
 
     def agent_pid(self) -> int | None:
-        """Pid of the agent that holds the folder, if one does."""
+        """Pid of the agent that holds the folder's lock, if any."""
         path = self.data / "agent.lock"
-        if not is_held(path):
+        if not is_file_locked(path):
             return None
         text = path.read_text()
         return int(text) if text.isdigit() else None
 
 
 @contextmanager
-def held(path: Path, text: str = "") -> Iterator[None]:
-    """Take the lock ``path`` and keep it; children do not inherit it.
+def file_lock(path: Path, text: str = "") -> Iterator[None]:
+    """Hold the lock file ``path``; children do not inherit it.
 
     Args:
         path: the lock file.
-        text: written into it once it is held.
+        text: written into the file once it is locked.
 
     Raises:
-        AlreadyRunningError: somebody holds it.
+        AlreadyRunningError: another process holds the lock.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -264,11 +264,11 @@ def held(path: Path, text: str = "") -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock ``path``.
+def is_file_locked(path: Path) -> bool:
+    """Whether a process holds the lock file ``path``.
 
-    The question itself takes the lock for a moment. A supervisor that starts in that moment leaves; but then none has
-    ever started in the folder, and the next look starts another.
+    The check takes the lock for a moment. A supervisor that starts in that moment exits, but then the attempt never had
+    a supervisor, and the agent's next heartbeat starts another.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -284,9 +284,9 @@ def is_held(path: Path) -> bool:
 
 
 class DeadlineFile:
-    """``deadline.json`` kept open and overwritten in place.
+    """``deadline.json``, kept open and overwritten in place.
 
-    The room is taken once and stays, so a full disk cannot keep a healthy supervisor's deadline from moving on.
+    Its space is allocated once, so a full disk cannot stop a healthy supervisor from extending its deadline.
     """
 
     def __init__(self, path: Path) -> None:

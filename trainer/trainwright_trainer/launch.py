@@ -1,6 +1,6 @@
-"""The launcher's command, which the agent starts.
+"""The command with which the agent starts the launcher.
 
-It sees to its end before it is slow: importing torch takes seconds, in which the parent may die.
+Importing torch takes seconds, and the parent may die meanwhile. So the parent-death signal is armed first.
 
     python -m trainwright_trainer.launch JOB_JSON
 """
@@ -10,15 +10,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from trainwright_trainer.garbage import importing
-from trainwright_trainer.stop import die_with_parent
+from trainwright_trainer.process.signals import die_with_parent
+from trainwright_trainer.runtime.garbage_collection import collection_paused
 
 
 def main(job_file: Path) -> int:
     """Arm the parent-death signal, then load torch and launch; returns the exit code."""
     die_with_parent()
-    with importing():
-        from trainwright_trainer.elastic import launch
+    with collection_paused():
+        from trainwright_trainer.process.launcher import launch
 
     return launch(job_file.resolve())
 

@@ -1,7 +1,7 @@
-"""API keys: ``tw_<prefix>_<192 random bits><checksum>``, shown once and kept as a keyed hash.
+"""API keys: ``tw_<prefix>_<192 random bits><checksum>``, shown once and stored as a keyed hash.
 
-The prefix tells keys apart in lists; the checksum lets a secret scanner, and this API, know a mistyped or made-up key
-without asking the database.
+The prefix identifies keys in lists. The checksum lets secret scanners, and this API, recognize a mistyped or invented key
+without a database query.
 """
 
 import base64
@@ -21,21 +21,19 @@ from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
-LAST_USED_GRAIN = timedelta(minutes=1)
-"""Using a key writes to the database at most this often."""
+LAST_USED_INTERVAL = timedelta(minutes=1)
+"""How often the use of a key is written to the database, at most."""
 
-MOST_KEYS = 100
-"""Of one person."""
+MAX_KEYS = 100
+"""Keys that one person can have."""
 
 _SHAPE = re.compile(r"tw_([0-9a-f]{8})_([A-Za-z0-9_-]{32})([a-z2-7]{7})")
 
 
 def create_key(session: Write, settings: Settings, user_id: UUID, name: str) -> CreatedKey:
-    """A new key of the person; its secret is in the answer and nowhere else."""
-    if len(list_keys(session, user_id)) >= MOST_KEYS:
-        raise Conflict(
-            "too_many_keys", f"You have {MOST_KEYS} API keys. Delete one that is not used any more."
-        )
+    """Create a key for the person. Its secret is only in the response."""
+    if len(list_keys(session, user_id)) >= MAX_KEYS:
+        raise Conflict("too_many_keys", f"You have {MAX_KEYS} API keys. Delete one that you no longer use.")
     row_id = new_id()
     prefix = f"tw_{row_id.hex[-8:]}"
     body = f"{prefix}_{new_token()}"
@@ -45,17 +43,17 @@ def create_key(session: Write, settings: Settings, user_id: UUID, name: str) -> 
     )
     session.add(row)
     session.flush()
-    return CreatedKey(**_shown(row).model_dump(), secret=secret)
+    return CreatedKey(**_to_response(row).model_dump(), secret=secret)
 
 
 def list_keys(session: Read, user_id: UUID) -> list[ApiKeyOut]:
     """The person's keys, newest first."""
     rows = session.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc()))
-    return [_shown(row) for row in rows]
+    return [_to_response(row) for row in rows]
 
 
 def delete_key(session: Write, user_id: UUID, key: str) -> None:
-    """Revoke a key of the person; from the commit on it opens nothing."""
+    """Revoke a key of the person; it is invalid from the commit on."""
     row = session.get(ApiKey, parse_id("key", key))
     if row is None or row.user_id != user_id:
         raise unknown("key", key)
@@ -63,7 +61,7 @@ def delete_key(session: Write, user_id: UUID, key: str) -> None:
 
 
 def account_of_key(database: Database, settings: Settings, secret: str) -> Account | None:
-    """Whose key this is; None for what is no key, or none any more. Its use is noted now and then."""
+    """The owner of a key; None for an unknown or revoked key. Its use is recorded now and then."""
     if not _is_well_formed(secret):
         return None
     with database.read() as session:
@@ -75,18 +73,18 @@ def account_of_key(database: Database, settings: Settings, secret: str) -> Accou
     if row is None:
         return None
     account, key_id, last_used = row
-    if last_used is None or now() - last_used > LAST_USED_GRAIN:
-        _note_use(database, key_id)
+    if last_used is None or now() - last_used > LAST_USED_INTERVAL:
+        _record_use(database, key_id)
     return account
 
 
-def _note_use(database: Database, key_id: UUID) -> None:
-    stale = or_(ApiKey.last_used.is_(None), ApiKey.last_used < now() - LAST_USED_GRAIN)
+def _record_use(database: Database, key_id: UUID) -> None:
+    stale = or_(ApiKey.last_used.is_(None), ApiKey.last_used < now() - LAST_USED_INTERVAL)
     try:
         with database.write() as session:
             session.execute(update(ApiKey).where(ApiKey.id == key_id, stale).values(last_used=now()))
     except Busy:
-        pass  # noted at the next use
+        pass  # the next use is recorded
 
 
 def _is_well_formed(secret: str) -> bool:
@@ -102,7 +100,7 @@ def _hash(settings: Settings, secret: str) -> str:
     return keyed_hash(settings.secret_key, "api_key", secret)
 
 
-def _shown(row: ApiKey) -> ApiKeyOut:
+def _to_response(row: ApiKey) -> ApiKeyOut:
     return ApiKeyOut(
         id=public_id("key", row.id),
         name=row.name,

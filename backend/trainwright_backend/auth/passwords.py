@@ -1,9 +1,9 @@
-"""Passwords: argon2id, kept slow and kept from being guessed.
+"""Passwords: argon2id, deliberately slow, and protected against guessing.
 
-19 MiB and two passes a hash (OWASP's minimum), at most two at once, so that a flood of sign-ins costs 40 MiB and not
-the machine. An unknown address is hashed against a decoy: who is known cannot be told by the clock. Guesses are
-counted by address, known or not, in a window that slides; a wave of them delays the owner, and never locks them out
-for good.
+A hash takes 19 MiB and two passes (OWASP's minimum). At most two run at once, so a flood of sign-ins costs 40 MiB and does
+not take down the machine. An unknown address is hashed against a decoy, so timing does not reveal which addresses exist.
+Attempts are counted per address, known or not, in a sliding window. Many attempts delay the owner, and never lock them
+out for good.
 """
 
 import threading
@@ -19,7 +19,7 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 from sqlalchemy import delete, func, select
 
 from trainwright_backend.auth.service import account_by_email, normal_email
-from trainwright_backend.auth.tables import Account, SignInGuess
+from trainwright_backend.auth.tables import Account, SignInAttempt
 from trainwright_backend.core.db import Database, Write, now
 from trainwright_backend.core.errors import AppError, Busy, Invalid, Unauthorized
 from trainwright_backend.core.security import keyed_hash, new_token
@@ -28,38 +28,38 @@ from trainwright_backend.core.settings import Settings
 MEMORY_KIB = 19 * 1024
 PASSES = 2
 HASHES_AT_ONCE = 2
-LONGEST_WAIT_SECONDS = 5.0
+MAX_WAIT_SECONDS = 5.0
 
-GUESSES = 20
+MAX_ATTEMPTS = 20
 WINDOW = timedelta(minutes=10)
 
 COMMON = frozenset(Path(__file__).with_name("common_passwords.txt").read_text().split())
-"""Of ten letters and more, as they head the lists of leaked passwords."""
+"""The most frequent leaked passwords of ten or more characters."""
 
 _hashes = threading.BoundedSemaphore(HASHES_AT_ONCE)
 _hasher = PasswordHash((Argon2Hasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=1),))
 
 
 def hash_password(password: str) -> str:
-    """The stored form of a new password. Slow: call it without a session.
+    """Hash a new password. This is slow: call it without an open session.
 
     Raises:
-        Invalid: it is one of those that are tried first.
+        Invalid: it is a common password.
     """
     if password.lower() in COMMON or len(set(password)) < 3:
-        raise Invalid.at("password", "This is one of the first passwords that are tried. Choose another.")
+        raise Invalid.at("password", "This is one of the most common passwords. Choose another.")
     with _turn():
         return _hasher.hash(password)
 
 
 def check_password(database: Database, settings: Settings, email: str, password: str) -> Account:
-    """Whose address and password these are. Slow, and takes sessions of its own.
+    """The account with this address and password. This is slow, and opens its own sessions.
 
     Raises:
-        AppError: 429 ``too_many_guesses`` with Retry-After.
-        Unauthorized: they do not belong together, or nobody has this address.
+        AppError: 429 ``too_many_attempts`` with Retry-After.
+        Unauthorized: the password is wrong, or no account has this address.
     """
-    guess = _count_guess(database, _subject(settings, email))
+    attempt = count_attempt(database, settings, email)
     with database.read() as session:
         account = account_by_email(session, email)
     with _turn():
@@ -67,47 +67,44 @@ def check_password(database: Database, settings: Settings, email: str, password:
     if account is None or not right:
         raise Unauthorized("E-mail or password is wrong.", code="wrong_password")
     with database.write() as session:
-        session.execute(delete(SignInGuess).where(SignInGuess.id == guess))
+        session.execute(delete(SignInAttempt).where(SignInAttempt.id == attempt))
     return account
 
 
-def _count_guess(database: Database, subject: str) -> UUID:
-    """Note a guess before it is evaluated, so that many at once are counted too."""
+def count_attempt(database: Database, settings: Settings, email: str) -> UUID:
+    """Count an attempt before it is evaluated, so that concurrent attempts are counted too."""
+    subject = keyed_hash(settings.secret_key, "guess", normal_email(email))
     with database.write() as session:
         _lock(session, subject)
-        begin = now() - WINDOW
-        session.execute(delete(SignInGuess).where(SignInGuess.time < begin))
+        start = now() - WINDOW
+        session.execute(delete(SignInAttempt).where(SignInAttempt.time < start))
         times = session.scalars(
-            select(SignInGuess.time).where(SignInGuess.subject == subject).order_by(SignInGuess.time)
+            select(SignInAttempt.time).where(SignInAttempt.subject == subject).order_by(SignInAttempt.time)
         ).all()
-        if len(times) >= GUESSES:
-            seconds = max(1, round((times[-GUESSES] + WINDOW - now()).total_seconds()))
+        if len(times) >= MAX_ATTEMPTS:
+            seconds = max(1, round((times[-MAX_ATTEMPTS] + WINDOW - now()).total_seconds()))
             raise AppError(
-                "too_many_guesses",
+                "too_many_attempts",
                 429,
-                f"Too many passwords were tried for this address. Try again in {-(-seconds // 60)} minutes.",
+                f"Too many sign-in attempts for this address. Try again in {-(-seconds // 60)} minutes.",
                 headers={"Retry-After": str(seconds)},
             )
-        guess = SignInGuess(subject=subject)
-        session.add(guess)
+        attempt = SignInAttempt(subject=subject)
+        session.add(attempt)
         session.flush()
-        return guess.id
-
-
-def _subject(settings: Settings, email: str) -> str:
-    return keyed_hash(settings.secret_key, "guess", normal_email(email))
+        return attempt.id
 
 
 def _lock(session: Write, subject: str) -> None:
-    """Count one guess for a subject at a time; on SQLite every `Write` holds the lock already."""
+    """Serialize the attempts of a subject. On SQLite every `Write` has the write lock already."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(int(subject[:15], 16))))
 
 
 @contextmanager
 def _turn() -> Iterator[None]:
-    if not _hashes.acquire(timeout=LONGEST_WAIT_SECONDS):
-        raise Busy("sign_in_busy", "Too many people sign in right now. Try again in a moment.")
+    if not _hashes.acquire(timeout=MAX_WAIT_SECONDS):
+        raise Busy("sign_in_busy", "Too many people are signing in right now. Try again in a moment.")
     try:
         yield
     finally:

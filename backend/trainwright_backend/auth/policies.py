@@ -1,8 +1,8 @@
-"""Who may call a route, as types: ``def list_runs(access: Viewer, …)`` reads like the rule it is.
+"""Policies as types: ``def list_runs(access: Viewer, …)`` reads like the rule it enforces.
 
-A person comes by a session cookie or by ``Authorization: Bearer tw_…``. In a team's routes an unknown team and one
-the caller does not belong to are the same 404; a role that is too low is a 403. A site admin is nobody in a team
-without a membership. Policies open and close a session of their own, so that a route that streams holds none.
+A person authenticates by a session cookie or by ``Authorization: Bearer tw_…``. In a team's routes, an unknown team and a
+team that the caller does not belong to are the same 404; a role that is too low is a 403. A site admin has no rights in a
+team without a membership. Policies open and close their own session, so a route that streams holds none.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized
 from trainwright_backend.core.policy import Policy
 from trainwright_backend.core.settings import Settings
 
-MAY_DO = {Role.VIEWER: 0, Role.EDITOR: 1, Role.OWNER: 2}
+ROLE_RANK = {Role.VIEWER: 0, Role.EDITOR: 1, Role.OWNER: 2}
 
 
 @dataclass(frozen=True)
 class Person:
-    """Who calls."""
+    """The caller."""
 
     user_id: UUID
     user_name: str
@@ -34,7 +34,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Access:
-    """Who calls, and what they are in the team of the address."""
+    """The caller, and their role in the team of the address."""
 
     user_id: UUID
     user_name: str
@@ -45,57 +45,57 @@ class Access:
 
 
 class IsSignedIn(Policy):
-    """Anybody who is known."""
+    """Anyone who is signed in."""
 
     def __call__(self, request: Request) -> Person:
-        return self.once(request, lambda: _person(request))
+        return self.cached(request, lambda: _person(request))
 
-    def ask(self, request: Request) -> Person:
+    def check(self, request: Request) -> Person:
         return self(request)
 
 
 class IsSiteAdmin(Policy):
-    """Who looks after the installation."""
+    """Site admins."""
 
     def __call__(self, request: Request) -> Person:
-        return self.once(request, lambda: self._decide(request))
+        return self.cached(request, lambda: self._decide(request))
 
-    def ask(self, request: Request) -> Person:
+    def check(self, request: Request) -> Person:
         return self(request)
 
     def _decide(self, request: Request) -> Person:
         person = _person(request)
         if not person.site_admin:
             raise Forbidden(
-                "site_admin_only", "Only a site admin can do this. Ask the one of this installation."
+                "site_admin_only", "Only a site admin can do this. Ask an admin of this installation."
             )
         return person
 
 
 class IsInTeam(Policy):
-    """Members of the team in the address whose role is ``least`` or more."""
+    """Members of the team in the address with at least the role ``least``."""
 
     def __init__(self, least: Role) -> None:
         self.least = least
 
     def __call__(self, request: Request, team: str) -> Access:
-        return self.once(request, lambda: self.decide(request, team))
+        return self.cached(request, lambda: self.decide(request, team))
 
-    def ask(self, request: Request) -> Access:
+    def check(self, request: Request) -> Access:
         return self(request, request.path_params["team"])
 
     def decide(self, request: Request, team: str) -> Access:
-        """Look anew, whatever was found before."""
+        """Decide without the cache."""
         person = _person(request)
         with request.app.state.database.read() as session:
             found = service.find_membership(session, team, person.user_id)
         if found is None:
             raise NotFound(f"There is no team {team[:40]!r}, or you are not in it.")
         team_row, role = found
-        if MAY_DO[role] < MAY_DO[self.least]:
+        if ROLE_RANK[role] < ROLE_RANK[self.least]:
             raise Forbidden(
                 "role_too_low",
-                f"This needs the role {self.least} in {team}; yours is {role}. Ask an owner of the team.",
+                f"This requires the role {self.least} in {team}; yours is {role}. Ask an owner of the team.",
             )
         return Access(
             user_id=person.user_id,
@@ -108,7 +108,7 @@ class IsInTeam(Policy):
 
 
 def still_in_team(request: Request, access: Access) -> Callable[[], bool]:
-    """A question for streams, which outlive the answer: may their reader still look at the team?"""
+    """For streams, which outlive the first check: a function that returns whether the reader is still in the team."""
     policy = IsInTeam(Role.VIEWER)
 
     def permitted() -> bool:
@@ -127,8 +127,8 @@ Editor = Annotated[Access, Depends(IsInTeam(Role.EDITOR))]
 Owner = Annotated[Access, Depends(IsInTeam(Role.OWNER))]
 
 
-def person_or_nobody(request: Request) -> Person | None:
-    """Who calls a public route, when it can be told."""
+def optional_person(request: Request) -> Person | None:
+    """The caller of a public route, if they are signed in."""
     try:
         return _person(request)
     except Unauthorized:
@@ -141,11 +141,11 @@ def session_token(request: Request, settings: Settings) -> str | None:
 
 
 def set_session_cookie(response: Response, settings: Settings, token: str) -> None:
-    """Sign a browser in: no script reads the cookie, and other sites' forms do not send it."""
+    """Sign a browser in. Scripts cannot read the cookie, and forms of other sites do not send it."""
     response.set_cookie(
         _cookie_name(settings),
         token,
-        max_age=int(service.SESSION_LIFE.total_seconds()),
+        max_age=int(service.SESSION_LIFETIME.total_seconds()),
         httponly=True,
         secure=settings.https,
         samesite="lax",
@@ -157,7 +157,7 @@ def clear_session_cookie(response: Response, settings: Settings) -> None:
 
 
 def _cookie_name(settings: Settings) -> str:
-    """Browsers bind a ``__Host-`` cookie to this very host, and drop it on plain http."""
+    """Browsers bind a ``__Host-`` cookie to exactly this host, and drop it on plain http."""
     return "__Host-trainwright" if settings.https else "trainwright"
 
 
@@ -174,7 +174,7 @@ def _account(request: Request) -> Account:
         account = keys.account_of_key(database, settings, secret.strip())
         if account is None:
             raise Unauthorized(
-                "This API key is not valid or was revoked. Make a new one on your account's page."
+                "This API key is not valid or was revoked. Create a new one on your account page."
             )
         return account
     token = session_token(request, settings)

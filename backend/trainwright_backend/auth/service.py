@@ -1,7 +1,7 @@
-"""Who somebody is: by password, by session; and which role they have in a team. API keys: `keys`; links: `links`.
+"""Identifying people by address or session, and their roles in teams. `keys` handles API keys.
 
-Lookups compare keyed hashes, which the database does by index; there is nothing to time. Passwords are the one slow
-secret (`passwords`), and trying them is counted (`guesses`).
+Lookups compare keyed hashes by index, so timing reveals nothing. Passwords are the one slow secret (`passwords`), and
+attempts are counted.
 """
 
 from datetime import timedelta
@@ -17,11 +17,11 @@ from trainwright_backend.core.ids import public_id
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
-SESSION_LIFE = timedelta(days=14)
+SESSION_LIFETIME = timedelta(days=14)
 
 
 def find_membership(session: Read, slug: str, user_id: UUID) -> tuple[Team, Role] | None:
-    """The team of that slug and the person's role in it; None when either does not exist."""
+    """The team with this slug and the person's role in it; None if either does not exist."""
     row = session.execute(
         select(Team, Membership.role)
         .join(Membership, Membership.team_id == Team.id)
@@ -31,7 +31,7 @@ def find_membership(session: Read, slug: str, user_id: UUID) -> tuple[Team, Role
 
 
 def account_of_session(session: Read, settings: Settings, token: str) -> Account | None:
-    """Who is signed in with this cookie."""
+    """The account that is signed in with this cookie."""
     return session.scalar(
         select(Account)
         .join(BrowserSession, BrowserSession.user_id == Account.id)
@@ -40,18 +40,20 @@ def account_of_session(session: Read, settings: Settings, token: str) -> Account
 
 
 def open_session(session: Write, settings: Settings, account: Account) -> str:
-    """Sign ``account`` in; returns the token for the cookie, which is kept as a hash only."""
+    """Sign ``account`` in. Returns the token for the cookie; only its hash is stored."""
     session.execute(delete(BrowserSession).where(BrowserSession.expires <= now()))
     token = new_token()
     session.add(
-        BrowserSession(hash=_session_hash(settings, token), user_id=account.id, expires=now() + SESSION_LIFE)
+        BrowserSession(
+            hash=_session_hash(settings, token), user_id=account.id, expires=now() + SESSION_LIFETIME
+        )
     )
     session.flush()
     return token
 
 
 def close_session(session: Write, settings: Settings, token: str) -> None:
-    """Sign out; harmless when nobody was signed in."""
+    """Sign out, if the token is valid."""
     session.execute(delete(BrowserSession).where(BrowserSession.hash == _session_hash(settings, token)))
 
 
@@ -78,7 +80,7 @@ def account_by_email(session: Read, email: str) -> Account | None:
 
 
 def normal_email(email: str) -> str:
-    """The one spelling under which an address is stored."""
+    """The form in which an address is stored."""
     return email.strip().lower()
 
 

@@ -1,4 +1,4 @@
-"""Who there is: accounts, teams, memberships, and the secrets by which people come in (kept as keyed hashes)."""
+"""Accounts, teams and memberships, and the credentials of people, stored as keyed hashes."""
 
 from datetime import datetime
 from uuid import UUID
@@ -37,7 +37,7 @@ class Team(Base):
 
 
 class Membership(Base):
-    """What a person may do in a team."""
+    """A person's role in a team."""
 
     __tablename__ = "membership"
 
@@ -50,7 +50,7 @@ class Membership(Base):
 
 
 class ApiKey(Base):
-    """A credential for programs: acts as its owner."""
+    """A credential for programs, which act as its owner."""
 
     __tablename__ = "api_key"
 
@@ -58,7 +58,7 @@ class ApiKey(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
     name: Mapped[str] = mapped_column(String(80))
     prefix: Mapped[str] = mapped_column(String(16))
-    """First characters of the key, by which people tell keys apart."""
+    """First characters of the key, which identify it in lists."""
 
     hash: Mapped[str] = mapped_column(String(64), unique=True)
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
@@ -66,7 +66,7 @@ class ApiKey(Base):
 
 
 class BrowserSession(Base):
-    """A signed-in browser; its cookie holds the token whose hash stands here."""
+    """A signed-in browser. Its cookie contains the token of this hash."""
 
     __tablename__ = "browser_session"
 
@@ -77,7 +77,7 @@ class BrowserSession(Base):
 
 
 class OneTimeLink(Base):
-    """A link that works once: makes the first owner, brings somebody into a team, or signs somebody in."""
+    """A link that works once: it creates the first owner, invites someone to a team, or signs someone in."""
 
     __tablename__ = "one_time_link"
 
@@ -93,11 +93,11 @@ class OneTimeLink(Base):
     used: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
-class SignInGuess(Base):
-    """A password that was tried for an e-mail address, known or not. Rows older than the window mean nothing."""
+class SignInAttempt(Base):
+    """A sign-in attempt for an e-mail address, known or not. Rows older than the window are ignored."""
 
-    __tablename__ = "sign_in_guess"
-    __table_args__ = (Index("ix_sign_in_guess_subject_time", "subject", "time"),)
+    __tablename__ = "sign_in_attempt"
+    __table_args__ = (Index("ix_sign_in_attempt_subject_time", "subject", "time"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
     subject: Mapped[str] = mapped_column(String(64))

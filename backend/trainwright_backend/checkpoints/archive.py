@@ -1,7 +1,7 @@
-"""A checkpoint as one tar, made while it is sent: no second copy on disk, memory of one buffer.
+"""A checkpoint as one tar, created while it is sent: no second copy on disk, and one buffer in memory.
 
-A tar of plain files has a size that follows from theirs (a header of 512 bytes, content padded to 512, two empty
-blocks at the end), so the browser is told it beforehand and shows the time left.
+The size of a tar of plain files follows from their sizes (a header of 512 bytes, content padded to 512, two
+empty blocks at the end), so the response announces it and the browser can show the remaining time.
 """
 
 import tarfile
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.core.object_store import LocalStore
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Member:
 
 
 def archive_bytes(folder: str, members: Sequence[Member], at: datetime) -> int:
-    """Size of the whole archive."""
+    """Size of the archive."""
     return sum(len(_header(folder, member, at)) + _padded(member.bytes) for member in members) + _END
 
 
 def archive(store: LocalStore, folder: str, members: Sequence[Member], at: datetime) -> Iterator[bytes]:
-    """The archive, a buffer at a time; its files lie in ``folder``."""
+    """The archive, a buffer at a time; its files are in ``folder``."""
     for member in members:
         yield _header(folder, member, at)
         sent = 0

@@ -1,13 +1,13 @@
-"""One verb for many runs. Each succeeds or is refused by itself, in a transaction of its own.
+"""One action on many runs. Each succeeds or is refused independently, in its own transaction.
 
-It stands with the checkpoints because deleting a run looks at them.
+This module is in `checkpoints` because deleting a run checks its checkpoints.
 """
 
 from typing import assert_never
 from uuid import UUID
 
-from trainwright.contracts.api.verbs import BulkAction, BulkResult, BulkVerb, Freed
-from trainwright_backend.checkpoints.removal import delete_run
+from trainwright.contracts.api.actions import BulkAction, BulkResult, FreedSpace, RunAction
+from trainwright_backend.checkpoints.deletion import delete_run
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.runs.edits import tag_run, untag_run
@@ -29,21 +29,21 @@ def _act_on(database: Database, team_id: UUID, run_id: str, action: BulkAction, 
     return BulkResult(run=run_id, done=True, freed=freed)
 
 
-def _do(session: Write, team_id: UUID, run_id: str, action: BulkAction, by: str) -> Freed | None:
-    """Returns what a deletion freed."""
-    match action.verb:
-        case BulkVerb.CANCEL:
+def _do(session: Write, team_id: UUID, run_id: str, action: BulkAction, by: str) -> FreedSpace | None:
+    """Returns the space that a deletion freed."""
+    match action.action:
+        case RunAction.CANCEL:
             cancel_run(session, team_id, run_id, by)
-        case BulkVerb.PAUSE:
+        case RunAction.PAUSE:
             pause_run(session, team_id, run_id, by)
-        case BulkVerb.RESUME:
+        case RunAction.RESUME:
             resume_run(session, team_id, run_id, by)
-        case BulkVerb.DELETE:
+        case RunAction.DELETE:
             return delete_run(session, team_id, run_id, dry_run=False)
-        case BulkVerb.TAG:
+        case RunAction.TAG:
             tag_run(session, team_id, run_id, action.tags)
-        case BulkVerb.UNTAG:
+        case RunAction.UNTAG:
             untag_run(session, team_id, run_id, action.tags)
         case _:
-            assert_never(action.verb)
+            assert_never(action.action)
     return None

@@ -1,23 +1,26 @@
-"""The manifest of an upload: compared with what was announced and with the store, and what it says of the checkpoint."""
+"""Manifests of uploads: verifying them, and summarizing a checkpoint's contents."""
 
 from math import prod
 from typing import Any
 
 from pydantic import ValidationError
 
-from trainwright.contracts.api.checkpoints import Holds
+from trainwright.contracts.api.checkpoints import CheckpointContents
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Conflict
-from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.runs.tables import Attempt, Run
 
 LARGEST_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
 def verify_upload(store: LocalStore, checkpoint: Checkpoint, manifest_digest: str) -> CheckpointManifest:
-    """Compare what was announced with the manifest, which is returned, and with the store. Call it outside transactions.
+    """Compare the announced files with the store and the manifest. Call this outside transactions.
+
+    Returns:
+        The manifest.
 
     Raises:
         Conflict: ``checkpoint_incomplete``: the store lacks a file, or the manifest does not match.
@@ -44,8 +47,8 @@ def verify_upload(store: LocalStore, checkpoint: Checkpoint, manifest_digest: st
     return manifest
 
 
-def what_it_holds(session: Read, run: Run, manifest: CheckpointManifest) -> dict[str, Any]:
-    """What the manifest says, in numbers that people ask for."""
+def checkpoint_contents(session: Read, run: Run, manifest: CheckpointManifest) -> dict[str, Any]:
+    """Summary of the manifest: ranks, parameters, dtypes, and the step it was resumed from."""
     sizes = {name: prod(entry.shape) for name, entry in manifest.tensors.items()}
     scales = {entry.scale for entry in manifest.tensors.values() if entry.scale is not None}
     weights = [name for name in sizes if manifest.kind is CheckpointKind.EXPORT or name.startswith("model.")]
@@ -54,7 +57,7 @@ def what_it_holds(session: Read, run: Run, manifest: CheckpointManifest) -> dict
         dtypes[entry.dtype] = dtypes.get(entry.dtype, 0) + sizes[name]
     attempt = session.get(Attempt, (run.id, run.attempt))
     resumed = attempt is not None and manifest.parent_digest is not None and attempt.resume_step > 0
-    return Holds(
+    return CheckpointContents(
         ranks=manifest.world_size,
         parameters=sum(sizes[name] for name in weights if name.partition("@")[0] not in scales),
         dtypes=dtypes,

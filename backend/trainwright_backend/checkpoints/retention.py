@@ -1,9 +1,10 @@
-"""Which checkpoints are kept, by one rule for all who delete some: the prune at each commit, a person's retention, and a
-person who deletes one.
+"""Which checkpoints are kept: one rule for pruning at each commit, for a person's retention, and for deleting
+one checkpoint.
 
-Kept in any case are pinned ones, those that somebody was given links to, those that a fork still begins from, and the
-two newest valid states of a run that has not ended: it may have to go on from them. Everything here only reads; whoever
-deletes holds the run's row and the rows of its checkpoints, so that nobody pins, forks or fetches one meanwhile.
+Always kept are pinned ones, those with valid links, those that a fork still starts from, and the two newest
+valid states of a run that has not ended, since it may have to resume from them. This module only reads. Callers
+that delete have locked the rows of the run and its checkpoints, so that none is pinned, forked or downloaded
+meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Select, func, select
 
-from trainwright.contracts.api.verbs import KeptBecause, Retention
+from trainwright.contracts.api.actions import Retention, RetentionReason
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.checkpoints.tables import Checkpoint
@@ -21,72 +22,72 @@ from trainwright_backend.core.db import Read
 from trainwright_backend.runs.tables import Run
 
 LEAST_KEPT = 2
-"""Valid states of a run that has not ended: one that turns out to be damaged leaves another."""
+"""Valid states of a run that has not ended: if one turns out to be damaged, another is left."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is kept besides that which is kept in any case."""
+    """What is kept in addition to what is always kept."""
 
     keep_last: int
     keep_every_steps: int | None = None
     keep_exports: bool = True
 
     @classmethod
-    def of(cls, asked: Retention) -> "Rule":
-        return cls(asked.keep_last, asked.keep_every_steps, keep_exports=not asked.delete_exports)
+    def of(cls, request: Retention) -> "Rule":
+        return cls(request.keep_last, request.keep_every_steps, keep_exports=not request.delete_exports)
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the fate of a run's checkpoints depends on besides themselves."""
+    """What retention of a run's checkpoints depends on besides the checkpoints themselves."""
 
     live: bool
     """The run has not ended."""
 
     forks: Mapping[UUID, str]
-    """Checkpoints that forks begin from, and a name of such a fork."""
+    """Checkpoints that forks start from, each with the name of one fork."""
 
     at: datetime
 
 
-def why_kept(
+def keep_reasons(
     checkpoints: Sequence[Checkpoint], rule: Rule, about: Circumstances
-) -> dict[UUID, KeptBecause | None]:
-    """For each of a run's committed checkpoints why it is kept; None: it may go."""
+) -> dict[UUID, RetentionReason | None]:
+    """For each of a run's committed checkpoints the reason to keep it; None if it may be deleted."""
     ordered = sorted(checkpoints, key=lambda one: (one.step, one.fence), reverse=True)
     states = [one.id for one in ordered if one.kind is CheckpointKind.STATE and one.valid]
     exports = [one.id for one in ordered if one.kind is CheckpointKind.EXPORT]
     newest, needed = set(states[: rule.keep_last]), set(states[:LEAST_KEPT] if about.live else ())
     kept_exports = set(exports if rule.keep_exports else exports[:1])
 
-    def why(one: Checkpoint) -> KeptBecause | None:
+    def why(one: Checkpoint) -> RetentionReason | None:
         if one.id in newest:
-            return KeptBecause.NEWEST
+            return RetentionReason.NEWEST
         if one.id in states and rule.keep_every_steps and one.step % rule.keep_every_steps == 0:
-            return KeptBecause.MULTIPLE
+            return RetentionReason.MULTIPLE
         if one.id in kept_exports:
-            return KeptBecause.EXPORT
+            return RetentionReason.EXPORT
         if one.pinned:
-            return KeptBecause.PINNED
+            return RetentionReason.PINNED
         if is_downloading(one, about.at):
-            return KeptBecause.DOWNLOADING
+            return RetentionReason.DOWNLOADING
         if one.id in about.forks:
-            return KeptBecause.FORKED
-        return KeptBecause.LIVE if one.id in needed else None
+            return RetentionReason.FORKED
+        return RetentionReason.LIVE if one.id in needed else None
 
     return {one.id: why(one) for one in ordered}
 
 
 def is_downloading(checkpoint: Checkpoint, at: datetime) -> bool:
-    """Somebody was given links to it that are still good."""
+    """Whether links to it are still valid."""
     return checkpoint.links_until is not None and checkpoint.links_until > at
 
 
 def forks_that_need(session: Read, checkpoints: Select[UUID]) -> dict[UUID, str]:
-    """Those of ``checkpoints`` that forks may have to begin from, and the name of one such fork each.
+    """Those of ``checkpoints`` that forks may have to start from, each with the name of one fork.
 
-    A fork needs its parent's checkpoint until it has ended, or has as many states of its own as a run must have.
+    A fork needs its parent's checkpoint until it has ended, or has as many states of its own as a live run must have.
     """
     own = (
         select(func.count())

@@ -1,10 +1,10 @@
 """Checkpoints: announced, uploaded by signed links, compared with their manifest, committed, pruned.
 
-Nothing is visible before its commit: the manifest that the store holds has the announced digest, and lists exactly the
-files, sizes and digests that were announced. Of the shards nothing is read here: whoever put them there has compared
-them, the store as their bytes arrived or an agent that shares its disk. So the folder is the announcement's own; one
-with other content gets a new one, which no byte of the old one and no late upload can reach. The store is asked outside
-of transactions, so an upload is two short ones around that.
+Nothing is visible before its commit, which requires that the stored manifest has the announced digest and lists
+exactly the announced files, sizes and digests. The shards are not read here: they were verified by the store as
+their bytes arrived, or by an agent that shares its disk. So each announcement has its own folder; one with
+other content gets a new folder, which no byte of the old one and no late upload can reach. The store is queried
+outside of transactions, so an upload takes two short ones around that.
 """
 
 from collections.abc import Sequence
@@ -15,45 +15,47 @@ from sqlalchemy.orm import defer
 
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.api.checkpoints import Checkpoint as ShownCheckpoint
-from trainwright.contracts.api.checkpoints import Holds
+from trainwright.contracts.api.checkpoints import CheckpointContents
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 from trainwright.contracts.training_spec import CheckpointSpec
-from trainwright_backend.checkpoints.manifests import what_it_holds
+from trainwright_backend.checkpoints.manifests import checkpoint_contents
 from trainwright_backend.checkpoints.retention import (
     LEAST_KEPT,
     Circumstances,
     Rule,
     forks_that_need,
-    why_kept,
+    keep_reasons,
 )
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.doomed import LINK_SECONDS, doom
+from trainwright_backend.core.deletion_queue import LINK_SECONDS, queue_deletion
 from trainwright_backend.core.errors import Conflict, Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.core.storage import LocalStore
-from trainwright_backend.runs.files import stored_bytes
+from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.service import locked_run, run_folder
 from trainwright_backend.runs.tables import Run
 
 
-def announce(session: Write, store: LocalStore, run: Run, asked: UploadRequest) -> Checkpoint:
-    """Note which files a checkpoint of the run's newest attempt will have.
+def announce(session: Write, store: LocalStore, run: Run, request: UploadRequest) -> Checkpoint:
+    """Record which files a checkpoint of the run's newest attempt will have.
 
     Raises:
-        Invalid: a file name that is no name, or one that comes twice.
+        Invalid: a file name is invalid, or occurs twice.
         Conflict: ``already_committed``, with other files.
     """
-    files = [file.model_dump(mode="json") for file in sorted(asked.files, key=lambda file: file.name)]
-    _check_names(store, asked.files)
-    found = _find(session, run, asked.kind, asked.step)
+    files = [file.model_dump(mode="json") for file in sorted(request.files, key=lambda file: file.name)]
+    _check_names(store, request.files)
+    found = _find(session, run, request.kind, request.step)
     if found is not None and found.files == files:
         return found
     if found is not None and found.committed is not None:
-        detail = f"Step {asked.step} was committed with other files; a committed checkpoint does not change."
+        detail = (
+            f"Step {request.step} was committed with other files; a committed checkpoint does not change."
+        )
         raise Conflict("already_committed", detail)
     if found is not None:
         remove(session, found)
@@ -63,11 +65,11 @@ def announce(session: Write, store: LocalStore, run: Run, asked: UploadRequest) 
         run_id=run.id,
         attempt=run.attempt,
         fence=run.fence,
-        kind=asked.kind,
-        step=asked.step,
-        prefix=_prefix(run, asked.kind, asked.step, checkpoint_id),
+        kind=request.kind,
+        step=request.step,
+        prefix=_prefix(run, request.kind, request.step, checkpoint_id),
         files=files,
-        bytes=sum(file.bytes for file in asked.files),
+        bytes=sum(file.bytes for file in request.files),
         created=now(),
         valid=True,
     )
@@ -77,7 +79,8 @@ def announce(session: Write, store: LocalStore, run: Run, asked: UploadRequest) 
 
 
 def missing_links(store: LocalStore, prefix: str, files: Sequence[FileEntry]) -> list[UploadLink]:
-    """Links to send those of ``files`` that the store does not hold. Asks the store: call it outside transactions."""
+    """Upload links for those of ``files`` that the store lacks. It queries the store: call it outside
+    transactions."""
     links = []
     for file in files:
         key = f"{prefix}/{file.name}"
@@ -88,15 +91,15 @@ def missing_links(store: LocalStore, prefix: str, files: Sequence[FileEntry]) ->
 
 
 def announced(session: Read, run: Run, commit: CheckpointCommit) -> Checkpoint:
-    """The checkpoint that ``commit`` speaks of.
+    """The announced checkpoint that ``commit`` refers to.
 
     Raises:
-        Conflict: ``not_announced``: no upload was asked for; ``events_behind``: the steps before it are not stored.
+        Conflict: ``not_announced``: no upload was announced; ``events_behind``: the steps before it are not stored.
     """
     checkpoint = _find(session, run, commit.kind, commit.step)
     if checkpoint is None:
         raise Conflict(
-            "not_announced", f"No files were announced for step {commit.step}: ask for upload links."
+            "not_announced", f"No files were announced for step {commit.step}: request upload links."
         )
     stored = stored_bytes(session, run.id, run.attempt).get(EVENTS_NAME, 0)
     if stored < commit.events_offset:
@@ -116,15 +119,15 @@ def commit(
     """Make a verified checkpoint visible, and delete those that are older than the ones to keep.
 
     Args:
-        manifest: as `verify_upload` found it; None for one that was committed before.
+        manifest: the result of `verify_upload`; None for a checkpoint that was committed before.
     """
     checkpoint = session.get(Checkpoint, checkpoint_id, populate_existing=True)
     if checkpoint is None or checkpoint.fence != run.fence:
-        raise Conflict("not_announced", "The announcement was dropped meanwhile: ask for upload links again.")
+        raise Conflict("not_announced", "The announcement was dropped meanwhile: request upload links again.")
     if checkpoint.committed is None:
         checkpoint.committed = now()
         checkpoint.manifest_digest = manifest_digest
-        checkpoint.holds = None if manifest is None else what_it_holds(session, run, manifest)
+        checkpoint.contents = None if manifest is None else checkpoint_contents(session, run, manifest)
         session.flush()
         _prune(session, run, keep.keep)
     return checkpoint
@@ -137,7 +140,7 @@ def newest_state(session: Read, run_id: UUID) -> Checkpoint | None:
 
 
 def last_saving_attempt(session: Read, run_id: UUID) -> tuple[int, int]:
-    """Numbers of the last attempts that committed a state, and one that is still good; 0 for none."""
+    """Numbers of the last attempts that committed a state, and one that is still valid; 0 for none."""
     saved = func.max(Checkpoint.attempt)
     still_good = func.max(case((Checkpoint.valid, Checkpoint.attempt)))
     states = select(saved, still_good).where(
@@ -150,13 +153,13 @@ def last_saving_attempt(session: Read, run_id: UUID) -> tuple[int, int]:
 
 
 def has_export(session: Read, run: Run) -> bool:
-    """The newest attempt's export is committed."""
+    """Whether the newest attempt's export is committed."""
     exports = _visible(run.id).where(Checkpoint.kind == CheckpointKind.EXPORT, Checkpoint.fence == run.fence)
     return session.scalars(exports.limit(1)).first() is not None
 
 
 def mark_invalid(session: Write, run_id: UUID, step: int | None) -> None:
-    """A node found that a checkpoint does not match its manifest: the one at ``step``, else the newest."""
+    """Mark a checkpoint as damaged after a node's report: the one at ``step``, or else the newest."""
     states = _visible(run_id).where(Checkpoint.kind == CheckpointKind.STATE, Checkpoint.valid)
     ordered = states.order_by(Checkpoint.step.desc(), Checkpoint.fence.desc())
     at_step = session.scalars(ordered.where(Checkpoint.step == step).limit(1)).first()
@@ -173,7 +176,7 @@ def list_checkpoints(session: Read, run: Run) -> list[ShownCheckpoint]:
 
 
 def show_checkpoint(row: Checkpoint, run: Run) -> ShownCheckpoint:
-    """A committed checkpoint of ``run`` as people see it."""
+    """A committed checkpoint of ``run`` as the API returns it."""
     return ShownCheckpoint(
         id=public_id("ckpt", row.id),
         run=public_id("run", run.id),
@@ -185,7 +188,7 @@ def show_checkpoint(row: Checkpoint, run: Run) -> ShownCheckpoint:
         created=row.committed or row.created,
         valid=row.valid,
         pinned=row.pinned,
-        holds=None if row.holds is None else Holds.model_validate(row.holds),
+        contents=None if row.contents is None else CheckpointContents.model_validate(row.contents),
     )
 
 
@@ -202,10 +205,10 @@ def get_checkpoint(session: Read, run: Run, checkpoint_id: str) -> Checkpoint:
 
 
 def pin(session: Write, team_id: UUID, run_id: str, checkpoint_id: str, *, pinned: bool) -> ShownCheckpoint:
-    """Keep a checkpoint until it is unpinned, or let it go like any other.
+    """Pin a checkpoint, so that nothing deletes it, or unpin it.
 
     Raises:
-        NotFound: there is none with this id, any more perhaps.
+        NotFound: there is none with this id, or it was deleted.
     """
     run = locked_run(session, team_id, run_id)
     checkpoint = get_checkpoint(session, run, checkpoint_id)
@@ -225,7 +228,7 @@ def list_all(
     """A page of the committed checkpoints of all the team's runs, newest first. The cursor is the last one's id.
 
     Raises:
-        Invalid: the cursor is none.
+        Invalid: the cursor is malformed.
     """
     rows = (
         select(Checkpoint, Run)
@@ -240,22 +243,22 @@ def list_all(
     if pinned is not None:
         rows = rows.where(Checkpoint.pinned.is_(pinned))
     if cursor is not None:
-        rows = rows.where(Checkpoint.id < _place(cursor))
+        rows = rows.where(Checkpoint.id < _cursor_id(cursor))
     found = session.execute(rows).all()
     items = [show_checkpoint(row.Checkpoint, row.Run) for row in found[:limit]]
     return Page[ShownCheckpoint](items=items, next_cursor=items[-1].id if len(found) > limit else None)
 
 
-def _place(cursor: str) -> UUID:
+def _cursor_id(cursor: str) -> UUID:
     try:
         return parse_id("ckpt", cursor)
     except NotFound:
-        rule = "This is no cursor of this list: take `next_cursor` of the page before."
+        rule = "This cursor is not valid here: use `next_cursor` of the previous page."
         raise Invalid.at("cursor", rule, cursor[:200]) from None
 
 
 def drop_uncommitted(session: Write) -> None:
-    """Forget announcements that can no longer be committed: their attempt is over."""
+    """Delete announcements that can no longer be committed because their attempt is over."""
     over = or_(Run.state.in_(WITHOUT_TRAINER), Checkpoint.fence < Run.fence)
     rows = (
         select(Checkpoint).join(Run, Run.id == Checkpoint.run_id).where(Checkpoint.committed.is_(None), over)
@@ -265,7 +268,7 @@ def drop_uncommitted(session: Write) -> None:
 
 
 def _prune(session: Write, run: Run, keep: int) -> None:
-    """Delete the states below the ``keep`` highest valid ones that nothing else keeps."""
+    """Delete states older than the newest ``keep`` valid ones, unless there is another reason to keep them."""
     kept = max(keep, LEAST_KEPT)
     states = session.scalars(
         _visible(run.id)
@@ -278,7 +281,7 @@ def _prune(session: Write, run: Run, keep: int) -> None:
     if len(valid) < kept:
         return
     about = Circumstances(True, forks_that_need(session, _visible_ids(run.id)), now())
-    why = why_kept(states, Rule(keep_last=kept), about)
+    why = keep_reasons(states, Rule(keep_last=kept), about)
     for state in states:
         if why[state.id] is None and state.step < valid[kept - 1].step:
             remove(session, state)
@@ -286,7 +289,7 @@ def _prune(session: Write, run: Run, keep: int) -> None:
 
 def remove(session: Write, checkpoint: Checkpoint) -> None:
     """Delete a checkpoint; its bytes follow."""
-    doom(session, checkpoint.prefix, links_until=checkpoint.links_until)
+    queue_deletion(session, checkpoint.prefix, links_until=checkpoint.links_until)
     session.execute(delete(Checkpoint).where(Checkpoint.id == checkpoint.id))
 
 
@@ -320,7 +323,9 @@ def _check_names(store: LocalStore, files: Sequence[FileEntry]) -> None:
         try:
             store.path_of(f"checkpoint/{file.name}")
         except ValueError:
-            raise Invalid.at("files", "This is no file name.", file.name[:120]) from None
+            raise Invalid.at("files", "This is not a valid file name.", file.name[:120]) from None
         if file.name in seen or "/" in file.name:
-            raise Invalid.at("files", "Names are those of files in one folder, each once.", file.name[:120])
+            raise Invalid.at(
+                "files", "Each name must be a file in one folder, and occur once.", file.name[:120]
+            )
         seen.add(file.name)

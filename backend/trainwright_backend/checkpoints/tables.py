@@ -13,7 +13,7 @@ from trainwright_backend.runs.tables import words
 
 
 class Checkpoint(Base):
-    """A checkpoint or an export: announced when its upload begins, visible once it is committed."""
+    """A checkpoint or an export: announced when its upload starts, visible once it is committed."""
 
     __tablename__ = "checkpoint"
     __table_args__ = (
@@ -36,10 +36,10 @@ class Checkpoint(Base):
     created: Mapped[datetime] = mapped_column(UtcDateTime)
     committed: Mapped[datetime | None] = mapped_column(UtcDateTime)
     valid: Mapped[bool]
-    """False once a node found that it does not match its manifest."""
+    """False once a node reported that it does not match its manifest."""
     pinned: Mapped[bool] = mapped_column(default=False)
-    """A person wants to keep it: nothing deletes it but they."""
+    """Set by a person who wants to keep it: only people can delete it."""
     links_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    """Until when links to its files are good that somebody was given: it may be on its way to them."""
-    holds: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """What its manifest says of it: ranks that wrote it, parameters, dtypes, digest of the one before."""
+    """Expiry of the last link to its files that was given out: a download may be in progress until then."""
+    contents: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """Summary of its manifest: ranks that wrote it, parameters, dtypes, and the step it was resumed from."""

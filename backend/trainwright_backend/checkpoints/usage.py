@@ -1,6 +1,6 @@
-"""What a team has used of its slots and its storage, with the names of the runs that used most.
+"""A team's usage of slots and storage, with the names of the runs that used most.
 
-It stands with the checkpoints because their bytes are told beside the files', whose limit does not count them.
+It is here because it includes the bytes of checkpoints, which do not count towards the limit for files.
 """
 
 from datetime import timedelta
@@ -8,31 +8,31 @@ from uuid import UUID
 
 from sqlalchemy import func, select
 
-from trainwright.contracts.api.usage import Usage, UsedByRun
+from trainwright.contracts.api.usage import RunUsage, Usage
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.service import show_team
-from trainwright_backend.teams.usage import days_used, most_used
+from trainwright_backend.teams.usage import list_daily_usage, list_top_runs
 
 LISTED_RUNS = 20
 
 
 def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
-    """What the team has used on the last ``days`` days (UTC), today being the last of them."""
+    """The team's usage on the last ``days`` days (UTC), including today."""
     first = now().date() - timedelta(days=days - 1)
     team = show_team(session, team_id)
-    used = most_used(session, team_id, first, LISTED_RUNS)
+    used = list_top_runs(session, team_id, first, LISTED_RUNS)
     theirs = select(Run.id, Run.name).where(Run.id.in_([one.run_id for one in used]))
     names = {row.id: row.name for row in session.execute(theirs)}
     return Usage(
         quota=team.quota,
         storage=team.storage,
         team_checkpoint_bytes=checkpoint_bytes(session, team_id),
-        days=days_used(session, team_id, first),
+        days=list_daily_usage(session, team_id, first),
         runs=[
-            UsedByRun(
+            RunUsage(
                 run=public_id("run", one.run_id),
                 name=names.get(one.run_id, ""),
                 device=one.device,
@@ -44,6 +44,6 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
 
 
 def checkpoint_bytes(session: Read, team_id: UUID) -> int:
-    """What the committed checkpoints and exports of the team's runs occupy."""
+    """Bytes of the committed checkpoints and exports of the team's runs."""
     total = select(func.sum(Checkpoint.bytes)).join(Run, Run.id == Checkpoint.run_id)
     return int(session.scalar(total.where(Run.team_id == team_id, Checkpoint.committed.is_not(None))) or 0)

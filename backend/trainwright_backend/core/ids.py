@@ -1,7 +1,7 @@
-"""Identifiers: UUIDv7 inside, ``run_<base32>`` at the HTTP border.
+"""Identifiers: UUIDv7 internally, ``run_<base32>`` in the API.
 
-A UUIDv7 begins with its time of birth, so sorting by id is sorting by age and new rows lie together in an index. At
-the border it gets a prefix that tells a person what it names; a malformed or foreign id is a 404 like any unknown one.
+A UUIDv7 starts with its creation time, so sorting by id sorts by age, and new rows are adjacent in an index. In the API it
+has a prefix that says what it identifies. A malformed id, or one of another team, is a 404 like any unknown id.
 """
 
 import base64
@@ -13,10 +13,10 @@ from uuid import UUID
 from trainwright_backend.core.errors import NotFound
 
 LARGEST_NUMBER = 2**53
-"""Of counts and offsets in addresses: beyond it neither JSON's readers nor every database are exact."""
+"""The largest count or offset in an address: JSON parsers and some databases are not exact beyond it."""
 
 LARGEST_INTEGER = 2**31 - 1
-"""Of what is compared with an INTEGER column: beyond it PostgreSQL refuses the whole query."""
+"""The largest number that is compared with an INTEGER column: PostgreSQL refuses queries with larger ones."""
 
 Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe", "invite"]
 
@@ -43,7 +43,7 @@ def new_id() -> UUID:
 
 
 def public_id(prefix: Prefix, value: UUID) -> str:
-    """``value`` as people and programs see it: 26 letters and digits after the prefix."""
+    """The public form of an id: the prefix, then 26 letters and digits."""
     return f"{prefix}_{base64.b32encode(value.bytes).decode().rstrip('=').lower()}"
 
 
@@ -51,7 +51,7 @@ def parse_id(prefix: Prefix, text: str) -> UUID:
     """The inverse of `public_id`.
 
     Raises:
-        NotFound: ``text`` is not the one spelling that `public_id` gives to some id.
+        NotFound: ``text`` is not exactly what `public_id` returns for some id.
     """
     kind, _, digits = text.partition("_")
     if kind == prefix and len(digits) == 26 and digits.isascii() and digits.isalnum():
@@ -65,5 +65,5 @@ def parse_id(prefix: Prefix, text: str) -> UUID:
 
 
 def unknown(prefix: Prefix, text: str) -> NotFound:
-    """The one answer for what does not exist, belongs to somebody else or is no id at all."""
+    """The same error for an object that does not exist, one of another team, and a malformed id."""
     return NotFound(f"There is no {_KIND[prefix]} {text[:80]!r} here. Check the id.")

@@ -1,6 +1,6 @@
-"""Structured logs: one event a line, with the id of the request it belongs to.
+"""Structured logs: one event per line, with the id of its request.
 
-Tracebacks come without local variables: in a request's frames these are cookies, keys and passwords.
+Tracebacks do not include local variables: in a request these are cookies, keys and passwords.
 """
 
 import logging
@@ -11,7 +11,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 
 
 def configure_logging(level: str, *, as_json: bool) -> None:
-    """Send structlog and the standard library's loggers to stderr, as JSON or as lines for people."""
+    """Send structlog and the standard library's loggers to stderr, as JSON or as readable lines."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -1,7 +1,7 @@
-"""What happens around every request: an id, the host and origin checks, security headers, and the last catch.
+"""Middleware around every request: its id, host and origin checks, security headers, and the handler of last resort.
 
-One ASGI class, outermost, so that nothing leaves without it; written against the bare protocol because streams and
-uploads pass through.
+It is one ASGI class, outermost, so no response bypasses it. It uses the plain protocol because streams and uploads pass
+through it.
 """
 
 import time
@@ -44,8 +44,8 @@ SECURITY_HEADERS = {
 log = structlog.get_logger()
 
 
-class Surroundings:
-    """ASGI middleware around the whole application."""
+class RequestMiddleware:
+    """ASGI middleware around the entire application."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -66,7 +66,7 @@ class Surroundings:
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status, refusal
-            if _says_too_large(message):
+            if _is_too_large(message):
                 refusal = problem_response(body_too_large(), request_id)
                 message = {**message, "headers": list(refusal.raw_headers)}
             elif refusal is not None:
@@ -89,12 +89,14 @@ class Surroundings:
             except AppError as error:
                 await problem_response(error, request_id)(scope, receive, send_with_headers)
             except ClientDisconnect:
-                log.info("caller hung up", method=scope["method"], route=_route(scope))
+                log.info("client disconnected", method=scope["method"], route=_route(scope))
             except Exception:
                 log.exception("request failed", method=scope["method"], route=_route(scope))
-                if status:  # the answer has begun; only the connection's end can tell
+                if status:  # the response has started; only closing the connection can signal the error
                     raise
-                await problem_response(_our_fault(request_id), request_id)(scope, receive, send_with_headers)
+                await problem_response(_internal_error(request_id), request_id)(
+                    scope, receive, send_with_headers
+                )
             log.debug(
                 "request",
                 method=scope["method"],
@@ -105,7 +107,7 @@ class Surroundings:
 
     def _check(self, scope: Scope) -> None:
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            raise NotFound("No address holds a character of code zero.")
+            raise NotFound("Addresses cannot contain a NUL character.")
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = (host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host).lower()
@@ -113,14 +115,14 @@ class Surroundings:
             raise AppError(
                 "unknown_host",
                 400,
-                f"This server does not answer under the name {name[:100]!r}. "
+                f"This server does not serve the host name {name[:100]!r}. "
                 "Its operator can add it to TRAINWRIGHT_ALLOWED_HOSTS.",
             )
         if scope["method"] not in SAFE_METHODS and "authorization" not in headers:
             self._check_origin(headers, Request(scope).url.scheme, host)
 
     def _check_origin(self, headers: Headers, scheme: str, host: str) -> None:
-        """Other sites must not act with a visitor's cookie. Tools that are no browsers send neither header."""
+        """Refuse requests that other sites make with a user's cookie. Clients other than browsers send neither header."""
         site = headers.get("sec-fetch-site")
         origin = headers.get("origin")
         if site is not None:
@@ -134,12 +136,12 @@ class Surroundings:
 
 
 def _route(scope: Scope) -> str:
-    """The address as the route spells it: what was asked for may hold a one-time token or a signed link."""
+    """The route's path template: the actual address may contain a one-time token or a signed link."""
     return str(getattr(scope.get("route"), "path", "none"))
 
 
-def _says_too_large(message: Message) -> bool:
-    """The framework refuses a large body in plain text, below all error handlers."""
+def _is_too_large(message: Message) -> bool:
+    """Whether this is the framework's plain-text refusal of a large body, which bypasses the error handlers."""
     if message["type"] != "http.response.start" or message["status"] != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return False
     return Headers(raw=message["headers"]).get("content-type", "").startswith("text/plain")
@@ -150,6 +152,6 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _our_fault(request_id: str) -> AppError:
-    detail = f"Something went wrong on our side. The server's log has the reason under request {request_id}."
+def _internal_error(request_id: str) -> AppError:
+    detail = f"Something went wrong on the server. Its log has the reason under request {request_id}."
     return AppError("internal_error", 500, detail)

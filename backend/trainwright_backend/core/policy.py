@@ -1,8 +1,8 @@
-"""Default deny: a route says who may call it, or the application does not start.
+"""Deny by default: every route declares who may call it, or the application does not start.
 
-A policy is a dependency that is an instance of `Policy`. The check looks at routes, not at paths: a validator table
-keyed by path fails open for every route that somebody forgets to add to it. Routes that take a body are `GuardedRoute`s:
-who may not call them is told so before anything of the body is read.
+A policy is a dependency that is an instance of `Policy`. The check inspects routes, not paths: a table keyed by path would
+leave open every route that is missing in it. Routes with a body are `GuardedRoute`s, which refuse callers before they
+read anything of the body.
 """
 
 import time
@@ -17,30 +17,32 @@ from fastapi.params import Depends as DependsParam
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from starlette.responses import Response
 
-Answer = TypeVar("Answer")
+Decision = TypeVar("Decision")
 
-LASTING_SECONDS = 5.0
-"""For how long an answer holds. A body may take as long as who sends it likes, and rights end meanwhile."""
+CACHE_SECONDS = 5.0
+"""How long a decision is cached. A slow body can take any time, in which rights may be revoked."""
 
 
 class Policy(ABC):
-    """Parent of the callables that decide who may call a route. They refuse by raising an `AppError`."""
+    """Base class of the callables that decide who may call a route. They refuse by raising an `AppError`."""
 
     @abstractmethod
-    def ask(self, request: Request) -> object:
-        """What the call does, of a request alone."""
+    def check(self, request: Request) -> object:
+        """As the call, with only the request."""
 
-    def once(self, request: Request, decide: Callable[[], Answer]) -> Answer:
-        """What ``decide`` says to this request, ahead of the body and then to the route; asked again behind a slow body."""
-        answers: dict[Policy, tuple[float, Answer]] = request.scope.setdefault("trainwright.answers", {})
+    def cached(self, request: Request, decide: Callable[[], Decision]) -> Decision:
+        """Decide once for the check before the body and the call of the route, but again after a slow body."""
+        decisions: dict[Policy, tuple[float, Decision]] = request.scope.setdefault(
+            "trainwright.decisions", {}
+        )
         now = time.monotonic()
-        if self not in answers or now - answers[self][0] > LASTING_SECONDS:
-            answers[self] = (now, decide())
-        return answers[self][1]
+        if self not in decisions or now - decisions[self][0] > CACHE_SECONDS:
+            decisions[self] = (now, decide())
+        return decisions[self][1]
 
 
 class GuardedRoute(APIRoute):
-    """A route that asks its policies first: FastAPI reads and parses a body before it asks anybody."""
+    """A route that checks its policies first. FastAPI alone parses the body before it runs dependencies."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -48,16 +50,16 @@ class GuardedRoute(APIRoute):
         if self.body_field is None:
             return handle
 
-        async def ask_first(request: Request) -> Response:
+        async def check_first(request: Request) -> Response:
             for policy in policies:
-                await run_in_threadpool(policy.ask, request)
+                await run_in_threadpool(policy.check, request)
             return await handle(request)
 
-        return ask_first
+        return check_first
 
 
 class Public(Policy):
-    """Anybody may call the route."""
+    """Anyone may call the route."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -66,35 +68,37 @@ class Public(Policy):
     def __call__(self) -> None:
         return None
 
-    def ask(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
         return None
 
 
 class RouteWithoutPolicyError(RuntimeError):
-    """A programming error that stops the start: a route asks nobody, or asks after it has read a body."""
+    """A programming error: a route has no policy, or checks it after reading the body."""
 
 
 def public(reason: str) -> DependsParam:
-    """For a route's ``dependencies``: anybody may call it, because of ``reason``."""
+    """For a route's ``dependencies``: anyone may call it, for the stated ``reason``."""
     guard: DependsParam = Depends(Public(reason))
     return guard
 
 
-def assert_every_route_has_a_policy(app: FastAPI) -> None:
-    """Refuse to start an application with an open door.
+def require_policy_on_every_route(app: FastAPI) -> None:
+    """Refuse to start an application with an unguarded route.
 
     Raises:
-        RouteWithoutPolicyError: naming every route that no `Policy` guards, or every one that takes a body and is no
-            `GuardedRoute`. Mounted applications and routes that are not FastAPI's own (static files, documentation pages)
-            cannot carry a policy and are refused too.
+        RouteWithoutPolicyError: names every route without a `Policy`, or every route with a body that is not a
+            `GuardedRoute`. Mounted applications and other routes that are not FastAPI's own (static files, documentation
+            pages) cannot have a policy and are refused too.
     """
     routes = list(iter_route_contexts(app.routes))
-    without = [_named(route) for route in routes if not policies_of(route)]
+    without = [_describe(route) for route in routes if not policies_of(route)]
     if without:
         raise RouteWithoutPolicyError("These routes have no policy: " + "; ".join(without))
-    late = [_named(route) for route in routes if _reads_first(route)]
+    late = [_describe(route) for route in routes if _reads_body_first(route)]
     if late:
-        raise RouteWithoutPolicyError("These routes read a body before they ask: " + "; ".join(late))
+        raise RouteWithoutPolicyError(
+            "These routes read a body before they check their policy: " + "; ".join(late)
+        )
 
 
 def policies_of(route: RouteContext) -> list[Policy]:
@@ -103,13 +107,13 @@ def policies_of(route: RouteContext) -> list[Policy]:
     return [] if dependant is None else list(_policies_in(dependant))
 
 
-def _reads_first(route: RouteContext) -> bool:
+def _reads_body_first(route: RouteContext) -> bool:
     return getattr(route, "body_field", None) is not None and not isinstance(
         route.original_route, GuardedRoute
     )
 
 
-def _named(route: RouteContext) -> str:
+def _describe(route: RouteContext) -> str:
     return f"{sorted(route.methods or ['*'])} {route.path}"
 
 

@@ -1,8 +1,7 @@
-"""Secrets at rest: the database holds keyed hashes only, so that a copy of it lets nobody in.
+"""Secrets at rest: the database stores only keyed hashes, so a copy of it gives nobody access.
 
-Session tokens, API keys, one-time links and node tokens are long random strings, which need no slow hash; keying it
-with the installation's secret makes a stolen hash useless elsewhere, and the purpose keeps one kind of token from
-passing for another.
+Session tokens, API keys, one-time links and node tokens are long random strings, which need no slow hash. The key is the
+installation's secret, so a stolen hash is useless elsewhere; the purpose keeps one kind of token from passing for another.
 """
 
 import hashlib
@@ -21,6 +20,6 @@ def new_token() -> str:
 
 
 def keyed_hash(secret_key: SecretStr, purpose: str, token: str) -> str:
-    """HMAC-SHA-256 of ``token``, 64 hex digits; equal tokens of different purposes have different hashes."""
+    """HMAC-SHA-256 of ``token``, 64 hex digits. The same token has different hashes for different purposes."""
     message = f"{purpose}\0{token}".encode()
     return hmac.new(secret_key.get_secret_value().encode(), message, hashlib.sha256).hexdigest()

@@ -1,8 +1,8 @@
-"""Preparations as others see them: found or made, begun anew, cancelled, shown, and read file by file.
+"""Preparations: finding or creating them, restarting, cancelling and showing them, and listing their files.
 
-A preparation is a pure function of its input, which its digest names; two submissions that ask for the same get the
-same one. The digest includes the version's id, so deleting a dataset never touches the bytes of another. What a
-submission asks for is worked out by `resolution`, the work is done by `work_preparations`.
+A preparation is a pure function of its input, which its digest identifies; two submissions with the same input share
+one. The digest includes the version's id, so deleting a dataset never affects the objects of another. `data_resolution`
+determines the preparation of a submission, and `jobs.preparation` does the work.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardMan
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.datasets.messages import MESSAGES, UNPREPARED, Work, send_step
-from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation, PreparationSlice
+from trainwright_backend.datasets.job_queue import MAX_MESSAGES, PENDING_PREPARATION, JobKind, send_job
+from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation, PreparationChunk
 
 FORMAT = 3
-"""Raised when the same input would give other bytes, so that old output is not taken for new."""
+"""Increased when the same input would give different bytes, so that old output is not reused."""
 
 PREPARATION_USERS: list[Callable[[Read, UUID, Sequence[UUID]], list[str]]] = []
-"""Who may need preparations. A higher feature adds a function of (session, team id, preparation ids) that names what
-needs them, so that a refused cancel or delete can say what stands in its way."""
+"""Functions of higher features that list what needs preparations: (session, team id, preparation ids) → names.
+A refused cancel or delete quotes these names."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PreparedFile:
     object_key: str
 
 
-def find_or_make(
+def find_or_create(
     session: Write,
     team_id: UUID,
     version: DatasetVersion,
@@ -52,14 +52,14 @@ def find_or_make(
     validation_fraction: float,
     tokenizer_digest: str | None = None,
 ) -> Preparation:
-    """The preparation of ``version`` for these settings; one that is new, or was cancelled, is put to work.
+    """The preparation of ``version`` for these settings. One that is new or was cancelled is queued.
 
     Args:
-        tokenizer_digest: of the file, for a tokenizer that is not made from the data.
+        tokenizer_digest: of the file, for a tokenizer that is not trained on the data.
     """
     found = find_preparation(session, version, tokenizer, validation_fraction, tokenizer_digest)
     if found is None:
-        made = Preparation(
+        created = Preparation(
             id=new_id(),
             team_id=team_id,
             version_id=version.id,
@@ -71,16 +71,16 @@ def find_or_make(
         )
         try:
             with session.begin_nested():
-                session.add(made)
-        except IntegrityError:  # somebody else was faster
+                session.add(created)
+        except IntegrityError:  # another transaction created it first
             found = find_preparation(session, version, tokenizer, validation_fraction, tokenizer_digest)
-            assert found is not None, "what stood in the way is there to be found"
+            assert found is not None, "the row that conflicted exists"
             return found
-        _send(session, version, made, 1)
-        return made
-    repeatable = found.state == PreparationState.FAILED and found.may_be_repeated
-    if repeatable or found.state == PreparationState.CANCELLED:
-        _begin_anew(session, version, found)
+        _send(session, version, created, 1)
+        return created
+    can_retry = found.state == PreparationState.FAILED and found.retryable
+    if can_retry or found.state == PreparationState.CANCELLED:
+        _restart(session, version, found)
     return found
 
 
@@ -91,7 +91,7 @@ def find_preparation(
     validation_fraction: float,
     tokenizer_digest: str | None = None,
 ) -> Preparation | None:
-    """As `find_or_make`, but only found."""
+    """As `find_or_create`, but creates nothing."""
     digest = preparation_digest(version, tokenizer, validation_fraction, tokenizer_digest)
     return session.scalar(
         select(Preparation).where(Preparation.version_id == version.id, Preparation.digest == digest)
@@ -104,20 +104,20 @@ def preparation_digest(
     validation_fraction: float,
     tokenizer_digest: str | None,
 ) -> str:
-    """What names a preparation: everything that its bytes follow from."""
+    """The digest of everything that determines a preparation's bytes."""
     kind = "file" if tokenizer.has_source else tokenizer.kind.value
-    asked = {
+    determinants = {
         "format": FORMAT,
         "version": version.id.hex,
         "content": version.digest,
         "tokenizer": {"kind": kind, "size": tokenizer.size, "digest": tokenizer_digest},
         "validation_fraction": validation_fraction,
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(determinants, sort_keys=True).encode()).hexdigest()
 
 
 def cancel_preparation(session: Write, team_id: UUID, dataset: Dataset, preparation: str) -> Preparation:
-    """Stop the work on a preparation of ``dataset``, which is locked; what is done of it stays for the next request.
+    """Cancel a preparation of ``dataset``, which is locked. Finished chunks are kept for the next request.
 
     Raises:
         NotFound: the dataset has none of this id.
@@ -128,7 +128,7 @@ def cancel_preparation(session: Write, team_id: UUID, dataset: Dataset, preparat
         raise unknown("prep", preparation)
     if found.state == PreparationState.CANCELLED:
         return found
-    if found.state not in UNPREPARED:
+    if found.state not in PENDING_PREPARATION:
         raise Conflict("preparation_ended", f"This preparation is {found.state}: there is nothing to cancel.")
     waiting = [name for names_of in PREPARATION_USERS for name in names_of(session, team_id, [found.id])]
     if waiting:
@@ -157,7 +157,7 @@ def get_preparation(session: Read, team_id: UUID, preparation_id: UUID) -> Prepa
 
 
 def object_key(preparation: Preparation, name: str) -> str:
-    """Where a file of the preparation lies in the object store."""
+    """Object key of one of the preparation's files."""
     return f"{object_folder(preparation.team_id, preparation.digest)}/{name}"
 
 
@@ -167,7 +167,7 @@ def object_folder(team_id: UUID, digest: str) -> str:
 
 
 def preparation_files(preparation: Preparation) -> list[PreparedFile]:
-    """Everything that a node needs of a ready preparation: manifest, tokenizer and shards."""
+    """The files that a node needs of a ready preparation: manifest, tokenizer and shards."""
     assert preparation.state == PreparationState.READY, "only a ready preparation has files"
     assert preparation.manifest_bytes is not None and preparation.manifest_digest is not None
     assert preparation.tokenizer_bytes is not None
@@ -185,7 +185,7 @@ def preparation_files(preparation: Preparation) -> list[PreparedFile]:
 
 
 def why_too_short(preparation: Preparation, sequence_tokens: int) -> str | None:
-    """Why a ready preparation cannot fill one sequence of a run, when it cannot."""
+    """The error if a ready preparation cannot fill one sequence of a run."""
     if preparation.state != PreparationState.READY:
         return None
     tokens = preparation.train_tokens
@@ -199,10 +199,10 @@ def why_too_short(preparation: Preparation, sequence_tokens: int) -> str | None:
 
 
 def show_preparation(preparation: Preparation, rejected: int | None = None) -> PreparationOut:
-    """A preparation as people see it.
+    """A preparation as the API returns it.
 
     Args:
-        rejected: documents of its version that could not be read, when known.
+        rejected: rejected documents of its version, if known.
     """
     return PreparationOut(
         id=public_id("prep", preparation.id),
@@ -222,24 +222,24 @@ def show_preparation(preparation: Preparation, rejected: int | None = None) -> P
     )
 
 
-def _begin_anew(session: Write, version: DatasetVersion, preparation: Preparation) -> None:
-    """Slices that are done stay done, and a worker that has not noticed the end goes on with its slice."""
+def _restart(session: Write, version: DatasetVersion, preparation: Preparation) -> None:
+    """Finished chunks are kept, and a worker that has not noticed the end continues with its chunk."""
     planned = preparation.shards_total is not None
     preparation.state = PreparationState.WORKING if planned else PreparationState.WAITING
     preparation.error = None
     preparation.failures = 0
-    preparation.may_be_repeated = False
-    preparation.touched = now()
+    preparation.retryable = False
+    preparation.last_activity = now()
     session.change(
-        update(PreparationSlice)
-        .where(PreparationSlice.preparation_id == preparation.id, PreparationSlice.done.is_(False))
-        .values(lost_leases=0)
+        update(PreparationChunk)
+        .where(PreparationChunk.preparation_id == preparation.id, PreparationChunk.done.is_(False))
+        .values(expired_leases=0)
     )
     session.flush()
-    _send(session, version, preparation, MESSAGES if planned else 1)
+    _send(session, version, preparation, MAX_MESSAGES if planned else 1)
 
 
 def _send(session: Write, version: DatasetVersion, preparation: Preparation, count: int) -> None:
-    """Until the version is ready there is nothing to do; then its survey sends."""
+    """Send messages if the version is ready; otherwise its curation job sends them."""
     if version.state == VersionState.READY:
-        send_step(session, Work.PREPARE, preparation.id, count)
+        send_job(session, JobKind.PREPARE, preparation.id, count)

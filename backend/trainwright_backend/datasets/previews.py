@@ -1,7 +1,7 @@
-"""A preview of uploads: what the files hold, by their first rows, before a dataset is made of them.
+"""Previews of uploads: the first rows of files, before a dataset is created from them.
 
-The files are opened by a child process with a limit on its time and memory (`look`), never by the process that
-answers requests. Few such children run at once; whoever asks beyond that waits a little, or is told to ask again.
+A child process with limited time and memory opens the files (`sample_rows`), never the process that serves requests. Few
+such children run at once; further requests wait a little, or are asked to retry.
 """
 
 import os
@@ -10,178 +10,190 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import BoundedSemaphore
 from uuid import UUID
 
 from pydantic import ValidationError
 
 from trainwright.contracts.api.uploads import Preview, PreviewFile, PreviewRequest, RejectedDocument
-from trainwright.contracts.recipe import ReadSpec, Recipe
+from trainwright.contracts.curation import CurationSpec, ReadSpec
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import Busy
-from trainwright_backend.core.storage import LocalStore
-from trainwright_backend.datasets.look import OUT_OF_MEMORY, Look, LookedAt, Seen, too_large
+from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.datasets.sample_rows import (
+    OUT_OF_MEMORY,
+    FileSample,
+    FileToSample,
+    SampleRequest,
+    too_large,
+)
 from trainwright_backend.uploads.service import UploadedFile, complete_uploads
 
-OPENED = 20
+MAX_FILES = 20
 """Files of a preview that are opened."""
 
-SECONDS = 10.0
-"""For looking at files until one has used up the time."""
+CHILD_SECONDS = 10.0
+"""Time limit of one child, which ends with the first file that takes too long."""
 
-MOST_SECONDS = 30.0
-"""For the whole preview, when several files use up theirs."""
+PREVIEW_SECONDS = 30.0
+"""Time limit of the entire preview, if several files take too long."""
 
 MEMORY_BYTES = 2 * 2**30
-"""Of the process that looks."""
+"""Memory limit of a child."""
 
-LOOKING = BoundedSemaphore(2)
-"""Previews at once, of one server process."""
+RUNNING_PREVIEWS = BoundedSemaphore(2)
+"""Previews that run at once in one server process."""
 
-ASKING = BoundedSemaphore(8)
-"""Previews at once with those that wait: each of them holds a thread that answers requests."""
+PENDING_PREVIEWS = BoundedSemaphore(8)
+"""Previews that run or wait at once: each occupies a thread that serves requests."""
 
 WAIT_SECONDS = 10.0
 
 
-def preview(database: Database, store: LocalStore, team_id: UUID, asked: PreviewRequest) -> Preview:
-    """What complete uploads hold.
+def preview(database: Database, store: LocalStore, team_id: UUID, request: PreviewRequest) -> Preview:
+    """Sample the files of complete uploads.
 
     Raises:
         Invalid: an upload is unknown or not complete.
-        Busy: too many previews are under way.
+        Busy: too many previews are running.
     """
     with database.write() as session:
-        uploads = complete_uploads(session, team_id, asked.uploads)
-    opened = uploads[:OPENED]
+        uploads = complete_uploads(session, team_id, request.uploads)
+    opened = uploads[:MAX_FILES]
     with _turn():
-        seen = look(opened, store, asked.recipe.read)
-    named = zip(asked.uploads, uploads, [*seen, *[_unopened()] * (len(uploads) - len(opened))], strict=True)
-    files = [_shown(upload, file.name, one) for upload, file, one in named]
-    return Preview(files=files, recipe=_completed(asked.recipe, seen))
+        samples = sample_files(opened, store, request.curation.read)
+    skipped = [_skipped()] * (len(uploads) - len(opened))
+    named = zip(request.uploads, uploads, [*samples, *skipped], strict=True)
+    files = [_to_response(upload, file.name, sample) for upload, file, sample in named]
+    return Preview(files=files, curation=_with_field(request.curation, samples))
 
 
-def look(files: Sequence[UploadedFile], store: LocalStore, read: ReadSpec) -> list[Seen]:
-    """Look at files in a child process; one that kills it is told so, and the next child goes on after it."""
-    jobs = [LookedAt(name=file.name, path=str(store.path_of(file.object_key))) for file in files]
-    deadline = time.monotonic() + MOST_SECONDS
-    seen: list[Seen] = []
-    while len(seen) < len(jobs):
+def sample_files(files: Sequence[UploadedFile], store: LocalStore, read: ReadSpec) -> list[FileSample]:
+    """Sample files in a child process. After a file that kills it, another child continues with the next one."""
+    paths = [FileToSample(name=file.name, path=str(store.path_of(file.object_key))) for file in files]
+    deadline = time.monotonic() + PREVIEW_SECONDS
+    samples: list[FileSample] = []
+    while len(samples) < len(paths):
         left = deadline - time.monotonic()
         if left <= 0:
-            seen.append(
-                Seen(problem="This file was not looked at: those before it took too long. Preview it alone.")
-            )
+            problem = "This file was not opened: those before it took too long. Preview it alone."
+            samples.append(FileSample(problem=problem))
             continue
-        found, why = _child(jobs[len(seen) :], read, min(SECONDS, left))
-        seen += found
-        if why is not None and len(seen) < len(jobs):
-            seen.append(Seen(problem=why.format(name=jobs[len(seen)].name)))
-    return seen
+        found, problem_of = _run_child(paths[len(samples) :], read, min(CHILD_SECONDS, left))
+        samples += found
+        if problem_of is not None and len(samples) < len(paths):
+            samples.append(FileSample(problem=problem_of.format(name=paths[len(samples)].name)))
+    return samples
 
 
 @contextmanager
 def _turn() -> Iterator[None]:
-    """Wait until few enough previews are under way."""
-    if not ASKING.acquire(blocking=False):
+    """Wait until few enough previews are running."""
+    if not PENDING_PREVIEWS.acquire(blocking=False):
         raise _busy()
     try:
-        if not LOOKING.acquire(timeout=WAIT_SECONDS):
+        if not RUNNING_PREVIEWS.acquire(timeout=WAIT_SECONDS):
             raise _busy()
         try:
             yield
         finally:
-            LOOKING.release()
+            RUNNING_PREVIEWS.release()
     finally:
-        ASKING.release()
+        PENDING_PREVIEWS.release()
 
 
 def _busy() -> Busy:
-    detail = "Many previews are under way. Ask again in a few seconds."
+    detail = "Too many previews are running. Try again in a few seconds."
     return Busy("previews_busy", detail, retry_after_seconds=5)
 
 
-def _child(jobs: Sequence[LookedAt], read: ReadSpec, seconds: float) -> tuple[list[Seen], str | None]:
-    """What a child saw, and why it saw no more."""
-    command = [sys.executable, "-P", "-m", "trainwright_backend.datasets.look"]
-    job = Look(files=list(jobs), read=read, memory_bytes=MEMORY_BYTES).model_dump_json().encode()
-    with subprocess.Popen(
-        command,
+def _run_child(
+    files: Sequence[FileToSample], read: ReadSpec, seconds: float
+) -> tuple[list[FileSample], str | None]:
+    """Run a child over ``files``.
+
+    Returns:
+        The samples that it wrote, and the problem of the file that stopped it, if one did.
+    """
+    request = SampleRequest(files=list(files), read=read, memory_bytes=MEMORY_BYTES)
+    with _start_child() as child, ExitStack() as cleanup:
+        cleanup.callback(_kill, child)
+        try:
+            output, _ = child.communicate(request.model_dump_json().encode(), seconds)
+        except subprocess.TimeoutExpired:
+            _kill(child)
+            output, _ = child.communicate()
+            late = (
+                f"Reading {{name}} took longer than {CHILD_SECONDS:g} s. Check whether the file is damaged."
+            )
+            return _parse(output), late
+        samples = _parse(output)
+        if len(samples) == len(files):
+            cleanup.pop_all()
+            return samples, None
+    if child.returncode == OUT_OF_MEMORY:
+        return samples, too_large("{name}", MEMORY_BYTES)
+    return samples, "{name} cannot be read: its content crashed the reader. Write the file again."
+
+
+def _start_child() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "trainwright_backend.datasets.sample_rows"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",
         env=_environment(),
         start_new_session=True,
-    ) as child:
-        try:
-            answer, _ = child.communicate(job, seconds)
-        except subprocess.TimeoutExpired:
-            _kill(child)
-            answer, _ = child.communicate()
-            late = f"Looking at {{name}} took longer than {SECONDS:g} s. See whether the file is damaged."
-            return _lines(answer), late
-        except BaseException:
-            _kill(child)
-            raise
-    found = _lines(answer)
-    if len(found) == len(jobs):
-        return found, None
-    _kill(child)
-    if child.returncode == OUT_OF_MEMORY:
-        return found, too_large("{name}", MEMORY_BYTES)
-    return (
-        found,
-        "{name} cannot be read: its content ended the program that looked at it. Write the file anew.",
     )
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """End the child and what it has started: a session of their own, of which one may outlive the other."""
+    """Kill the child's session: a process that it started may outlive it."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def _environment() -> dict[str, str]:
-    """What Python needs to start, and none of this process's secrets."""
+    """The variables that Python needs to start, without this process's secrets."""
     needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
     return {**needed, "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
-def _lines(output: bytes) -> list[Seen]:
-    """What was said in whole lines."""
-    found = []
+def _parse(output: bytes) -> list[FileSample]:
+    """The samples in complete lines of a child's output."""
+    samples = []
     for line in output.splitlines(keepends=True):
         if line.endswith(b"\n"):
             try:
-                found.append(Seen.model_validate_json(line))
+                samples.append(FileSample.model_validate_json(line))
             except ValidationError:
                 break
-    return found
+    return samples
 
 
-def _unopened() -> Seen:
-    return Seen(problem=f"Not looked at: a preview opens the first {OPENED} files.")
+def _skipped() -> FileSample:
+    return FileSample(problem=f"Not opened: a preview opens the first {MAX_FILES} files.")
 
 
-def _shown(upload: str, name: str, seen: Seen) -> PreviewFile:
+def _to_response(upload: str, name: str, sample: FileSample) -> PreviewFile:
     return PreviewFile(
         upload=upload,
         name=name,
-        format=seen.format,
-        compression=seen.compression,
-        columns=seen.columns,
-        field=seen.field,
-        documents=seen.documents,
-        rejected=[RejectedDocument(file=name, line=row.line, reason=row.reason) for row in seen.rejected],
-        problem=seen.problem,
+        format=sample.format,
+        compression=sample.compression,
+        columns=sample.columns,
+        field=sample.field,
+        documents=sample.documents,
+        rejected=[RejectedDocument(file=name, line=row.line, reason=row.reason) for row in sample.rejected],
+        problem=sample.problem,
     )
 
 
-def _completed(recipe: Recipe, seen: Sequence[Seen]) -> Recipe:
-    """``recipe`` with the field filled in, when all files that have fields agree on it."""
-    fields = {one.field for one in seen if one.field is not None}
-    if recipe.read.field is not None or len(fields) != 1:
-        return recipe
-    return recipe.model_copy(update={"read": recipe.read.model_copy(update={"field": fields.pop()})})
+def _with_field(curation: CurationSpec, samples: Sequence[FileSample]) -> CurationSpec:
+    """``curation`` with the field filled in, if all files that have fields agree on it."""
+    fields = {sample.field for sample in samples if sample.field is not None}
+    if curation.read.field is not None or len(fields) != 1:
+        return curation
+    return curation.model_copy(update={"read": curation.read.model_copy(update={"field": fields.pop()})})

@@ -1,4 +1,4 @@
-"""Datasets and their immutable versions: made, listed, shown. Deleting: `deletion`. Preparations: `preparations`."""
+"""Datasets and their immutable versions: creating, listing and showing them. `deletion` deletes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,44 +13,43 @@ from trainwright.contracts.api.datasets import DatasetFile as DatasetFileOut
 from trainwright.contracts.api.datasets import DatasetVersion as DatasetVersionOut
 from trainwright.contracts.api.datasets import NewDataset, NewVersion, Statistics, VersionState
 from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.curation import Compression, CurationSpec, FileFormat, MixSource
 from trainwright.contracts.data_spec import DataSpec
-from trainwright.contracts.recipe import Compression, FileFormat, MixSource, Recipe
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.datasets.messages import Work, send_step
-from trainwright_backend.datasets.preparations import find_or_make, show_preparation
-from trainwright_backend.datasets.readings import read_files
-from trainwright_backend.datasets.recipes import (
-    Contents,
-    changes_between,
+from trainwright_backend.datasets.contents import (
+    VersionContents,
     first_contents,
-    hold_datasets,
     next_contents,
-    which_versions,
 )
+from trainwright_backend.datasets.job_queue import JobKind, send_job
+from trainwright_backend.datasets.mixtures import describe_versions, lock_datasets
+from trainwright_backend.datasets.parsed_files import ensure_parsed
+from trainwright_backend.datasets.preparations import find_or_create, show_preparation
 from trainwright_backend.datasets.tables import Dataset, DatasetFile, DatasetVersion, MixedVersion
-from trainwright_backend.uploads.service import use_uploads
+from trainwright_backend.datasets.version_changes import changes_between
+from trainwright_backend.uploads.service import consume_uploads
 
 DEFAULT_DATA = DataSpec(dataset="default")
-"""Tokenizer and split of the preparation that each new version makes."""
+"""Tokenizer and split of the preparation that every new version starts with."""
 
 
 @dataclass(frozen=True)
-class Maker:
-    """Who makes a dataset."""
+class Creator:
+    """The person who creates a dataset."""
 
     user_id: UUID
     name: str
 
 
-def create_dataset(session: Write, team_id: UUID, by: Maker, new: NewDataset) -> DatasetOut:
-    """A dataset with its first version, which begins to be read and prepared.
+def create_dataset(session: Write, team_id: UUID, by: Creator, new: NewDataset) -> DatasetOut:
+    """Create a dataset with its first version, and start to read and prepare it.
 
     Raises:
-        Invalid: its files or its mixture cannot be used.
+        Invalid: the files or the mixture cannot be used.
     """
-    contents = first_contents(session, team_id, new.uploads, new.recipe)
+    contents = first_contents(session, team_id, new.uploads, new.curation)
     dataset = Dataset(
         id=new_id(),
         team_id=team_id,
@@ -66,18 +65,18 @@ def create_dataset(session: Write, team_id: UUID, by: Maker, new: NewDataset) ->
 
 
 def add_version(session: Write, team_id: UUID, dataset: str, new: NewVersion) -> DatasetOut:
-    """The next version of a dataset: other files, another recipe, or both.
+    """Create the next version of a dataset, with other files, another curation, or both.
 
     Raises:
-        Invalid: as `create_dataset`; or the dataset has no version ``new.base``.
+        Invalid: as for `create_dataset`, or the dataset has no version ``new.base``.
     """
     row = get_dataset(session, team_id, dataset)
     mix = _mix_of(_base(row, new), new)
-    hold_datasets(session, team_id, mix, row.id)
+    lock_datasets(session, team_id, mix, row.id)
     row = lock_dataset(session, team_id, dataset)
     newest, base = row.versions[0], _base(row, new)
     if base is None:
-        raise Invalid.at("base", which_versions(row), new.base)
+        raise Invalid.at("base", describe_versions(row), new.base)
     contents = next_contents(session, team_id, base, new)
     _add_version(session, row, contents, changes_between(newest, contents))
     return show_dataset(session, team_id, dataset)
@@ -88,17 +87,17 @@ def _base(row: Dataset, new: NewVersion) -> DatasetVersion | None:
 
 
 def _mix_of(base: DatasetVersion | None, new: NewVersion) -> list[MixSource]:
-    """What the new version mixes, so far as is known before its dataset is held."""
-    if new.recipe is not None:
-        return new.recipe.mix
-    return [] if base is None else Recipe.model_validate(base.recipe).mix
+    """The datasets that the new version mixes, as far as they are known before its dataset is locked."""
+    if new.curation is not None:
+        return new.curation.mix
+    return [] if base is None else CurationSpec.model_validate(base.curation).mix
 
 
 def get_dataset(session: Read, team_id: UUID, dataset: str) -> Dataset:
-    """A dataset of the team by its public id.
+    """A dataset of the team, by its public id.
 
     Raises:
-        NotFound: the team has none of this id.
+        NotFound: the team has no such dataset.
     """
     found = session.get(Dataset, parse_id("ds", dataset))
     if found is None or found.team_id != team_id:
@@ -107,7 +106,7 @@ def get_dataset(session: Read, team_id: UUID, dataset: str) -> Dataset:
 
 
 def lock_dataset(session: Write, team_id: UUID, dataset: str) -> Dataset:
-    """As `get_dataset`, kept for this transaction: a submission holds it too, so it has its run by now or finds none."""
+    """As `get_dataset`, locked. A submission locks it too, so its run exists already or it will not find the dataset."""
     row = get_dataset(session, team_id, dataset)
     session.refresh(row, with_for_update=True)
     return row
@@ -122,17 +121,17 @@ def get_version(session: Read, team_id: UUID, dataset: str, number: int) -> Data
     row = get_dataset(session, team_id, dataset)
     version = next((version for version in row.versions if version.number == number), None)
     if version is None:
-        raise NotFound(f"There is no version {number}. {which_versions(row)}")
+        raise NotFound(f"There is no version {number}. {describe_versions(row)}")
     return version
 
 
 def show_dataset(session: Read, team_id: UUID, dataset: str) -> DatasetOut:
     """A dataset with all its versions and their preparations."""
-    session.expire_all()  # what was read before a change in this transaction is old
+    session.expire_all()  # objects that were loaded before a change in this transaction are stale
     row = get_dataset(session, team_id, dataset)
     versions = select(DatasetVersion).where(DatasetVersion.dataset_id == row.id)
-    wanted = versions.order_by(DatasetVersion.number.desc()).options(*_whole_version())
-    return _shown(row, session.scalars(wanted).all())
+    wanted = versions.order_by(DatasetVersion.number.desc()).options(*_load_version())
+    return _to_response(row, session.scalars(wanted).all())
 
 
 def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) -> Page[DatasetOut]:
@@ -142,12 +141,12 @@ def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) 
         wanted = wanted.where(Dataset.id < parse_id("ds", cursor))
     rows = session.scalars(wanted).all()
     newest = _newest_versions(session, [row.id for row in rows[:limit]])
-    shown = [_shown(row, newest.get(row.id, [])) for row in rows[:limit]]
+    shown = [_to_response(row, newest.get(row.id, [])) for row in rows[:limit]]
     return Page(items=shown, next_cursor=shown[-1].id if len(rows) > limit else None)
 
 
 def _newest_versions(session: Read, dataset_ids: Sequence[UUID]) -> dict[UUID, list[DatasetVersion]]:
-    """The newest version of each dataset, without a look at the others."""
+    """The newest version of each dataset, without loading the others."""
     highest = (
         select(DatasetVersion.dataset_id, func.max(DatasetVersion.number).label("number"))
         .where(DatasetVersion.dataset_id.in_(dataset_ids))
@@ -157,21 +156,21 @@ def _newest_versions(session: Read, dataset_ids: Sequence[UUID]) -> dict[UUID, l
     is_newest = (DatasetVersion.dataset_id == highest.c.dataset_id) & (
         DatasetVersion.number == highest.c.number
     )
-    found = session.scalars(select(DatasetVersion).join(highest, is_newest).options(*_whole_version()))
+    found = session.scalars(select(DatasetVersion).join(highest, is_newest).options(*_load_version()))
     return {version.dataset_id: [version] for version in found}
 
 
-def _whole_version() -> list[ORMOption]:
-    """What is shown of a version, in one query a table."""
+def _load_version() -> list[ORMOption]:
+    """Load everything that a version shows, in one query per table."""
     files = selectinload(DatasetVersion.files)
     return [
         files.joinedload(DatasetFile.stored_file),
-        files.joinedload(DatasetFile.reading),
+        files.joinedload(DatasetFile.parsed_file),
         selectinload(DatasetVersion.preparations),
     ]
 
 
-def _add_version(session: Write, dataset: Dataset, contents: Contents, changes: list[str]) -> None:
+def _add_version(session: Write, dataset: Dataset, contents: VersionContents, changes: list[str]) -> None:
     dataset.last_version += 1
     version = DatasetVersion(
         id=new_id(),
@@ -179,7 +178,7 @@ def _add_version(session: Write, dataset: Dataset, contents: Contents, changes: 
         number=dataset.last_version,
         bytes=sum(file.bytes for file in contents.files),
         digest=contents.digest,
-        recipe=contents.recipe.model_dump(mode="json"),
+        curation=contents.curation.model_dump(mode="json"),
         changes=changes,
         state=VersionState.WAITING,
     )
@@ -196,34 +195,36 @@ def _add_version(session: Write, dataset: Dataset, contents: Contents, changes: 
         for position, (source, weight) in enumerate(contents.sources)
     )
     session.flush()
-    read_files(session, dataset.team_id, version, contents.recipe.read)
-    use_uploads(session, dataset.team_id, contents.uploads)
-    find_or_make(session, dataset.team_id, version, DEFAULT_DATA.tokenizer, DEFAULT_DATA.validation_fraction)
-    send_step(session, Work.SURVEY, version.id)  # when all of it was read before, or is a mixture
+    ensure_parsed(session, dataset.team_id, version, contents.curation.read)
+    consume_uploads(session, dataset.team_id, contents.uploads)
+    find_or_create(
+        session, dataset.team_id, version, DEFAULT_DATA.tokenizer, DEFAULT_DATA.validation_fraction
+    )
+    send_job(session, JobKind.CURATE, version.id)  # needed if every file was parsed before, or for a mixture
 
 
-def _shown(row: Dataset, versions: Sequence[DatasetVersion]) -> DatasetOut:
+def _to_response(row: Dataset, versions: Sequence[DatasetVersion]) -> DatasetOut:
     return DatasetOut(
         id=public_id("ds", row.id),
         name=row.name,
         created=row.created,
         created_by=row.created_by_name,
-        versions=[_shown_version(version) for version in versions],
+        versions=[_version_to_response(version) for version in versions],
     )
 
 
-def _shown_version(version: DatasetVersion) -> DatasetVersionOut:
-    readings = [file.reading for file in version.files if file.reading is not None]
+def _version_to_response(version: DatasetVersion) -> DatasetVersionOut:
+    parsed_files = [file.parsed_file for file in version.files if file.parsed_file is not None]
     statistics = None if version.statistics is None else Statistics.model_validate(version.statistics)
     return DatasetVersionOut(
         number=version.number,
         created=version.created,
         bytes=version.bytes,
-        files=[_shown_file(file) for file in version.files],
-        recipe=Recipe.model_validate(version.recipe),
+        files=[_file_to_response(file) for file in version.files],
+        curation=CurationSpec.model_validate(version.curation),
         state=VersionState(version.state),
         error=version.error,
-        read_bytes=sum(reading.read_bytes for reading in readings),
+        read_bytes=sum(parsed_file.read_bytes for parsed_file in parsed_files),
         statistics=statistics,
         changes=version.changes,
         preparations=[
@@ -233,15 +234,15 @@ def _shown_version(version: DatasetVersion) -> DatasetVersionOut:
     )
 
 
-def _shown_file(file: DatasetFile) -> DatasetFileOut:
-    reading = file.reading
-    shown = DatasetFileOut(name=file.name, bytes=file.stored_file.bytes, digest=file.stored_file.digest)
-    if reading is None or reading.format is None:
-        return shown
-    known: dict[str, object] = {
-        "format": FileFormat(reading.format),
-        "compression": Compression(reading.compression or Compression.NONE),
+def _file_to_response(file: DatasetFile) -> DatasetFileOut:
+    parsed_file = file.parsed_file
+    response = DatasetFileOut(name=file.name, bytes=file.stored_file.bytes, digest=file.stored_file.digest)
+    if parsed_file is None or parsed_file.format is None:
+        return response
+    parsed: dict[str, object] = {
+        "format": FileFormat(parsed_file.format),
+        "compression": Compression(parsed_file.compression or Compression.NONE),
     }
-    if reading.state == VersionState.READY:
-        known |= {"documents": reading.documents, "rejected": reading.rejected}
-    return shown.model_copy(update=known)
+    if parsed_file.state == VersionState.READY:
+        parsed |= {"documents": parsed_file.documents, "rejected": parsed_file.rejected}
+    return response.model_copy(update=parsed)

@@ -1,9 +1,9 @@
 """Datasets, their immutable versions, and preparations: the tokens of a version for one tokenizer and split.
 
-    stored file ─ reading ─▶ pieces of documents ─ survey by the recipe ─▶ version ─ preparation ─▶ shards of tokens
+    stored file ─ parsing ─▶ chunks of documents ─ curation ─▶ version ─ preparation ─▶ token shards
 
-A preparation is worked in slices, each under a lease of its own; the rows say what is done, messages only say that
-there is something to do. Everything goes with its dataset; a preparation that a run uses cannot (409 naming the runs).
+A preparation is processed in chunks, each with its own lease. The rows say what is done; messages only say that there is
+work to do. Deleting a dataset deletes all of it, unless a run uses one of its preparations (409, naming the runs).
 """
 
 from datetime import datetime
@@ -31,10 +31,10 @@ class Dataset(Base):
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey(Account.id, ondelete="SET NULL"), index=True)
     created_by_name: Mapped[str] = mapped_column(String(80))
-    """Name of the person at the upload, which outlives the account."""
+    """The person's name at the time of the upload, kept when the account is deleted."""
 
     last_version: Mapped[int] = mapped_column(default=0)
-    """Highest number that was ever given to a version, also to one that is deleted."""
+    """The highest version number ever used, deleted versions included."""
 
     versions: Mapped[list["DatasetVersion"]] = relationship(
         order_by="DatasetVersion.number.desc()", passive_deletes=True, back_populates="dataset"
@@ -42,7 +42,7 @@ class Dataset(Base):
 
 
 class DatasetVersion(Base):
-    """Files, or a mixture of other versions, and a recipe; none of them ever changes."""
+    """Files, or a mixture of other versions, and a curation; none of them ever changes."""
 
     __tablename__ = "dataset_version"
     __table_args__ = (UniqueConstraint("dataset_id", "number"),)
@@ -53,10 +53,10 @@ class DatasetVersion(Base):
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     bytes: Mapped[int] = mapped_column(BigInteger)
     digest: Mapped[str] = mapped_column(String(64))
-    """SHA-256 over names and digests of the files, in order, or over the mixed versions' ids."""
+    """SHA-256 over the names and digests of the files in order, or over the ids of the mixed versions."""
 
-    recipe: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """A `Recipe`."""
+    curation: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """A `CurationSpec`."""
 
     changes: Mapped[list[str]] = mapped_column(JSON)
     state: Mapped[str] = mapped_column(String(16), index=True)
@@ -65,10 +65,10 @@ class DatasetVersion(Base):
     error: Mapped[str | None]
     failures: Mapped[int] = mapped_column(default=0)
     lease: Mapped[UUID | None]
-    """Who surveys it now."""
+    """The curation job that runs now."""
 
     leased_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    touched: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    last_activity: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     statistics: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     """`Statistics`, when ready."""
 
@@ -95,15 +95,17 @@ class DatasetFile(Base):
     stored_file_id: Mapped[UUID] = mapped_column(
         ForeignKey("stored_file.id", ondelete="RESTRICT"), index=True
     )
-    reading_id: Mapped[UUID | None] = mapped_column(ForeignKey("reading.id", ondelete="RESTRICT"), index=True)
-    """Empty for versions of older releases, until they are read."""
+    parsed_file_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("parsed_file.id", ondelete="RESTRICT"), index=True
+    )
+    """Empty in versions of older releases until they are parsed."""
 
     stored_file: Mapped[StoredFile] = relationship()
-    reading: Mapped["Reading | None"] = relationship()
+    parsed_file: Mapped["ParsedFile | None"] = relationship()
 
 
 class MixedVersion(Base):
-    """A version that is mixed into another one."""
+    """A version that is mixed into another version."""
 
     __tablename__ = "mixed_version"
 
@@ -115,20 +117,20 @@ class MixedVersion(Base):
     weight: Mapped[float]
 
 
-class Reading(Base):
-    """A stored file read into documents in one way; versions with the same file and way share it.
+class ParsedFile(Base):
+    """A stored file that is parsed into documents with one `ReadSpec`; versions with the same file and settings share it.
 
-    It is worked by one worker at a time, which writes piece after piece: a killed one loses the piece in hand.
+    One worker at a time parses it and writes one chunk after the other: a killed worker loses its current chunk.
     """
 
-    __tablename__ = "reading"
+    __tablename__ = "parsed_file"
     __table_args__ = (UniqueConstraint("stored_file_id", "digest"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
     team_id: Mapped[UUID] = mapped_column(ForeignKey(Team.id, ondelete="CASCADE"), index=True)
     stored_file_id: Mapped[UUID] = mapped_column(ForeignKey("stored_file.id", ondelete="RESTRICT"))
     digest: Mapped[str] = mapped_column(String(64))
-    """Names how it is read: the `ReadSpec` and the format of pieces."""
+    """Digest of the `ReadSpec`, the file's extensions and the format of chunks."""
 
     read: Mapped[dict[str, Any]] = mapped_column(JSON)
     """A `ReadSpec`."""
@@ -138,29 +140,31 @@ class Reading(Base):
 
     error: Mapped[str | None]
     failures: Mapped[int] = mapped_column(default=0)
-    lost_leases: Mapped[int] = mapped_column(default=0)
+    expired_leases: Mapped[int] = mapped_column(default=0)
     lease: Mapped[UUID | None]
     leased_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    touched: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    last_activity: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     format: Mapped[str | None] = mapped_column(String(16))
     compression: Mapped[str | None] = mapped_column(String(16))
     read_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Of the stored file."""
+    """Bytes of the stored file that were read."""
 
     position: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """Where the next piece begins; a `prepare.reading.Position`."""
+    """Where the next chunk starts; a `prepare.rows.Position`."""
 
     documents: Mapped[int] = mapped_column(BigInteger, default=0)
     characters: Mapped[int] = mapped_column(BigInteger, default=0)
     rejected: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
-class Piece(Base):
-    """A stretch of a reading: one file of documents in the object store."""
+class FileChunk(Base):
+    """A chunk of a parsed file: one object of documents in the store."""
 
-    __tablename__ = "piece"
+    __tablename__ = "file_chunk"
 
-    reading_id: Mapped[UUID] = mapped_column(ForeignKey("reading.id", ondelete="CASCADE"), primary_key=True)
+    parsed_file_id: Mapped[UUID] = mapped_column(
+        ForeignKey("parsed_file.id", ondelete="CASCADE"), primary_key=True
+    )
     number: Mapped[int] = mapped_column(primary_key=True)
     documents: Mapped[int]
     characters: Mapped[int] = mapped_column(BigInteger)
@@ -168,28 +172,31 @@ class Piece(Base):
     digest: Mapped[str] = mapped_column(String(64))
 
 
-class VersionPiece(Base):
-    """A piece as a version uses it, in the version's order, with how many of its documents the recipe keeps."""
+class VersionChunk(Base):
+    """A chunk as a version uses it, in the version's order."""
 
-    __tablename__ = "version_piece"
+    __tablename__ = "version_chunk"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["reading_id", "piece_number"], ["piece.reading_id", "piece.number"], ondelete="RESTRICT"
+            ["parsed_file_id", "chunk_number"],
+            ["file_chunk.parsed_file_id", "file_chunk.number"],
+            ondelete="RESTRICT",
         ),
-        Index("ix_version_piece_reading_id_piece_number", "reading_id", "piece_number"),
+        Index("ix_version_chunk_parsed_file_id_chunk_number", "parsed_file_id", "chunk_number"),
     )
 
     version_id: Mapped[UUID] = mapped_column(
         ForeignKey("dataset_version.id", ondelete="CASCADE"), primary_key=True
     )
     number: Mapped[int] = mapped_column(primary_key=True)
-    reading_id: Mapped[UUID]
-    piece_number: Mapped[int]
+    parsed_file_id: Mapped[UUID]
+    chunk_number: Mapped[int]
     first_document: Mapped[int] = mapped_column(BigInteger)
-    """Number, within the version, of the piece's first document."""
+    """Number of the chunk's first document within the version."""
 
     documents: Mapped[int]
-    kept: Mapped[int]
+    kept_documents: Mapped[int]
+    """Documents that the curation keeps."""
 
 
 class Preparation(Base):
@@ -202,7 +209,7 @@ class Preparation(Base):
     team_id: Mapped[UUID] = mapped_column(ForeignKey(Team.id, ondelete="CASCADE"), index=True)
     version_id: Mapped[UUID] = mapped_column(ForeignKey("dataset_version.id", ondelete="CASCADE"))
     digest: Mapped[str] = mapped_column(String(64))
-    """Names its input: version, tokenizer, split and format. Its objects lie in a folder of this name."""
+    """Digest of its input: version, tokenizer, split and format. The folder of its objects has this name."""
 
     tokenizer: Mapped[dict[str, Any]] = mapped_column(JSON)
     validation_fraction: Mapped[float]
@@ -210,29 +217,29 @@ class Preparation(Base):
     """A `PreparationState`."""
 
     error: Mapped[str | None]
-    """Why it failed, and what to do."""
+    """Why it failed, and what to do about it."""
 
     failures: Mapped[int] = mapped_column(default=0)
-    """Errors of workers since the last step that was made; the third ends it."""
+    """Errors since the last finished job; the third marks it as failed."""
 
-    may_be_repeated: Mapped[bool] = mapped_column(default=False)
-    """It failed for a reason that does not lie in the data, so the next submission begins it anew."""
+    retryable: Mapped[bool] = mapped_column(default=False)
+    """It failed for a reason other than its data, so the next submission restarts it."""
 
     lease: Mapped[UUID | None]
-    """Who plans or completes it now."""
+    """The job that plans or completes it now."""
 
     leased_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    touched: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
-    """Its last progress, or the last time that messages were sent for it."""
+    last_activity: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    """The last progress, or the last time that messages were sent for it."""
 
     shards_done: Mapped[int] = mapped_column(default=0)
     tokens_done: Mapped[int] = mapped_column(BigInteger, default=0)
     shards_total: Mapped[int | None]
     manifest: Mapped[dict[str, Any] | None] = mapped_column(JSON, deferred=True)
-    """A `ShardManifest`, when ready; of large data it is long, so it is loaded when it is asked for."""
+    """A `ShardManifest`, when ready. It is long for large data, so it is loaded only on access."""
 
     train_tokens: Mapped[int | None] = mapped_column(BigInteger)
-    """Of the manifest, when ready; so the next two."""
+    """From the manifest, when ready; so are the next two."""
 
     validation_tokens: Mapped[int | None] = mapped_column(BigInteger)
     validation_from_tail: Mapped[bool] = mapped_column(default=False)
@@ -242,42 +249,41 @@ class Preparation(Base):
     tokenizer_bytes: Mapped[int | None]
     documents: Mapped[int | None] = mapped_column(BigInteger)
     lengths: Mapped[list[Any]] = mapped_column(JSON)
-    """Histogram of the documents' lengths in tokens, `[upto, documents]` each."""
+    """Histogram of the documents' lengths in tokens: a list of `[upto, documents]`."""
 
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
 
     version: Mapped[DatasetVersion] = relationship(back_populates="preparations")
 
 
-class PreparationSlice(Base):
-    """One piece of the version, worked by one worker at a time; its number is the piece's in the version."""
+class PreparationChunk(Base):
+    """A chunk of the version that one worker at a time tokenizes; its number is that of the version's chunk."""
 
-    __tablename__ = "preparation_slice"
-    __table_args__ = (Index("ix_preparation_slice_preparation_id_done", "preparation_id", "done"),)
+    __tablename__ = "preparation_chunk"
+    __table_args__ = (Index("ix_preparation_chunk_preparation_id_done", "preparation_id", "done"),)
 
     preparation_id: Mapped[UUID] = mapped_column(
         ForeignKey("preparation.id", ondelete="CASCADE"), primary_key=True
     )
     number: Mapped[int] = mapped_column(primary_key=True)
-    plan: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """What there is to do: how many documents are kept."""
-
     lease: Mapped[UUID | None]
     leased_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    lost_leases: Mapped[int] = mapped_column(default=0)
-    """Workers that took it and fell silent."""
+    expired_leases: Mapped[int] = mapped_column(default=0)
+    """Workers that took it and did not finish."""
 
     done: Mapped[bool] = mapped_column(default=False)
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """A `SliceResult`, when done."""
+    """A `ChunkShards`, when done."""
 
 
 class RejectedLine(Base):
-    """A line or row that gave no document; the first ones of a reading."""
+    """A rejected line or row. Only the first ones of a parsed file are stored."""
 
     __tablename__ = "rejected_line"
 
-    reading_id: Mapped[UUID] = mapped_column(ForeignKey("reading.id", ondelete="CASCADE"), primary_key=True)
+    parsed_file_id: Mapped[UUID] = mapped_column(
+        ForeignKey("parsed_file.id", ondelete="CASCADE"), primary_key=True
+    )
     position: Mapped[int] = mapped_column(primary_key=True)
     line: Mapped[int] = mapped_column(BigInteger)
     reason: Mapped[str] = mapped_column(String(255))

@@ -1,6 +1,6 @@
-"""Tokenizers that a team uploaded: checked, listed, deleted. How a submission finds one: `resolution`.
+"""Uploaded tokenizers: checking, listing and deleting them. `data_resolution` finds the one of a submission.
 
-This process never parses one: what the check does not answer is not known here.
+This process never parses a tokenizer; a child process checks it.
 """
 
 from uuid import UUID
@@ -15,23 +15,28 @@ from trainwright.prepare.tokenizer import CheckedTokenizer, UnusableTokenizerErr
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.core.storage import LocalStore
-from trainwright_backend.datasets.deletion import list_users, preparations_that_want
-from trainwright_backend.datasets.service import Maker
+from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.datasets.deletion import join_names, preparations_waiting_for
+from trainwright_backend.datasets.service import Creator
 from trainwright_backend.datasets.tables import Preparation, UploadedTokenizer
-from trainwright_backend.teams.storage import lock_storage
-from trainwright_backend.uploads.service import UploadedFile, complete_uploads, drop_unused, use_uploads
+from trainwright_backend.teams.storage_quota import lock_storage
+from trainwright_backend.uploads.service import (
+    UploadedFile,
+    complete_uploads,
+    consume_uploads,
+    delete_unused_files,
+)
 
-LARGEST_BYTES = 64 * 2**20
+MAX_TOKENIZER_BYTES = 64 * 2**20
 
 
 def create_tokenizer(
-    database: Database, store: LocalStore, team_id: UUID, by: Maker, new: NewTokenizer
+    database: Database, store: LocalStore, team_id: UUID, by: Creator, new: NewTokenizer
 ) -> TokenizerOut:
-    """Check an uploaded `tokenizer.json` and keep it.
+    """Check an uploaded `tokenizer.json` and store it.
 
     Raises:
-        Invalid: the upload is not complete, or no tokenizer that the platform can use.
+        Invalid: the upload is not complete, or the platform cannot use the tokenizer.
     """
     with database.write() as session:
         file = _upload(session, team_id, new.upload)
@@ -50,8 +55,8 @@ def create_tokenizer(
         )
         session.add(row)
         session.flush()
-        use_uploads(session, team_id, [new.upload])
-        return _shown(row)
+        consume_uploads(session, team_id, [new.upload])
+        return _to_response(row)
 
 
 def list_tokenizers(session: Read, team_id: UUID) -> list[TokenizerOut]:
@@ -62,31 +67,31 @@ def list_tokenizers(session: Read, team_id: UUID) -> list[TokenizerOut]:
         .order_by(UploadedTokenizer.id.desc())
         .options(joinedload(UploadedTokenizer.stored_file))
     )
-    return [_shown(row) for row in rows]
+    return [_to_response(row) for row in rows]
 
 
 def delete_tokenizer(session: Write, team_id: UUID, tokenizer: str) -> None:
-    """Delete a tokenizer. Preparations that are planned have a copy of their own.
+    """Delete a tokenizer. Planned preparations have their own copy.
 
     Raises:
-        Conflict: preparations have yet to copy it; the error names their datasets.
+        Conflict: preparations have not copied it yet; the error names their datasets.
     """
     lock_storage(session, team_id)
     row = session.get(UploadedTokenizer, parse_id("tok", tokenizer), with_for_update=True)
     if row is None or row.team_id != team_id:
         raise unknown("tok", tokenizer)
-    waiting = preparations_that_want(session, team_id, TokenizerKind.UPLOADED, tokenizer)
+    waiting = preparations_waiting_for(session, team_id, TokenizerKind.UPLOADED, tokenizer)
     if waiting:
         names = [_name(preparation) for preparation in waiting]
         raise Conflict(
             "tokenizer_in_use",
-            f"Preparations wait to copy this tokenizer: {list_users(names)}. Let them begin, or cancel them.",
+            f"Preparations have yet to copy this tokenizer: {join_names(names)}. Let them start, or cancel them.",
             extensions={"datasets": names},
         )
     stored_file_id = row.stored_file_id
     session.delete(row)
     session.flush()
-    drop_unused(session, team_id, [stored_file_id])
+    delete_unused_files(session, team_id, [stored_file_id])
 
 
 def _upload(session: Write, team_id: UUID, upload: str) -> UploadedFile:
@@ -96,10 +101,10 @@ def _upload(session: Write, team_id: UUID, upload: str) -> UploadedFile:
         raise Invalid(
             [problem.model_copy(update={"field": "upload"}) for problem in error.errors], detail=error.detail
         ) from None
-    if file.bytes > LARGEST_BYTES:
+    if file.bytes > MAX_TOKENIZER_BYTES:
         message = (
-            f"A tokenizer.json has at most {LARGEST_BYTES // 2**20} MiB, and this file has {file.bytes:,} bytes. "
-            "Send the tokenizer.json itself."
+            f"A tokenizer.json can have up to {MAX_TOKENIZER_BYTES // 2**20} MiB; this file has {file.bytes:,} bytes. "
+            "Upload the tokenizer.json itself."
         )
         raise Invalid.at("upload", message, upload)
     return file
@@ -116,7 +121,7 @@ def _name(preparation: Preparation) -> str:
     return f"{preparation.version.dataset.name}, version {preparation.version.number}"
 
 
-def _shown(row: UploadedTokenizer) -> TokenizerOut:
+def _to_response(row: UploadedTokenizer) -> TokenizerOut:
     return TokenizerOut(
         id=public_id("tok", row.id),
         name=row.name,

@@ -1,4 +1,4 @@
-"""The curves that people see: windows of them, thinned out to what a chart can show."""
+"""Curves for charts: windows of a run's series, down-sampled to what a chart can show."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,98 +7,99 @@ from uuid import UUID
 from sqlalchemy import select
 
 from trainwright.contracts.api.metrics import AttemptMark, Metrics, RunSeries, Series
-from trainwright.contracts.events import SERIES_UNITS
+from trainwright.contracts.series import ELAPSED, STORED_SERIES
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.curves import Curve, thinned
-from trainwright_backend.metrics.names import ELAPSED, Selection, family
 from trainwright_backend.metrics.reading import ALL_STEPS, FINEST_COARSE, read_curves, read_shown, series_of
+from trainwright_backend.metrics.selection import Selection, family
 from trainwright_backend.metrics.service import cursor_of, newest_mark
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.tables import Attempt, Run
 
-MOST_POINTS = 10_000
-MOST_SERIES = 1_000
-MOST_POINTS_OF_ALL = 500_000
-"""In one answer, over all its series: some 13 MB of JSON."""
+MAX_POINTS = 10_000
+MAX_SERIES = 1_000
+MAX_TOTAL_POINTS = 500_000
+"""Of all series in one answer: about 13 MB of JSON."""
 
 
-MOST_COMPARED = 5_000
+MAX_COMPARED = 5_000
 """Series in an answer about several runs."""
 
-MOST_READ_AT_ONCE = 500_000
-"""Points that are in memory before they are thinned out, where series are read together."""
+MAX_POINTS_IN_MEMORY = 500_000
+"""Points in memory before down-sampling, when series are read together."""
 
 SHORT_STEPS = 25_000
-"""A series of no more is read with others: its coarse copies would cost a query, which takes longer."""
+"""A series of at most this many steps is read together with others: reading its coarse copies would cost a
+query, which takes longer."""
 
-MOST_POINTS_TO_SUM = 2**62
-"""So many that no coarse copy is taken for a series."""
+NO_POINT_LIMIT = 2**62
+"""So many that no coarse copies are used."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of the step axis, after_step < step ≤ to_step, and how many points of a curve to show of it."""
+    """A range of the step axis, after_step < step ≤ to_step, and how many points of a curve to show in it."""
 
     after_step: int = -1
     to_step: int = ALL_STEPS
-    points: int = MOST_POINTS
+    points: int = MAX_POINTS
 
 
 def read_metrics(session: Read, run: Run, selection: Selection, window: Window) -> Metrics:
     """Curves of the run over all its attempts, of at most ``window.points`` points each; see `thinned`.
 
     Raises:
-        Invalid: the names stand for more than `MOST_SERIES` series.
+        Invalid: the names match more than `MAX_SERIES` series.
     """
     mark = newest_mark(session, run.id)
-    series = _series(session, run, mark, selection, window, MOST_POINTS_OF_ALL)
+    series = _series(session, run, mark, selection, window, MAX_TOTAL_POINTS)
     return Metrics(series=series, attempts=_attempts(session, run.id), cursor=cursor_of(mark))
 
 
 def compare_metrics(
     session: Read, runs: Sequence[Run], selection: Selection, window: Window
 ) -> list[RunSeries]:
-    """Curves of several runs, in the order of ``runs``; see `read_metrics`. They share `MOST_POINTS_OF_ALL`.
+    """Curves of several runs, in the order of ``runs``; see `read_metrics`. They share `MAX_TOTAL_POINTS`.
 
     Raises:
-        Invalid: the names stand for more than `MOST_SERIES` series of one run, or `MOST_COMPARED` of all.
+        Invalid: the names match more than `MAX_SERIES` series of one run, or `MAX_COMPARED` of all.
     """
-    share = MOST_POINTS_OF_ALL // max(1, len(runs))
-    found, left = [], MOST_COMPARED
+    share = MAX_TOTAL_POINTS // max(1, len(runs))
+    found, left = [], MAX_COMPARED
     for run in runs:
         series = _series(session, run, newest_mark(session, run.id), selection, window, share)
         left -= len(series)
         if left < 0:
-            rule = f"These names stand for more than {MOST_COMPARED:,} series of these runs. Name fewer of either."
+            rule = f"These names match more than {MAX_COMPARED:,} series of these runs. Select fewer series or runs."
             raise Invalid.at("names", rule, len(runs))
         found.append(RunSeries.model_construct(run=public_id("run", run.id), series=series))
     return found
 
 
 def _series(
-    session: Read, run: Run, mark: MetricMark | None, selection: Selection, window: Window, most_of_all: int
+    session: Read, run: Run, mark: MetricMark | None, selection: Selection, window: Window, max_total: int
 ) -> list[Series]:
-    """At most ``most_of_all`` points, over all series.
+    """At most ``max_total`` points, over all series.
 
-    Few series are in memory at a time: those of a long run are larger together than what is answered.
+    Few series are in memory at a time: all series of a long run are larger than the answer.
     """
     by_name: dict[str, list[MetricSeries]] = {}
     for one in series_of(session, run.id, selection=selection):
         by_name.setdefault(one.name, []).append(one)
-    most = min(window.points, most_of_all // max(1, _checked(len(by_name))))
+    most = min(window.points, max_total // max(1, _checked(len(by_name))))
     found: dict[str, Series] = {}
     for parts, curves in _all_shown(session, by_name.values(), mark, window, most):
-        found[parts[0].name] = _told(parts[0].name, parts[0].unit, _thinned_by_steps(curves, most))
+        found[parts[0].name] = _series_reply(parts[0].name, parts[0].unit, _thinned_by_steps(curves, most))
     series = [found[name] for name in sorted(found, key=_order)]
     if selection.wants_elapsed and (elapsed := _elapsed(session, run, mark, window, most)) is not None:
         series.append(elapsed)
     return series
 
 
-def _told(name: str, unit: str, curve: Curve) -> Series:
-    """As it is answered. Made without a check of each number: they are the database's own."""
+def _series_reply(name: str, unit: str, curve: Curve) -> Series:
+    """A series for the answer, constructed without validating each number, since they come from the database."""
     return Series.model_construct(
         name=name, unit=unit, steps=curve.steps.tolist(), values=curve.values.tolist()
     )
@@ -111,10 +112,11 @@ def _all_shown(
     window: Window,
     points: int,
 ) -> Iterator[tuple[list[MetricSeries], list[Curve]]]:
-    """What each has in the window. Short series are read many in a query, which is most of what they cost."""
+    """The curves of each name in the window. Many short series are read with one query, which is most of their
+    cost."""
     together: list[list[MetricSeries]] = []
     short = max(SHORT_STEPS, FINEST_COARSE * points)
-    room = max(1, MOST_READ_AT_ONCE // short)
+    room = max(1, MAX_POINTS_IN_MEMORY // short)
     for parts in by_name:
         last = min(window.to_step, max(one.last_step for one in parts))
         if last - window.after_step > short:
@@ -136,19 +138,20 @@ def _shown_together(
 
 
 def _elapsed(session: Read, run: Run, mark: MetricMark | None, window: Window, points: int) -> Series | None:
-    """Training time up to each step. Every step counts, so its length is summed before anything is left out."""
-    from_start = Window(to_step=window.to_step, points=MOST_POINTS_TO_SUM)
+    """Training time up to each step, summed over all steps before down-sampling."""
+    from_start = Window(to_step=window.to_step, points=NO_POINT_LIMIT)
     parts = series_of(session, run.id, selection=Selection(["seconds"]))
-    lengths = Curve.joined([_shown(session, one, mark, from_start, MOST_POINTS_TO_SUM) for one in parts])
+    lengths = Curve.joined([_shown(session, one, mark, from_start, NO_POINT_LIMIT) for one in parts])
     if not len(lengths):
         return None
     passed = Curve(lengths.steps, lengths.values.cumsum()).between(window.after_step)
     shown = thinned(passed, points)
-    return _told(ELAPSED, "s", shown)
+    return _series_reply(ELAPSED, "s", shown)
 
 
 def _thinned_by_steps(parts: Sequence[Curve], points: int) -> Curve:
-    """At most ``points``, shared out by steps: of a long attempt coarse copies were read, of a short one all points."""
+    """At most ``points`` points, distributed by steps: long attempts were read as coarse copies, short ones
+    completely."""
     found = [part for part in parts if len(part)]
     if sum(len(part) for part in found) <= points:
         return Curve.joined(found)
@@ -160,12 +163,12 @@ def _thinned_by_steps(parts: Sequence[Curve], points: int) -> Curve:
 def _shown(
     session: Read, series: MetricSeries, mark: MetricMark | None, window: Window, points: int
 ) -> Curve:
-    """What of one attempt's series is in the window."""
+    """The points of one attempt's series in the window."""
     return read_shown(session, series, window.after_step, _last(series, mark, window), points)
 
 
 def _last(series: MetricSeries, mark: MetricMark | None, window: Window) -> int:
-    """The last step to show: ``mark`` does not vouch for more."""
+    """The last step to show, at most that of ``mark``."""
     if mark is None or series.attempt != mark.attempt:
         return window.to_step
     return min(window.to_step, int(mark.last_steps.get(family(series.name), 0)))
@@ -178,8 +181,8 @@ def read_names(session: Read, run: Run, selection: Selection) -> list[str]:
 
 
 def _checked(series: int) -> int:
-    if series > MOST_SERIES:
-        rule = f"These names stand for {series:,} series; one answer has at most {MOST_SERIES:,}. Name fewer."
+    if series > MAX_SERIES:
+        rule = f"These names match {series:,} series; one answer has at most {MAX_SERIES:,}. Select fewer."
         raise Invalid.at("names", rule, series)
     return series
 
@@ -199,5 +202,4 @@ def _attempts(session: Read, run_id: UUID) -> list[AttemptMark]:
 
 
 def _order(name: str) -> tuple[int, str]:
-    known = list(SERIES_UNITS)
-    return (known.index(name) if name in known else len(known), name)
+    return (STORED_SERIES.index(name) if name in STORED_SERIES else len(STORED_SERIES), name)

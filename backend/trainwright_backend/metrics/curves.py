@@ -1,8 +1,8 @@
-"""Curves in memory: cutting, joining, thinning out, and the bytes in which a stretch of one is stored.
+"""Curves in memory: slicing, joining and down-sampling them, and packing their points for storage.
 
-Knows nothing of databases. A curve is thinned out by keeping the least and the greatest point of each of many equal
-stretches: every spike stays, and each point is one that was measured. A stored chunk carries such a thin copy of
-itself (`coarse`), so that a far view of a long series reads a fifteenth of it.
+Knows nothing of databases. A curve is down-sampled by keeping the minimum and the maximum of each of many equal
+segments: every spike stays visible, and each point is one that was measured. A stored chunk includes such a
+coarse copy of itself (`coarse`), so that a wide view of a long series reads a fifteenth of it.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ STEP = np.dtype("<i8")
 VALUE = np.dtype("<f8")
 POINT = np.dtype([("step", STEP), ("value", VALUE)])
 
-COARSE_STRETCH = 62
-"""Points for which a coarse copy has two."""
+COARSE_SEGMENT = 62
+"""Points of a segment, for which a coarse copy has two."""
 
 Steps = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ class Curve:
 
 
 def increasing(curve: Curve, last_step: int) -> Curve:
-    """Without points that are not finite or not newer than all before them."""
+    """The curve without points that are not finite or not newer than all points before them."""
     finite = np.isfinite(curve.values)
     steps, values = curve.steps[finite], curve.values[finite]
     before = np.maximum.accumulate(np.concatenate(([last_step], steps)))[:-1]
@@ -63,9 +63,9 @@ def increasing(curve: Curve, last_step: int) -> Curve:
 
 
 def thinned(curve: Curve, points: int) -> Curve:
-    """At most ``points`` of the curve: the least and the greatest of each of ``points`` ÷ 2 equal stretches.
+    """At most ``points`` points of the curve: minimum and maximum of each of ``points`` ÷ 2 equal segments.
 
-    Every spike stays visible, each point is one that was measured, and the last one is always among them.
+    Every spike stays visible, each point is one that was measured, and the last one is always included.
     """
     if len(curve) <= points:
         return curve
@@ -76,14 +76,15 @@ def thinned(curve: Curve, points: int) -> Curve:
 
 
 def coarse(curve: Curve) -> Curve:
-    """The least and the greatest of each `COARSE_STRETCH` points."""
-    order = _extremes(curve.values, -(-len(curve) // COARSE_STRETCH))
+    """Minimum and maximum of each segment of `COARSE_SEGMENT` points."""
+    order = _extremes(curve.values, -(-len(curve) // COARSE_SEGMENT))
     return Curve(curve.steps[order], curve.values[order])
 
 
-def _extremes(values: Values, stretches: int) -> npt.NDArray[np.int64]:
-    """Positions of the least and the greatest value of each stretch, in order; there are as many values or more."""
-    length, longer = divmod(len(values), stretches)
+def _extremes(values: Values, segments: int) -> npt.NDArray[np.int64]:
+    """Positions of the minimum and the maximum of each segment, in order; there are at least as many values as
+    segments."""
+    length, longer = divmod(len(values), segments)
     border = longer * (length + 1)
     found = []
     for begin, rows in (
@@ -97,7 +98,7 @@ def _extremes(values: Values, stretches: int) -> npt.NDArray[np.int64]:
 
 
 def packed_steps(curve: Curve) -> bytes | None:
-    """None stands for consecutive ones."""
+    """The steps' bytes; None for consecutive steps."""
     consecutive = int(curve.steps[-1]) - int(curve.steps[0]) == len(curve) - 1
     return None if consecutive else curve.steps.astype(STEP).tobytes()
 
@@ -107,7 +108,7 @@ def packed_values(curve: Curve) -> bytes:
 
 
 def packed_points(curve: Curve) -> bytes:
-    """Steps and values in one."""
+    """Steps and values together."""
     both = np.empty(len(curve), POINT)
     both["step"], both["value"] = curve.steps, curve.values
     return both.tobytes()

@@ -1,7 +1,7 @@
-"""Points of metrics out of the database: whole stretches for streams, and thinned ones for charts.
+"""Reading points of metrics: all points of a range for streams, and down-sampled ones for charts.
 
-What a chart shows of a long series is chosen from the coarse copies of its chunks; only the chunks at the window's
-ends are read whole. Nearer views read all points.
+For a wide view of a long series, points are chosen from the coarse copies of its chunks, and only the chunks at
+the ends of the window are read completely. Narrower views read all points.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ from sqlalchemy import Select, select
 
 from trainwright_backend.core.db import Read
 from trainwright_backend.metrics.curves import (
-    COARSE_STRETCH,
+    COARSE_SEGMENT,
     Curve,
     coarse,
     unpacked,
     unpacked_points,
 )
-from trainwright_backend.metrics.names import Selection
-from trainwright_backend.metrics.points import CHUNK, QUERY_SERIES
+from trainwright_backend.metrics.selection import Selection
 from trainwright_backend.metrics.tables import MetricSeries
+from trainwright_backend.metrics.writing import CHUNK, QUERY_SERIES
 
-FINEST_COARSE = COARSE_STRETCH
-"""Points for each that is asked: a view so far away is chosen from coarse copies."""
+FINEST_COARSE = COARSE_SEGMENT
+"""Coarse copies are used from this many stored points per requested point."""
 
 ALL_STEPS = 2**62
 
@@ -56,7 +56,7 @@ def read_curves(
 
 
 def read_shown(session: Read, series: MetricSeries, after: int, last: int, points: int) -> Curve:
-    """The same stretch of one series, with a choice for charts: at least ``points`` of it, or all."""
+    """The same range of one series for a chart: a choice of at least ``points`` points, or all of them."""
     nearest = min(last, series.last_step) - after
     if nearest > FINEST_COARSE * points:
         rows = session.execute(_within(_COARSE, [series.id], after, last)).all()
@@ -66,7 +66,7 @@ def read_shown(session: Read, series: MetricSeries, after: int, last: int, point
 
 
 def _far_view(session: Read, series_id: int, rows: Sequence[Any], after: int, last: int) -> Curve:
-    """Extremes of stretches that are much shorter than what is asked for, and the last point."""
+    """Extremes of segments much shorter than the requested resolution, and the last point."""
     inner = [row for row in rows[:-1] if row.coarse and row.start_step > after and row.end_step <= last]
     taken = {row.start_step for row in inner}
     ends = [row.start_step for row in rows if row.start_step not in taken]
@@ -87,13 +87,13 @@ _COARSE = (CHUNK.start_step, CHUNK.end_step, CHUNK.n, CHUNK.coarse)
 
 
 def _within(columns: tuple[Any, ...], ids: Sequence[int], after: int, last: int) -> Select[Any]:
-    """Chunks that have a step in after < step ≤ last, or lie around one."""
+    """Chunks that overlap after < step ≤ last."""
     theirs = (CHUNK.series_id.in_(ids), CHUNK.end_step > after, CHUNK.start_step <= last)
     return select(*columns).where(*theirs).order_by(CHUNK.series_id, CHUNK.start_step)
 
 
 def _joined(rows: Sequence[Any]) -> Curve:
-    """Chunks that follow one another; those without a gap, which most are, in one go."""
+    """Consecutive chunks as one curve; without gaps, the usual case, they are unpacked together."""
     if not rows:
         return Curve.empty()
     first, points = rows[0].start_step, sum(row.n for row in rows)

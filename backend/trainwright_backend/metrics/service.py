@@ -1,7 +1,8 @@
-"""Batches of an attempt's events.
+"""Storing batches of an attempt's events.
 
-A batch is one stretch of ``events.jsonl``. Its offset, its events, its points, the rewind that an `attempt_started`
-asks for, and the run's summary are written in one transaction: a batch counts whole or not at all, and once.
+A batch is one range of ``events.jsonl``. Its offset, its events, its points, the rewind that an
+`attempt_started` requires, and the run's summary are written in one transaction, so a batch is stored
+completely or not at all, and only once.
 """
 
 from datetime import datetime
@@ -22,34 +23,32 @@ from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.metrics.curves import Curve
-from trainwright_backend.metrics.names import Selection, family, is_of_tensor
-from trainwright_backend.metrics.points import append, rewind
 from trainwright_backend.metrics.reading import read_curves, series_of
+from trainwright_backend.metrics.selection import Selection, family, is_of_tensor
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
-from trainwright_backend.runs.files import take_stretch
-from trainwright_backend.runs.moves import add_event
+from trainwright_backend.metrics.writing import append, rewind
+from trainwright_backend.runs.attempt_files import advance_offset
+from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Attempt, Run, RunSummary
-from trainwright_backend.runs.wake import wake_run
+from trainwright_backend.runs.transitions import add_event
 
 SPARK_POINTS = 32
 KEPT_MARKS = 600
 MARKS_AT_ONCE = 50
-"""Are dropped: one by one would cost every batch a statement."""
+"""Number of marks deleted together: deleting them one by one would cost every batch a statement."""
 
-LONGEST_MESSAGE = 2_000
+MAX_MESSAGE_LENGTH = 2_000
 
 
 def store_batch(session: Write, run: Run, batch: Batch) -> int:
-    """Take a batch of the run's newest attempt; returns how many bytes of its events are now stored.
+    """Store a batch of the run's newest attempt; returns how many bytes of its events are now stored.
 
     Raises:
         Conflict: ``wrong_offset``, with the stored offset.
     """
     if batch.file != EVENTS_NAME:
-        raise Invalid.at(
-            "file", f"Batches are made of {EVENTS_NAME}; logs have a route of their own.", batch.file
-        )
-    take_stretch(session, run, EVENTS_NAME, batch.offset, batch.next_offset)
+        raise Invalid.at("file", f"Batches contain {EVENTS_NAME} only; logs have another route.", batch.file)
+    advance_offset(session, run, EVENTS_NAME, batch.offset, batch.next_offset)
     summary = session.get_one(RunSummary, run.id)
     rewound = False
     for line in batch.events:
@@ -58,18 +57,18 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
     _summarize(summary, run.attempt, added)
     _list(run, summary)
     _mark(session, run, batch.next_offset, added, rewound)
-    wake_run(session, run.id)
+    notify_run(session, run.id)
     return batch.next_offset
 
 
 def newest_mark(session: Read, run_id: UUID) -> MetricMark | None:
-    """How far the run's points are."""
+    """The mark at the end of the run's points."""
     marks = select(MetricMark).where(MetricMark.run_id == run_id).order_by(MetricMark.number.desc())
     return session.scalars(marks.limit(1)).first()
 
 
 def last_steps(session: Read, run_id: UUID, attempt: int) -> dict[str, int]:
-    """Last step of each series of the attempt, one for each family of tensors' series."""
+    """Last step of each series of the attempt, with one entry for each family."""
     of_attempt = (MetricSeries.run_id == run_id, MetricSeries.attempt == attempt)
     found: dict[str, int] = {}
     for name, step in session.execute(select(MetricSeries.name, MetricSeries.last_step).where(*of_attempt)):
@@ -84,12 +83,15 @@ def cursor_of(mark: MetricMark | None) -> str:
 
 
 def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, object]) -> bool:
-    """Write the event down; True where points were taken back for it."""
+    """Store the event; returns whether points were removed for it."""
     try:
         event = TRAINER_EVENT.validate_python(line)
     except ValidationError:  # of a newer trainer
         add_event(
-            session, run, str(line.get("type", "note"))[:32], str(line.get("message", ""))[:LONGEST_MESSAGE]
+            session,
+            run,
+            str(line.get("type", "note"))[:32],
+            str(line.get("message", ""))[:MAX_MESSAGE_LENGTH],
         )
         return False
     if isinstance(event, AttemptStarted):
@@ -100,7 +102,7 @@ def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, o
     elif isinstance(event, Finished):
         _add(session, run, event.type, f"trained to step {event.step:,}", event.time, event.step)
     elif isinstance(event, Note):
-        _add(session, run, event.type, event.message[:LONGEST_MESSAGE], event.time, None)
+        _add(session, run, event.type, event.message[:MAX_MESSAGE_LENGTH], event.time, None)
     return isinstance(event, AttemptStarted)
 
 
@@ -109,7 +111,8 @@ def _add(session: Write, run: Run, kind: str, words: str, time: datetime, step: 
 
 
 def _begin_attempt(session: Write, run: Run, summary: RunSummary, event: AttemptStarted) -> None:
-    """What an earlier attempt wrote after the step that was really loaded did not happen."""
+    """Remove what earlier attempts wrote after the step that was actually loaded, and start the summary from
+    there."""
     rewind(session, run.id, event.resume_step)
     this = update(Attempt).where(Attempt.run_id == run.id, Attempt.number == run.attempt)
     session.execute(this.values(resume_step=event.resume_step))
@@ -150,7 +153,7 @@ def _summarize(summary: RunSummary, attempt: int, added: dict[str, Curve]) -> No
 
 
 def _list(run: Run, summary: RunSummary) -> None:
-    """Write down the numbers by which lists of runs are sorted."""
+    """Store the metrics by which lists of runs are sorted."""
     run.last_step = summary.step or None
     run.loss = summary.values.get("loss")
     run.mfu = summary.values.get("mfu")
@@ -158,7 +161,7 @@ def _list(run: Run, summary: RunSummary) -> None:
 
 
 def _extend_spark(summary: RunSummary, loss: Curve) -> None:
-    """Keep losses at multiples of a stride that doubles whenever there are more than 32."""
+    """Add losses at multiples of a stride, which doubles whenever there are more than 32."""
     stride = summary.spark_stride
     new = loss.steps % stride == 0
     spark = [*summary.spark, *zip(loss.steps[new].tolist(), loss.values[new].tolist(), strict=True)]
@@ -170,7 +173,7 @@ def _extend_spark(summary: RunSummary, loss: Curve) -> None:
 
 
 def _mark(session: Write, run: Run, offset: int, added: dict[str, Curve], rewound: bool) -> None:
-    """Write down how far the attempt's series are, and now and then drop marks that are too old to go on from."""
+    """Store how far the attempt's series are, and now and then delete marks that are too old to continue from."""
     newest = newest_mark(session, run.id)
     number = 1 if newest is None else newest.number + 1
     if rewound or newest is None or newest.attempt != run.attempt:

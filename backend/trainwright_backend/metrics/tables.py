@@ -1,8 +1,8 @@
-"""Tables of metrics: stretches of points as blobs, and marks for those who follow live.
+"""Tables of metrics: chunks of points as blobs, and marks for live streams.
 
-A million plain rows are slow to read as a curve (400 ms against 3 ms, measured) and a row for every point costs an
-index entry, so a series is stored in chunks. A batch adds one short chunk a series; once they hold 1,000 points, and
-those of a tensor, which has thousands of siblings, 100, they are packed into one.
+A million plain rows are slow to read as a curve (400 ms against 3 ms, measured), and every row costs an index
+entry, so a series is stored in chunks. A batch adds one short chunk per series. Once the short chunks have
+1,000 points, or 100 for a tensor's series, which are many, they are packed into one.
 """
 
 from typing import Any
@@ -26,17 +26,17 @@ class MetricSeries(Base):
     name: Mapped[str] = mapped_column(String(80))
     unit: Mapped[str] = mapped_column(String(20))
     last_step: Mapped[int] = mapped_column(BigInteger)
-    """0 when it has no point."""
+    """0 if the series has no point."""
     packed_step: Mapped[int] = mapped_column(BigInteger)
-    """Chunks that begin after it are short ones."""
+    """Chunks that start after it are short ones."""
     tail_points: Mapped[int]
-    """In the short chunks."""
+    """Points in the short chunks."""
 
 
 class MetricChunk(Base):
-    """A stretch of a series; steps only grow, within it and from one to the next.
+    """Consecutive points of a series; steps increase within a chunk and from one to the next.
 
-    The order of the columns matters: SQLite finds those before the large ones without reading these.
+    The order of the columns matters: SQLite reads the columns before the large ones without reading those.
     """
 
     __tablename__ = "metric_chunk"
@@ -48,7 +48,7 @@ class MetricChunk(Base):
     end_step: Mapped[int] = mapped_column(BigInteger)
     n: Mapped[int]
     coarse: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """Of a packed one: pairs of int64 and float64, little-endian, of its extremes; see `curves.coarse`."""
+    """Extremes of a packed chunk, as pairs of int64 and float64, little-endian; see `curves.coarse`."""
     steps: Mapped[bytes | None] = mapped_column(LargeBinary)
     """int64, little-endian; empty when the steps are consecutive."""
     values: Mapped[bytes] = mapped_column(LargeBinary)
@@ -56,9 +56,9 @@ class MetricChunk(Base):
 
 
 class MetricMark(Base):
-    """How far each series was when the events up to ``offset`` were stored: where a live stream goes on from.
+    """The last step of each series when the events up to ``offset`` were stored, from which a live stream continues.
 
-    Only the newest marks of a run are kept; a stream that was away for longer begins anew.
+    Only the newest marks of a run are kept; a stream that was disconnected for longer starts again.
     """
 
     __tablename__ = "metric_mark"
@@ -69,4 +69,4 @@ class MetricMark(Base):
     attempt: Mapped[int]
     offset: Mapped[int] = mapped_column(BigInteger)
     last_steps: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """Last step by name, of the attempt's series; those of tensors have one entry a family."""
+    """Last step of the attempt's series, by name; families have one entry each."""

@@ -7,13 +7,13 @@ from alembic import context
 from sqlalchemy import Connection, Enum, func, select
 
 from trainwright_backend.core.db import Base, UtcDateTime
-from trainwright_backend.runs.tables import EndWord
+from trainwright_backend.runs.tables import EndCodeColumn
 
 FEATURES = ("auth", "teams", "uploads", "datasets", "runs", "metrics", "checkpoints", "nodes")
 
 for feature in FEATURES:
     import_module(f"trainwright_backend.{feature}.tables")
-import_module("trainwright_backend.core.doomed")
+import_module("trainwright_backend.core.deletion_queue")
 
 
 def render_item(kind: str, item: object, _: object) -> str | Literal[False]:
@@ -22,7 +22,7 @@ def render_item(kind: str, item: object, _: object) -> str | Literal[False]:
         return "sa.DateTime(timezone=True)"
     if kind == "type" and isinstance(item, Enum):
         return f"sa.String(length={item.length})"
-    if kind == "type" and isinstance(item, EndWord):
+    if kind == "type" and isinstance(item, EndCodeColumn):
         return "sa.String(length=32)"
     return False
 

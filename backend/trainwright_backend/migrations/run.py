@@ -1,4 +1,4 @@
-"""Bringing a database to this version's tables. Two processes that start at once take turns."""
+"""Upgrading a database to this version's tables. Processes that start at once wait for each other."""
 
 from pathlib import Path
 

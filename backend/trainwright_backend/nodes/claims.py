@@ -1,8 +1,8 @@
 """Claiming: a node takes a run that was placed on it, with a lease and a fence, exactly once.
 
-The agent makes the claim id before it claims, so a claim whose answer was lost is repeated and gets the same answer,
-at any time. The seat is taken by compare-and-set; the move to `leased` counts the fence up under the same guard. What
-a claim grants starts nothing: that is for the answer to the supervisor's first renewal.
+The agent generates the claim id before it claims, so a claim whose answer was lost can be repeated at any time
+with the same answer. The placement is taken by compare-and-set, and the transition to `leased` increments the
+fence under the same guard. A claim starts nothing yet: the answer to the supervisor's first renewal does.
 """
 
 from typing import Any
@@ -16,66 +16,66 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME
-from trainwright.planner.peaks import vendor_peak
-from trainwright_backend.checkpoints.forks import Resume, where_to_begin
+from trainwright.planner.peak_flops import vendor_peak
+from trainwright_backend.checkpoints.fork import Resume, resume_point
 from trainwright_backend.core.db import Write, now
-from trainwright_backend.core.doomed import LINK_SECONDS
+from trainwright_backend.core.deletion_queue import LINK_SECONDS
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
-from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.moves import lock_run, move
 from trainwright_backend.runs.tables import Attempt, Placement, Run
+from trainwright_backend.runs.transitions import lock_run, move
 
 
 def claim(
     session: Write, store: LocalStore, node_id: UUID, run_id: str, claim_id: str, timers: Timers
 ) -> Claim:
-    """Give the node the run that is placed on it, or repeat what ``claim_id`` was given.
+    """Grant the node the run that is placed on it, or repeat the answer to ``claim_id``.
 
     Raises:
         NotFound: the run was deleted.
-        Conflict: ``claim_refused``: it is not placed on this node, or another claim has it.
+        Conflict: ``claim_refused``: the run is not placed on this node, or another claim has it.
     """
     run = lock_run(session, parse_id("run", run_id))
     if run is None:
         raise unknown("run", run_id)
-    earlier = _seat_of(session, run, claim_id)
+    earlier = _placement_of(session, run, claim_id)
     if earlier is not None and earlier.node_id == node_id:
         return _answer(store, earlier, timers)
-    seat = _free_seat(session, run, node_id)
-    if seat is None or earlier is not None:
+    placement = _unclaimed_placement(session, run, node_id)
+    if placement is None or earlier is not None:
         raise _refused()
     node = session.get_one(Node, node_id)
-    if node.draining:  # since it was placed; the control loop gives the seat to another node
+    if node.draining:  # since the run was placed; the control loop places it on another node
         raise _refused()
-    resume = where_to_begin(session, run)
+    resume = resume_point(session, run)
     if resume is None and run.forked_checkpoint_id is not None:
-        raise _refused()  # the control loop fails it: `forks.fail_lost`
-    job = _job(run, node, seat, resume)
+        raise _refused()  # the control loop fails it: `fork.fail_fork_without_resume_point`
+    job = _job(run, node, placement, resume)
     move(session, run, RunState.LEASED, f"claimed by {node.name}")
-    if not take_seat(session, seat, claim_id, run.fence):
+    if not take_placement(session, placement, claim_id, run.fence):
         raise _refused()
-    seat.job = job.model_dump(mode="json")
-    seat.downloads = _downloads(session, run, job, resume)
-    seat.lease_seconds = timers.lease_seconds
-    seat.renewed = now()
+    placement.job = job.model_dump(mode="json")
+    placement.downloads = _downloads(session, run, job, resume)
+    placement.lease_seconds = timers.lease_seconds
+    placement.renewed = now()
     session.flush()
     start_attempt(session, run, node, job)
-    return _answer(store, seat, timers)
+    return _answer(store, placement, timers)
 
 
-def take_seat(session: Write, seat: Placement, claim_id: str, fence: int) -> bool:
-    """Compare-and-set: the seat is the claim's if it was nobody's."""
-    unclaimed = update(Placement).where(Placement.id == seat.id, Placement.claim_id.is_(None))
+def take_placement(session: Write, placement: Placement, claim_id: str, fence: int) -> bool:
+    """Compare-and-set: the claim gets the placement if no other claim has it."""
+    unclaimed = update(Placement).where(Placement.id == placement.id, Placement.claim_id.is_(None))
     taken = session.change(unclaimed.values(claim_id=claim_id, fence=fence))
-    session.refresh(seat)
+    session.refresh(placement)
     return taken == 1
 
 
 def start_attempt(session: Write, run: Run, node: Node, job: JobSpec) -> None:
-    """All seats of the run are claimed: its next attempt begins."""
+    """Start the run's next attempt: all its placements are claimed."""
     resume_step = job.resume.step if job.resume else 0
     what = "exporting" if job.kind is JobKind.EXPORT else "training"
     origin = f"from step {resume_step:,}" if job.resume else "from the start"
@@ -86,13 +86,13 @@ def start_attempt(session: Write, run: Run, node: Node, job: JobSpec) -> None:
     session.flush()
 
 
-def _seat_of(session: Write, run: Run, claim_id: str) -> Placement | None:
+def _placement_of(session: Write, run: Run, claim_id: str) -> Placement | None:
     claimed = select(Placement).where(Placement.run_id == run.id, Placement.claim_id == claim_id)
     return session.scalars(claimed).one_or_none()
 
 
-def _free_seat(session: Write, run: Run, node_id: UUID) -> Placement | None:
-    """The node's seat in a run that still waits for its claim."""
+def _unclaimed_placement(session: Write, run: Run, node_id: UUID) -> Placement | None:
+    """The node's placement of a run that still waits for its claim."""
     if run.state is not RunState.QUEUED:
         return None
     mine = (Placement.run_id == run.id, Placement.node_id == node_id)
@@ -103,8 +103,8 @@ def _refused() -> Conflict:
     return Conflict("claim_refused", "This run is not waiting for this node. Delete the folder of the claim.")
 
 
-def _job(run: Run, node: Node, seat: Placement, resume: Resume | None) -> JobSpec:
-    """What the attempt is to do, with the numbers that only the node's inventory knows."""
+def _job(run: Run, node: Node, placement: Placement, resume: Resume | None) -> JobSpec:
+    """The attempt's job, with the values that only the node's inventory knows."""
     spec = RunSpec.model_validate(run.spec)
     kind = spec.precision.kind
     inventory = Inventory.model_validate(node.inventory)
@@ -116,11 +116,11 @@ def _job(run: Run, node: Node, seat: Placement, resume: Resume | None) -> JobSpe
         attempt=run.attempt + 1,
         fence=run.fence + 1,
         spec=spec,
-        device="cuda" if seat.device == "cuda" else "cpu",
-        slots=tuple(seat.slots),
-        threads_per_rank=_threads(inventory, seat.device),
-        peak=_peak(inventory, seat, kind),
-        bf16_peak=_peak(inventory, seat, PrecisionKind.BF16) if kind is PrecisionKind.FP8 else None,
+        device="cuda" if placement.device == "cuda" else "cpu",
+        slots=tuple(placement.slots),
+        threads_per_rank=_threads(inventory, placement.device),
+        peak=_peak(inventory, placement, kind),
+        bf16_peak=_peak(inventory, placement, PrecisionKind.BF16) if kind is PrecisionKind.FP8 else None,
         resume=point,
     )
 
@@ -141,10 +141,10 @@ def _threads(inventory: Inventory, device: str) -> int:
     return max(1, inventory.cores // max(1, slots))
 
 
-def _peak(inventory: Inventory, seat: Placement, kind: PrecisionKind) -> Peak | None:
-    """What MFU will be a fraction of: a GPU's stated figure, or what the node measured for one of its CPU slots."""
-    if seat.device == "cuda":
-        names = {gpu.name for gpu in inventory.gpus if gpu.index in seat.slots}
+def _peak(inventory: Inventory, placement: Placement, kind: PrecisionKind) -> Peak | None:
+    """The peak for MFU: the vendor's figure for a GPU, or the node's own measurement of a CPU slot."""
+    if placement.device == "cuda":
+        names = {gpu.name for gpu in inventory.gpus if gpu.index in placement.slots}
         return vendor_peak(names.pop(), kind.value) if len(names) == 1 else None
     rate = _cpu_rate(inventory.cpu_peak, kind)
     if rate is None or rate <= 0:
@@ -164,7 +164,7 @@ def _cpu_rate(measured: CpuPeak | None, kind: PrecisionKind) -> float | None:
 
 
 def _downloads(session: Write, run: Run, job: JobSpec, resume: Resume | None) -> list[dict[str, Any]]:
-    """Files of the attempt's folder; an export needs no shards."""
+    """Files for the attempt's folder; an export needs no shards."""
     assert run.preparation_id is not None, "a run that has not ended keeps its data"
     preparation = get_preparation(session, run.team_id, run.preparation_id)
     needed = preparation_files(preparation)
@@ -190,16 +190,17 @@ def _download(path: str, count: int, digest: str, key: str) -> dict[str, Any]:
     return {"path": path, "bytes": count, "digest": digest, "object_key": key}
 
 
-def _answer(store: LocalStore, seat: Placement, timers: Timers) -> Claim:
-    assert seat.claim_id is not None and seat.fence is not None and seat.job is not None
-    job = JobSpec.model_validate(seat.job)
+def _answer(store: LocalStore, placement: Placement, timers: Timers) -> Claim:
+    assert placement.claim_id is not None and placement.fence is not None and placement.job is not None
+    job = JobSpec.model_validate(placement.job)
     downloads = [
-        Download(**file, url=store.sign("GET", file["object_key"], LINK_SECONDS)) for file in seat.downloads
+        Download(**file, url=store.sign("GET", file["object_key"], LINK_SECONDS))
+        for file in placement.downloads
     ]
-    granted = timers.model_copy(update={"lease_seconds": seat.lease_seconds or timers.lease_seconds})
+    granted = timers.model_copy(update={"lease_seconds": placement.lease_seconds or timers.lease_seconds})
     return Claim(
-        claim_id=seat.claim_id,
-        fence=seat.fence,
+        claim_id=placement.claim_id,
+        fence=placement.fence,
         attempt=job.attempt,
         timers=granted,
         job=job,

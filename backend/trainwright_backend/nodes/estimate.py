@@ -1,9 +1,9 @@
-"""What a run for a spec would come to: arithmetic, memory and bytes by formulas, and time by measurement or not at all.
+"""Estimating a run from its spec: FLOPs, memory and bytes by formulas, and time only from a measurement.
 
-Time is that of an earlier run of the team which computed the same thing on the same kind of node: model and vocabulary,
-sequence and micro batch, layout, number formats, recomputation. What an attempt computed is told by the JobSpec that
-its claim was granted, for a run's layout may change from one attempt to the next. No speed is guessed from another
-model's or another machine's: no number is better than one that nobody measured.
+The time comes from an earlier run of the team that computed the same on the same kind of node: model and
+vocabulary, sequence and micro batch, layout, precision, recomputation. What an attempt computed follows from
+the JobSpec that its claim was granted, since a run's layout may change between attempts. Speeds of other models
+or machines are not extrapolated: no figure is better than a guess.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import defer, load_only
 
 from trainwright.contracts.agent_protocol import Inventory
-from trainwright.contracts.api.usage import Measured, RunEstimate
+from trainwright.contracts.api.usage import MeasuredThroughput, RunEstimate
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
@@ -32,21 +32,21 @@ from trainwright_backend.metrics.tables import MetricSeries
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.submission import check_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run
-from trainwright_backend.teams.storage import storage_use
+from trainwright_backend.teams.storage_quota import storage_use
 
 SECONDS_A_DAY = 86_400.0
 SECONDS_AN_HOUR = 3_600.0
 LOOKED_AT_RUNS = 200
-"""Newest ones that ran on as many slots of the same device."""
+"""The newest runs on as many slots of the same device."""
 LEAST_STEPS = 5
-"""Fewer are no measurement: the first ones compile and warm up."""
+"""Fewer steps are no measurement: the first ones compile and warm up."""
 MOST_STEPS = 10_000
 RATE = "tokens_per_second"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What makes two nodes equally fast for a rank."""
+    """The properties that make two nodes equally fast for a rank."""
 
     device: str
     name: str
@@ -55,18 +55,18 @@ class Kind:
     """On CPUs."""
 
 
-def estimate(session: Read, team_id: UUID, asked: RunSpec, begin_step: int = 0) -> RunEstimate:
-    """What a run for ``asked`` would come to that goes on from ``begin_step``, as a fork does.
+def estimate(session: Read, team_id: UUID, requested: RunSpec, begin_step: int = 0) -> RunEstimate:
+    """Estimate a run for ``requested`` that continues from ``begin_step``, as a fork does.
 
     Raises:
-        Invalid: a submission would be refused, or nothing is left to train.
+        Invalid: a submission would be refused, or no steps are left to train.
     """
-    verdicts = check_spec(session, team_id, asked)
+    verdicts = check_spec(session, team_id, requested)
     assert verdicts.spec is not None
     spec = verdicts.spec
     steps = spec.schedule.steps
     if begin_step >= steps:
-        rule = f"A run that goes on from step {begin_step:,} needs more steps than that. Raise it."
+        rule = f"A run that continues from step {begin_step:,} needs more steps than that. Raise it."
         raise Invalid.at("schedule.steps", rule, steps)
     planned = plan(spec, cuda=spec.resources.device is Device.CUDA)
     flops = training_flops(spec, begin_step)
@@ -89,8 +89,8 @@ def estimate(session: Read, team_id: UUID, asked: RunSpec, begin_step: int = 0) 
     )
 
 
-def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> Measured | None:
-    """The newest attempt of the team that did what ``spec`` would do, where it would be done, and its speed."""
+def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> MeasuredThroughput | None:
+    """The team's newest attempt with the workload of ``spec`` on a kind of node that could run it, and its speed."""
     nodes = {node.id: Inventory.model_validate(node.inventory) for node in session.scalars(select(Node))}
     kinds = {node_id: kind_of_node(inventory, spec.resources.device) for node_id, inventory in nodes.items()}
     at_hand = {
@@ -98,34 +98,34 @@ def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> Measured | Non
         for node_id, kind in kinds.items()
         if kind is not None and _slots(nodes[node_id], spec.resources.device) >= spec.resources.slots_per_node
     }
-    wanted = what_is_computed(spec)
-    for run, seat in _seats(session, team_id, spec):
-        job = JobSpec.model_validate(seat.job)
-        there = kind_of_job(job) or (kinds.get(seat.node_id) if seat.node_id is not None else None)
-        if there not in at_hand or what_is_computed(job.spec) != wanted:
+    wanted = workload(spec)
+    for run, placement in _claimed_placements(session, team_id, spec):
+        job = JobSpec.model_validate(placement.job)
+        there = kind_of_job(job) or (kinds.get(placement.node_id) if placement.node_id is not None else None)
+        if there not in at_hand or workload(job.spec) != wanted:
             continue
         rate = _median_rate(session, run.id, job.attempt)
         if rate is not None:
             attempt = session.get_one(Attempt, (run.id, job.attempt))
-            return Measured(
+            return MeasuredThroughput(
                 run=public_id("run", run.id),
                 name=run.name,
-                node=seat.node_name,
+                node=placement.node_name,
                 when=attempt.ended or attempt.started,
                 tokens_per_second=rate,
             )
     return None
 
 
-def what_is_computed(spec: RunSpec) -> dict[str, Any]:
-    """The choices that decide how long a token takes in a training step. A step's own costs and a pipeline's bubble are
-    spread over its rounds of accumulation; validation and saving come on top."""
+def workload(spec: RunSpec) -> dict[str, Any]:
+    """The settings that determine how long a token takes in a training step. Fixed costs of a step and a
+    pipeline's bubble are spread over its accumulation rounds; validation and saving are not included."""
     return {
         "model": spec.model,
         "vocabulary": spec.data.tokenizer.size,
         "sequence_tokens": spec.batch.sequence_tokens,
         "micro_sequences": spec.batch.micro_sequences,
-        "rounds": spec.accumulation_rounds,
+        "rounds": spec.accumulation_steps,
         "precision": spec.precision,
         "memory": spec.memory,
         "degrees": spec.degrees,
@@ -134,7 +134,7 @@ def what_is_computed(spec: RunSpec) -> dict[str, Any]:
 
 
 def kind_of_node(inventory: Inventory, device: str) -> Kind | None:
-    """The kind that a joined node is of; None where it has no such device, or GPUs of several kinds."""
+    """The kind of a joined node; None if it has no such device, or several kinds of GPUs."""
     if device == Device.CUDA:
         names = {gpu.name for gpu in inventory.gpus}
         return Kind(device, names.pop(), None) if len(names) == 1 else None
@@ -144,7 +144,7 @@ def kind_of_node(inventory: Inventory, device: str) -> Kind | None:
 
 
 def kind_of_job(job: JobSpec) -> Kind | None:
-    """The kind that the node of an attempt was of; None where its peak was not known, which names the device."""
+    """The kind of an attempt's node; None if its peak, which names the device, was unknown."""
     if job.peak is None:
         return None
     return Kind(job.device, job.peak.device, None if job.device == "cuda" else job.threads_per_rank)
@@ -154,8 +154,8 @@ def _slots(inventory: Inventory, device: str) -> int:
     return len(inventory.gpus) if device == Device.CUDA else inventory.cpu_slots
 
 
-def _seats(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, Placement]]:
-    """Claimed seats of the team's runs on as many slots of the device, the newest first."""
+def _claimed_placements(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, Placement]]:
+    """Claimed placements of the team's runs on as many slots of the device, newest first."""
     device, slots = spec.resources.device.value, spec.resources.slots_per_node
     like_it = (Run.team_id == team_id, Run.device == device, Run.slots == slots)
     newest = select(Run.id).where(*like_it, Run.tokens_per_second.is_not(None)).order_by(Run.id.desc())
@@ -171,7 +171,7 @@ def _seats(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, P
 
 
 def _median_rate(session: Read, run_id: UUID, attempt: int) -> float | None:
-    """Tokens per second in the middle of an attempt's steps; None where it made too few."""
+    """Median of an attempt's tokens per second; None if it made too few steps."""
     named = (MetricSeries.run_id == run_id, MetricSeries.attempt == attempt, MetricSeries.name == RATE)
     series = session.scalars(select(MetricSeries).where(*named)).one_or_none()
     if series is None:

@@ -1,13 +1,14 @@
-"""Choosing nodes for queued runs: who is next, and where it fits.
+"""Placing queued runs on nodes.
 
-A node that is drained gets nothing, and one without a run's engine not that run; nor does one with too little memory for
-what the run puts on the host, while another has enough. First come, first served, all slots of a run or none. A run that
-does not fit now keeps the nodes that could ever hold it from those behind it, so that small runs cannot starve a large
-one; nodes that are too small for it stay open. Of the nodes with room the fullest is taken, which keeps large gaps whole.
+Runs are placed in order of submission, with all their slots or not at all. A drained node gets no runs. A node
+without a run's engine does not get that run, nor does one with too little host memory for its offload while
+another has enough. A run that does not fit now reserves the nodes that could ever run it, so that later small
+runs cannot starve a large one; nodes that are too small for it stay available. Of the nodes with enough free
+slots the fullest is chosen, to keep large gaps.
 
-A round is a plan and its execution. The plan is made for all runs in one snapshot and changes nothing. Then each run
-is placed in a transaction of its own, under the locks of the run and of its node, if it still fits: what is wrong with
-one run stops no other, and no two runs are ever locked at once.
+A round plans and then executes. The plan is made for all runs in one snapshot and changes nothing. Then each
+run is placed in its own transaction, under the locks of the run and its node, if it still fits. So an error
+with one run does not stop the others, and no two runs are ever locked at once.
 """
 
 from collections.abc import Sequence
@@ -24,33 +25,33 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.enqueue import enqueuer_of
 from trainwright_backend.core.ids import new_id, public_id
+from trainwright_backend.core.message_queue import enqueuer_of
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.nodes.needs import engine_of, has_engine, host_bytes_of
+from trainwright_backend.nodes.requirements import engine_of, has_engine, host_bytes_of
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.moves import lock_run, move
-from trainwright_backend.runs.sentences import end_sentence, ordinal
+from trainwright_backend.runs.notify import notify_run
+from trainwright_backend.runs.state_text import end_text, ordinal
 from trainwright_backend.runs.submission import NO_NODE
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
-from trainwright_backend.runs.wake import wake_run
+from trainwright_backend.runs.transitions import lock_run, move
 
-CONSIDERED = 200
-"""Runs at the head of a device's queue that one round looks at."""
+MAX_CONSIDERED = 200
+"""Runs at the head of a device's queue that one round considers."""
 HINT_SECONDS = 15.0
-"""At the standard lease: a hint is not repeated sooner."""
+"""Time before a hint is repeated (at the standard lease)."""
 
 
 @dataclass
-class Room:
-    """One node in a round."""
+class NodeCapacity:
+    """One node and its free slots, in one round."""
 
     node: Node
     free: dict[str, list[int]]
-    kept_for: set[str] = field(default_factory=set)
-    """Devices of which a run that came earlier waits for this node."""
+    reserved_devices: set[str] = field(default_factory=set)
+    """Devices for which an earlier run waits for this node."""
 
     @property
     def memory_bytes(self) -> int:
@@ -60,22 +61,22 @@ class Room:
     def is_large_enough(self, run: Run) -> bool:
         return len(slots_of(self.node)[run.device]) >= run.slots
 
-    def could_hold(self, run: Run) -> bool:
+    def could_run(self, run: Run) -> bool:
         return self.is_large_enough(run) and has_engine(self.node, run)
 
-    def can_hold(self, run: Run) -> bool:
-        kept = run.device in self.kept_for
+    def can_run_now(self, run: Run) -> bool:
+        kept = run.device in self.reserved_devices
         return not kept and len(self.free[run.device]) >= run.slots and has_engine(self.node, run)
 
 
 @dataclass
 class Plan:
-    """What a round found."""
+    """The result of planning a round."""
 
-    seats: dict[UUID, UUID] = field(default_factory=dict)
-    """Node of each run that can be placed."""
+    placements: dict[UUID, UUID] = field(default_factory=dict)
+    """Node by run, for the runs that can be placed."""
     reasons: dict[UUID, str] = field(default_factory=dict)
-    """What each other run waits for, where that is news."""
+    """What the other runs wait for, if it has changed."""
 
     def explain(self, run: Run, reason: str) -> None:
         if run.waiting_reason != reason:
@@ -83,7 +84,7 @@ class Plan:
 
 
 def plan(session: Read, timers: Timers) -> Plan:
-    """Choose nodes for the runs that are next and fit, and say of the others what they wait for."""
+    """Choose nodes for the runs at the head of the queues, and the waiting reasons of those that do not fit."""
     found = Plan()
     for run, preparation in _still_preparing(session):
         found.explain(run, _preparing(preparation))
@@ -93,25 +94,30 @@ def plan(session: Read, timers: Timers) -> Plan:
     nodes = session.scalars(select(Node).order_by(Node.id)).all()
     taken = taken_slots(session)
     online = [
-        Room(node, {device: free_slots(node, device, taken.get(node.id, set())) for device in slots_of(node)})
+        NodeCapacity(
+            node, {device: free_slots(node, device, taken.get(node.id, set())) for device in slots_of(node)}
+        )
         for node in nodes
         if is_online(node, now(), timers)
     ]
-    rooms = [room for room in online if not room.node.draining]
-    closed = [Room(node, {}) for node in nodes if all(room.node is not node for room in rooms)]
+    available = [capacity for capacity in online if not capacity.node.draining]
+    unavailable = [
+        NodeCapacity(node, {}) for node in nodes if all(capacity.node is not node for capacity in available)
+    ]
     for queue in queues:
-        _plan_queue(found, queue, rooms, closed)
+        _plan_queue(found, queue, available, unavailable)
     return found
 
 
 def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
-    """Place a queued run on a node, if it still fits there; one whose data is shorter than a sequence fails instead.
+    """Place a queued run on a node, if it still fits; a run whose data is shorter than one sequence fails instead.
 
-    Only the leader of the control loops calls this; the locks and the slots' primary key hold even if two did.
+    Only the leader of the control loops calls this, but the locks and the slots' primary key would protect
+    against two.
     """
     run = lock_run(session, run_id)
     node = session.get(Node, node_id, with_for_update=True, populate_existing=True)
-    if run is None or run.state is not RunState.QUEUED or _has_seat(session, run) or node is None:
+    if run is None or run.state is not RunState.QUEUED or _is_placed(session, run) or node is None:
         return False
     if _fail_too_short(session, run):
         return False
@@ -120,18 +126,18 @@ def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
         return False
     if not is_online(node, now(), timers):
         return False
-    _seat(session, run, node, free[: run.slots])
+    _add_placement(session, run, node, free[: run.slots])
     explain(session, {run.id: f"placed on {node.name}"})
     _hint(session, run, node)
     return True
 
 
 def explain(session: Write, reasons: dict[UUID, str]) -> None:
-    """Write down what queued runs wait for."""
+    """Store what queued runs wait for."""
     for run_id, reason in sorted(reasons.items()):
         queued = update(Run).where(Run.id == run_id, Run.state == RunState.QUEUED)
         if session.change(queued.values(waiting_reason=reason)):
-            wake_run(session, run_id)
+            notify_run(session, run_id)
 
 
 def unprepared() -> Select[UUID]:
@@ -144,18 +150,18 @@ def unprepared() -> Select[UUID]:
 
 
 def fail_unprepared(session: Write, run_id: UUID) -> None:
-    """End a queued run whose data could not be prepared."""
+    """Fail a queued run whose data could not be prepared."""
     run = lock_run(session, run_id)
     if run is None or run.state is not RunState.QUEUED:
         return
     preparation = session.get_one(Preparation, run.preparation_id)
     if preparation.state == PreparationState.FAILED:
-        message = end_sentence(EndCode.DATA, preparation.error or "")
+        message = end_text(EndCode.DATA, preparation.error or "")
         move(session, run, RunState.FAILED, message, reason=EndCode.DATA)
 
 
 def _fail_too_short(session: Write, run: Run) -> bool:
-    """The submission could not know how long the data is: it was not prepared yet."""
+    """Fail a run with too little data, which was not prepared yet when the run was submitted."""
     sequence_tokens = RunSpec.model_validate(run.spec).batch.sequence_tokens
     assert run.preparation_id is not None, "a run that has not ended keeps its data"
     why = why_too_short(get_preparation(session, run.team_id, run.preparation_id), sequence_tokens)
@@ -166,14 +172,14 @@ def _fail_too_short(session: Write, run: Run) -> bool:
 
 
 def unclaimed(timers: Timers) -> Select[UUID]:
-    """The placements that no agent has claimed in time, or whose node is drained."""
+    """The placements that no agent claimed in time, or whose node is drained."""
     drained = Placement.node_id.in_(select(Node.id).where(Node.draining))
     late = Placement.placed < now() - timedelta(seconds=timers.claim_seconds)
     return select(Placement.id).where(Placement.claim_id.is_(None), or_(late, drained))
 
 
-def take_back(session: Write, placement_id: UUID) -> None:
-    """Take back a placement that no agent has claimed; its run is placed anew."""
+def withdraw(session: Write, placement_id: UUID) -> None:
+    """Withdraw a placement that no agent has claimed; its run is placed again."""
     placement = session.get(Placement, placement_id)
     run = None if placement is None else lock_run(session, placement.run_id)
     if run is not None and run.state is RunState.QUEUED:
@@ -181,13 +187,13 @@ def take_back(session: Write, placement_id: UUID) -> None:
 
 
 def due_hints(session: Write, timers: Timers) -> None:
-    """Repeat the hints to nodes that live and have not claimed what is placed on them."""
+    """Repeat the hints to online nodes that have not claimed the runs placed on them."""
     before = now() - timedelta(seconds=HINT_SECONDS * timers.scale)
     waiting = (
         select(Run, Node)
         .join(Placement, Placement.run_id == Run.id)
         .join(Node, Node.id == Placement.node_id)
-        .where(Placement.claim_id.is_(None), Run.hinted < before)
+        .where(Placement.claim_id.is_(None), Run.hinted_at < before)
     )
     for run, node in session.execute(waiting).all():
         if is_online(node, now(), timers):
@@ -195,7 +201,7 @@ def due_hints(session: Write, timers: Timers) -> None:
 
 
 def _queue(session: Read, device: Device) -> Sequence[Run]:
-    """The head of a device's queue: runs whose data is ready and that are not placed yet, oldest first."""
+    """The head of a device's queue: unplaced runs with prepared data, oldest first."""
     placed = select(Placement.run_id).where(Placement.claim_id.is_(None))
     waiting = (
         select(Run)
@@ -203,7 +209,7 @@ def _queue(session: Read, device: Device) -> Sequence[Run]:
         .where(Run.state == RunState.QUEUED, Run.device == device, Run.id.not_in(placed))
         .where(Preparation.state == PreparationState.READY)
     )
-    return session.scalars(waiting.order_by(Run.id).limit(CONSIDERED)).all()
+    return session.scalars(waiting.order_by(Run.id).limit(MAX_CONSIDERED)).all()
 
 
 def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
@@ -213,51 +219,54 @@ def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
         .join(Preparation, Preparation.id == Run.preparation_id)
         .where(Run.state == RunState.QUEUED, Preparation.state.in_(at_work))
         .order_by(Run.id)
-        .limit(CONSIDERED)
+        .limit(MAX_CONSIDERED)
     )
     return [(run, preparation) for run, preparation in session.execute(rows).all()]
 
 
-def _plan_queue(found: Plan, queue: Sequence[Run], rooms: list[Room], closed: list[Room]) -> None:
-    """``closed`` are those that are drained or not online."""
+def _plan_queue(
+    found: Plan, queue: Sequence[Run], available: list[NodeCapacity], unavailable: list[NodeCapacity]
+) -> None:
+    """Plan the runs of one device. ``unavailable`` nodes are drained or offline."""
     position = 0
     for run in queue:
-        suited = _suited(rooms, closed, run)
-        room = _fitting(suited, run)
-        if room is not None:
-            found.seats[run.id] = room.node.id
-            del room.free[run.device][: run.slots]
+        suited = _suited(available, unavailable, run)
+        capacity = _fitting(suited, run)
+        if capacity is not None:
+            found.placements[run.id] = capacity.node.id
+            del capacity.free[run.device][: run.slots]
             continue
         position += 1
-        found.explain(run, _waits_for(run, suited, closed, position))
+        found.explain(run, _waits_for(run, suited, unavailable, position))
         for could in suited:
-            if could.could_hold(run):
-                could.kept_for.add(run.device)
+            if could.could_run(run):
+                could.reserved_devices.add(run.device)
 
 
-def _suited(rooms: list[Room], closed: list[Room], run: Run) -> list[Room]:
-    """Those with memory for what the run puts on the host; all where no node has it, for the plan has warned of that."""
+def _suited(available: list[NodeCapacity], unavailable: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
+    """The nodes with enough host memory for the run's offload; all nodes if none has enough, since the plan
+    warned of it."""
     if not host_bytes_of(run):
-        return rooms
-    able = [room for room in rooms if _could_offload(room, run)]
-    return able if able or any(_could_offload(room, run) for room in closed) else rooms
+        return available
+    able = [capacity for capacity in available if _could_offload(capacity, run)]
+    return able if able or any(_could_offload(capacity, run) for capacity in unavailable) else available
 
 
-def _could_offload(room: Room, run: Run) -> bool:
-    return room.could_hold(run) and room.memory_bytes >= host_bytes_of(run)
+def _could_offload(capacity: NodeCapacity, run: Run) -> bool:
+    return capacity.could_run(run) and capacity.memory_bytes >= host_bytes_of(run)
 
 
-def _fitting(rooms: list[Room], run: Run) -> Room | None:
-    able = [room for room in rooms if room.can_hold(run)]
-    return min(able, key=lambda room: (len(room.free[run.device]), room.node.name), default=None)
+def _fitting(available: list[NodeCapacity], run: Run) -> NodeCapacity | None:
+    able = [capacity for capacity in available if capacity.can_run_now(run)]
+    return min(able, key=lambda capacity: (len(capacity.free[run.device]), capacity.node.name), default=None)
 
 
-def _has_seat(session: Read, run: Run) -> bool:
+def _is_placed(session: Read, run: Run) -> bool:
     waiting = select(Placement.id).where(Placement.run_id == run.id, Placement.claim_id.is_(None))
     return session.scalars(waiting.limit(1)).first() is not None
 
 
-def _seat(session: Write, run: Run, node: Node, slots: list[int]) -> None:
+def _add_placement(session: Write, run: Run, node: Node, slots: list[int]) -> None:
     placement = Placement(
         id=new_id(),
         run_id=run.id,
@@ -278,7 +287,7 @@ def _seat(session: Write, run: Run, node: Node, slots: list[int]) -> None:
 
 
 def _hint(session: Write, run: Run, node: Node) -> None:
-    session.execute(update(Run).where(Run.id == run.id).values(hinted=now()))
+    session.execute(update(Run).where(Run.id == run.id).values(hinted_at=now()))
     enqueuer, name, run_id = enqueuer_of(session), node.name, public_id("run", run.id)
     session.after_commit(lambda: enqueuer.send_hint(name, run_id))
 
@@ -289,21 +298,25 @@ def _preparing(preparation: Preparation) -> str:
     return f"preparing, {preparation.shards_done} of {preparation.shards_total} shards"
 
 
-def _waits_for(run: Run, rooms: list[Room], closed: list[Room], position: int) -> str:
-    if not rooms and not closed:
+def _waits_for(
+    run: Run, available: list[NodeCapacity], unavailable: list[NodeCapacity], position: int
+) -> str:
+    if not available and not unavailable:
         return NO_NODE
-    able = [room for room in rooms if room.could_hold(run)]
+    able = [capacity for capacity in available if capacity.could_run(run)]
     needs = f"needs {_slots(run.slots)}"
-    if not able and (others := [room.node for room in closed if _could_offload(room, run)]):
+    if not able and (others := [capacity.node for capacity in unavailable if _could_offload(capacity, run)]):
         if names := [node.name for node in others if node.draining]:
             return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
         if host_bytes_of(run):
             return f"{needs} and memory for its offload, as {others[0].name} has, which is not online"
-    if not able and (names := [room.node.name for room in rooms if room.is_large_enough(run)]):
+    if not able and (
+        names := [capacity.node.name for capacity in available if capacity.is_large_enough(run)]
+    ):
         return f"{needs} and engine {engine_of(run)}, which is not installed on {', '.join(names[:3])}"
     if not able:
         return f"{needs} on one node; no node that is online has so many {run.device} slots"
-    free = sum(len(room.free[run.device]) for room in able)
+    free = sum(len(capacity.free[run.device]) for capacity in able)
     nodes = "1 node" if len(able) == 1 else f"{len(able)} nodes"
     place = "" if position == 1 else f"; {ordinal(position)} in line"
     return f"{needs}, {free} free on {nodes}{place}"

@@ -1,4 +1,4 @@
-"""Who may call the agents' routes: the agent of a node, by its token."""
+"""Policy of the agents' routes: the agent of a node, identified by its token."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -24,12 +24,12 @@ class Caller:
 
 
 class IsNode(Policy):
-    """A node that joined and was not removed."""
+    """Admits nodes that joined and were not removed."""
 
     def __call__(self, request: Request) -> Caller:
-        return self.once(request, lambda: self._decide(request))
+        return self.cached(request, lambda: self._decide(request))
 
-    def ask(self, request: Request) -> Caller:
+    def check(self, request: Request) -> Caller:
         return self(request)
 
     def _decide(self, request: Request) -> Caller:

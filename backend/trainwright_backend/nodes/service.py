@@ -1,4 +1,4 @@
-"""Nodes: joining, heartbeats, the list, draining. What is placed on them is the matter of `placement` and `claims`."""
+"""Nodes: joining, heartbeats, the list, draining. Runs are placed on them by `placement` and `claims`."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,10 +7,10 @@ from uuid import UUID
 from sqlalchemy import delete, select, update
 
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, PlacedRun, Timers
+from trainwright.contracts.api.actions import NodeEdit
 from trainwright.contracts.api.nodes import JoinToken as CreatedJoinToken
 from trainwright.contracts.api.nodes import Node as ShownNode
 from trainwright.contracts.api.nodes import NodeRun
-from trainwright.contracts.api.verbs import NodeEdit
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, Forbidden
@@ -19,14 +19,14 @@ from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.tables import JoinToken, Node
-from trainwright_backend.runs.fleet import MACHINES, Machine
+from trainwright_backend.runs.joined_nodes import NODE_SOURCES, JoinedNode
+from trainwright_backend.runs.notify import notify_control
 from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot, Run
-from trainwright_backend.runs.wake import wake_control
 
 JOIN_SECONDS = 15 * 60.0
 JOIN_PURPOSE = "join"
 MISSED_HEARTBEATS = 3
-"""After so many a node counts as offline and gets nothing new."""
+"""After this many a node is offline and gets no new runs."""
 
 
 def create_join_token(session: Write, settings: Settings, name: str) -> CreatedJoinToken:
@@ -39,45 +39,47 @@ def create_join_token(session: Write, settings: Settings, name: str) -> CreatedJ
     return CreatedJoinToken(token=token, name=name, expires=expires)
 
 
-def join(session: Write, settings: Settings, asked: Join) -> tuple[Node, str]:
-    """Admit a machine. One that joins again under its name gets a new token, and its old one ends.
+def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
+    """Admit a machine. One that joins again under its name gets a new token, and its old token is revoked.
 
     Returns:
-        The node and its token, which is kept as a keyed hash only.
+        The node and its token; only a keyed hash of the token is stored.
 
     Raises:
-        Forbidden: the join token is unknown, used, expired, or made for another name.
+        Forbidden: the join token is unknown, used, expired, or was created for another name.
     """
     good = (
-        JoinToken.token_hash == keyed_hash(settings.secret_key, JOIN_PURPOSE, asked.token),
-        JoinToken.name == asked.name,
+        JoinToken.token_hash == keyed_hash(settings.secret_key, JOIN_PURPOSE, request.token),
+        JoinToken.name == request.name,
         JoinToken.expires > now(),
     )
     if not session.change(delete(JoinToken).where(*good)):
-        detail = (
-            f"This join token does not let {asked.name} join: it is unknown, used, or older than 15 minutes."
-        )
-        raise Forbidden("bad_join_token", f"{detail} Make a new one.")
+        detail = f"This join token does not let {request.name} join: it is unknown, used, or older than 15 minutes."
+        raise Forbidden("bad_join_token", f"{detail} Create a new one.")
     token = new_token()
-    node = session.scalars(select(Node).where(Node.name == asked.name)).one_or_none()
+    node = session.scalars(select(Node).where(Node.name == request.name)).one_or_none()
     if node is None:
-        node = Node(id=new_id(), name=asked.name, joined=now(), busy_slots={}, last_heartbeat=None)
+        node = Node(id=new_id(), name=request.name, joined=now(), busy_slots={}, last_heartbeat=None)
         session.add(node)
     node.token_hash = keyed_hash(settings.secret_key, TOKEN_PURPOSE, token)
-    _take_inventory(session, node, asked.inventory)
+    _take_inventory(session, node, request.inventory)
     session.flush()
     return node, token
 
 
-def heartbeat(session: Write, node_id: UUID, said: Heartbeat, timers: Timers) -> list[PlacedRun]:
-    """Note that the node lives, and tell it what is placed on it."""
+def heartbeat(session: Write, node_id: UUID, request: Heartbeat, timers: Timers) -> list[PlacedRun]:
+    """Record a heartbeat, and return what is placed on the node."""
     node = session.get_one(Node, node_id, with_for_update=True)
-    if said.inventory is not None or said.busy_slots != node.busy_slots or not is_online(node, now(), timers):
-        wake_control(session)  # it may have room that it had not
+    if (
+        request.inventory is not None
+        or request.busy_slots != node.busy_slots
+        or not is_online(node, now(), timers)
+    ):
+        notify_control(session)  # it may have free slots now
     node.last_heartbeat = now()
-    node.busy_slots = said.busy_slots
-    if said.inventory is not None:
-        _take_inventory(session, node, said.inventory)
+    node.busy_slots = request.busy_slots
+    if request.inventory is not None:
+        _take_inventory(session, node, request.inventory)
     session.flush()
     return [
         PlacedRun(
@@ -92,7 +94,7 @@ def heartbeat(session: Write, node_id: UUID, said: Heartbeat, timers: Timers) ->
 
 
 def open_placements(session: Read, node_id: UUID) -> list[Placement]:
-    """What is placed on the node and has not ended, oldest first."""
+    """The node's placements that have not ended, oldest first."""
     rows = select(Placement).where(Placement.node_id == node_id, Placement.closed.is_(None))
     return list(session.scalars(rows.order_by(Placement.id)))
 
@@ -103,7 +105,7 @@ def list_nodes(session: Read, timers: Timers) -> list[ShownNode]:
 
 
 def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) -> ShownNode:
-    """Drain a node, or let it take runs again. What it has claimed goes on; what it has not is placed elsewhere.
+    """Drain a node, or let it take runs again. Claimed runs continue; unclaimed ones are placed elsewhere.
 
     Raises:
         NotFound: there is no such node.
@@ -111,19 +113,19 @@ def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) ->
     node = _locked_node(session, node_id)
     node.draining = change.draining
     session.flush()
-    wake_control(session)  # which takes back what is not claimed, or places what waits
+    notify_control(session)  # it withdraws unclaimed placements, or places waiting runs
     return _show(session, [node], timers)[0]
 
 
 def remove_node(session: Write, node_id: str) -> None:
-    """Remove a node; its token ends with it.
+    """Remove a node and revoke its token.
 
     Raises:
         Conflict: a run is placed on it.
     """
     node = _locked_node(session, node_id)
     if open_placements(session, node.id):
-        detail = f"Runs are placed on {node.name}. Cancel them or wait for their end, then remove it."
+        detail = f"Runs are placed on {node.name}. Cancel them or wait until they end, then remove it."
         raise Conflict("node_in_use", detail)
     session.execute(update(NodeSize).where(NodeSize.node_name == node.name).values(joined=False))
     session.execute(delete(Node).where(Node.id == node.id))
@@ -136,35 +138,35 @@ def slots_of(node: Node) -> dict[str, list[int]]:
 
 
 def free_slots(node: Node, device: str, taken: set[tuple[str, int]]) -> list[int]:
-    """Indices of the slots that no placement has (``taken``) and no marked process is on."""
+    """Indices of the slots that are neither in a placement (``taken``) nor used by a marked process."""
     busy = set(node.busy_slots.get(device, []))
     return [index for index in slots_of(node)[device] if (device, index) not in taken and index not in busy]
 
 
 def taken_slots(session: Read) -> dict[UUID, set[tuple[str, int]]]:
-    """Slots of all placements, by node."""
+    """Device and index of all placements' slots, by node."""
     taken: dict[UUID, set[tuple[str, int]]] = {}
     for slot in session.scalars(select(PlacementSlot)):
         taken.setdefault(slot.node_id, set()).add((slot.device, slot.slot_index))
     return taken
 
 
-def machines(session: Read) -> list[Machine]:
-    """What submissions and layouts are checked against."""
+def machines(session: Read) -> list[JoinedNode]:
+    """The nodes against which submissions and layouts are checked."""
     return [_machine(node) for node in session.scalars(select(Node).order_by(Node.name))]
 
 
-def _machine(node: Node) -> Machine:
+def _machine(node: Node) -> JoinedNode:
     inventory = Inventory.model_validate(node.inventory)
     slots = {device: len(indices) for device, indices in slots_of(node).items()}
-    return Machine(node.name, slots, inventory.memory_bytes, inventory.deepspeed)
+    return JoinedNode(node.name, slots, inventory.memory_bytes, inventory.deepspeed)
 
 
-MACHINES.append(machines)
+NODE_SOURCES.append(machines)
 
 
 def is_online(node: Node, at: datetime, timers: Timers) -> bool:
-    """Its heartbeats come."""
+    """Whether the node's heartbeats arrive."""
     if node.last_heartbeat is None:
         return False
     return (at - node.last_heartbeat).total_seconds() <= MISSED_HEARTBEATS * timers.heartbeat_seconds
@@ -206,7 +208,7 @@ def _show(session: Read, nodes: Sequence[Node], timers: Timers) -> list[ShownNod
 
 
 def _occupants(session: Read, node_ids: Sequence[UUID]) -> dict[UUID, list[NodeRun]]:
-    """What is placed on each node, of all teams, oldest first."""
+    """Runs of all teams that are placed on each node, oldest first."""
     rows = (
         select(Node.id, Placement, Run, Team.slug)
         .join(Placement, Placement.node_id == Node.id)
@@ -217,7 +219,7 @@ def _occupants(session: Read, node_ids: Sequence[UUID]) -> dict[UUID, list[NodeR
     )
     found: dict[UUID, list[NodeRun]] = {}
     for node_id, placement, run, slug in session.execute(rows).all():
-        seat = NodeRun(
+        occupant = NodeRun(
             team=slug,
             run=public_id("run", run.id),
             name=run.name,
@@ -225,7 +227,7 @@ def _occupants(session: Read, node_ids: Sequence[UUID]) -> dict[UUID, list[NodeR
             slots=placement.slots,
             state=run.state,
         )
-        found.setdefault(node_id, []).append(seat)
+        found.setdefault(node_id, []).append(occupant)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tables of nodes: the machines that joined, and the one-time tokens by which they may."""
+"""Tables of nodes: the machines that joined, and one-time join tokens."""
 
 from datetime import datetime
 from typing import Any
@@ -21,14 +21,14 @@ class Node(Base):
     joined: Mapped[datetime] = mapped_column(UtcDateTime)
     inventory: Mapped[dict[str, Any]] = mapped_column(JSON)
     busy_slots: Mapped[dict[str, list[int]]] = mapped_column(JSON)
-    """Slots by device on which the agent saw a process that carries a run's marker."""
+    """Slots, by device, on which the agent saw a process with a run's marker."""
     last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
     draining: Mapped[bool] = mapped_column(default=False)
-    """No run is placed on it any more."""
+    """No more runs are placed on it."""
 
 
 class JoinToken(Base):
-    """Lets one machine join, once, under one name."""
+    """Allows one machine to join once, under one name."""
 
     __tablename__ = "join_token"
 

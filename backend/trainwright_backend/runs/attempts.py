@@ -1,6 +1,6 @@
-"""How attempts were cut over their ranks: by what their claims were granted, whatever the run's spec says by now.
+"""Layouts of attempts, from the JobSpecs that their claims were granted.
 
-A run's spec has the layout of its next attempt. What an attempt does is told by the JobSpec of its claim.
+A run's spec has the layout of its next attempt, which may differ.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import ValidationError
 from sqlalchemy import select
 
-from trainwright.contracts.api.verbs import RunLayout
+from trainwright.contracts.api.actions import RunLayout
 from trainwright.contracts.job_spec import JobKind
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.tables import Placement, Run
@@ -23,7 +23,7 @@ def layout_of(spec: dict[str, Any]) -> RunLayout:
 
 
 def newest_layouts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, RunLayout]:
-    """Of each run the layout of its newest attempt, where that trains and this version can read it."""
+    """The layout of each run's newest attempt, if the attempt trains and this version can read it."""
     job = Placement.job
     granted = (
         select(
@@ -34,7 +34,7 @@ def newest_layouts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, RunLayo
     )
     found = {}
     for run_id, parallelism, size in session.execute(granted):
-        with suppress(ValidationError):  # of a version with other rules
+        with suppress(ValidationError):  # written by a version with other rules
             found[run_id] = _layout(parallelism, size)
     return found
 

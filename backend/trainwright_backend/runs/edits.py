@@ -1,6 +1,6 @@
-"""What people call a run: its name, its tags and its notes, which say nothing to the training.
+"""Editing a run's name, tags and notes, which do not affect the training.
 
-The name also stands in the stored spec, so that both say the same.
+The name is also in the stored spec, and both are changed together.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,16 +8,16 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 
-from trainwright.contracts.api.verbs import MOST_TAGS, RunEdit
+from trainwright.contracts.api.actions import MOST_TAGS, RunEdit
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.runs.moves import add_event
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run, RunTag
+from trainwright_backend.runs.transitions import add_event
 
 
 def edit_run(session: Write, team_id: UUID, run_id: str, edit: RunEdit, by: str) -> Run:
-    """Change what ``edit`` names. A new name is told as an event.
+    """Change the given fields. A new name is recorded as an event.
 
     Raises:
         NotFound: see `get_run`.
@@ -38,7 +38,7 @@ def edit_run(session: Write, team_id: UUID, run_id: str, edit: RunEdit, by: str)
 
 
 def tag_run(session: Write, team_id: UUID, run_id: str, tags: Sequence[str]) -> Run:
-    """Give a run more tags.
+    """Add tags to a run.
 
     Raises:
         Invalid: it would have too many.
@@ -53,7 +53,7 @@ def tag_run(session: Write, team_id: UUID, run_id: str, tags: Sequence[str]) -> 
 
 
 def untag_run(session: Write, team_id: UUID, run_id: str, tags: Sequence[str]) -> Run:
-    """Take tags from a run; those that it has not are no error."""
+    """Remove tags from a run; tags that it does not have are ignored."""
     run = locked_run(session, team_id, run_id)
     _set_tags(session, run, {*_tags_of(session, run)} - {*tags})
     return run

@@ -1,10 +1,11 @@
-"""Another layout for a run that was submitted already: how its next attempt is cut over the same ranks.
+"""Changing the layout of a submitted run: how its next attempt is distributed over the same ranks.
 
-The layout is written into the run's spec, of which every claim makes its JobSpec: an attempt that lives goes on as it
-began. What the run learns does not change, for a state is stored unsharded and the order of the data is counted in
-global sequences. More or fewer ranks would be another reservation; that is for a new run.
+The layout is written into the run's spec, from which every claim makes its JobSpec, so a live attempt is not
+affected. What the run learns does not change: states are stored unsharded, and the order of the data is counted
+in global sequences. More or fewer ranks would be another reservation; that takes a new run.
 
-A layout whose attempt ended before its first step is put back; whether it is so is for `nodes.trials` to say.
+If an attempt ends before its first step in a new layout, the run reverts to its previous one;
+`nodes.layout_rollback` decides.
 """
 
 from collections.abc import Iterator
@@ -12,26 +13,26 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from trainwright.contracts.api.verbs import RunLayout
+from trainwright.contracts.api.actions import RunLayout
 from trainwright.contracts.base import problems
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState, Verdict
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Conflict, Invalid
-from trainwright_backend.runs.fleet import check_engine
-from trainwright_backend.runs.moves import add_event
+from trainwright_backend.runs.joined_nodes import check_engine
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run
+from trainwright_backend.runs.transitions import add_event
 
 LAYOUT_EVENT = "layout"
-PUT_BACK_EVENT = "layout_put_back"
-"""Of an attempt whose end speaks against its layout: it does not count as one of the run's."""
+ROLLBACK_EVENT = "layout_rolled_back"
+"""Marks an attempt that its layout may have ended; the attempt is not counted."""
 _AXES = ("pipeline", "data", "tensor")
 
 
 def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout, by: str) -> Run:
-    """Cut the run's next attempt as ``layout`` says. The layout that it has already changes nothing.
+    """Set the layout of the run's next attempt. Its current layout changes nothing.
 
     Raises:
         Conflict: the run has ended, or has trained all its steps.
@@ -43,7 +44,7 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
     if run.verdict in (Verdict.FAIL, Verdict.CANCEL):
         raise Conflict("run_is_stopping", "This run is stopping for good: it has no next attempt.")
     if run.state is RunState.COMPLETING:
-        detail = "This run has trained all its steps: no attempt is left that another layout could be for."
+        detail = "This run has trained all its steps: there is no further attempt to use another layout."
         raise Conflict("run_is_completing", detail)
     before = RunSpec.model_validate(run.spec)
     after = with_layout(before, layout)
@@ -56,30 +57,30 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
     return run
 
 
-def put_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) -> None:
-    """Cut the next attempt as ``layout`` says, for this one ended before its first step by ``cause``.
+def roll_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) -> None:
+    """Set the layout of the next attempt, because this one ended before its first step by ``cause``.
 
     Raises:
-        Invalid: ``layout`` does not fit by the rules of this version.
+        Invalid: the rules of this version refuse ``layout``.
     """
     before = RunSpec.model_validate(run.spec)
     after = with_layout(before, layout)
     change = "; ".join(_changes(before, after))
     run.spec = after.model_dump(mode="json")
     session.flush()
-    was = f"is put back: {change}" if change else "is not tried again: another was chosen meanwhile"
+    was = f"was rolled back: {change}" if change else "is not retried: another was chosen meanwhile"
     advice = f"Read the logs of attempt {run.attempt}, and change the layout again once the node can run it."
     words = (
         f"attempt {run.attempt} ended before its first step in a new layout ({cause}), which {was}. {advice}"
     )
-    add_event(session, run, PUT_BACK_EVENT, words)
+    add_event(session, run, ROLLBACK_EVENT, words)
 
 
 def with_layout(spec: RunSpec, layout: RunLayout) -> RunSpec:
-    """``spec`` in ``layout``, checked as a whole.
+    """``spec`` with ``layout``, validated.
 
     Raises:
-        Invalid: it does not fit, naming the field of the RunSpec.
+        Invalid: it is refused, naming the field of the RunSpec.
     """
     changed = spec.model_dump(mode="json")
     changed["parallelism"] = layout.parallelism.model_dump(mode="json")
@@ -92,7 +93,7 @@ def with_layout(spec: RunSpec, layout: RunLayout) -> RunSpec:
 
 
 def _changes(before: RunSpec, after: RunSpec) -> Iterator[str]:
-    """What differs: the degrees together, then each other field by its name."""
+    """The differences: all degrees in one, then each other field by name."""
     degrees = _degrees(before), _degrees(after)
     if degrees[0] != degrees[1]:
         yield " → ".join(degrees)
@@ -106,7 +107,7 @@ def _changes(before: RunSpec, after: RunSpec) -> Iterator[str]:
 
 
 def _degrees(spec: RunSpec) -> str:
-    """The axes along which the ranks are cut: `pipeline 2 × data 2`."""
+    """The degrees of parallelism: `pipeline 2 × data 2`."""
     found = [f"{name} {size}" for name in _AXES if (size := getattr(spec.degrees, name)) > 1]
     return " × ".join(found) or "one rank"
 

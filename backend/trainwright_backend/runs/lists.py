@@ -1,9 +1,9 @@
-"""Lists of runs: filtered, sorted, a page at a time, however many there are.
+"""Lists of runs: filtered, sorted and paged, for any number of runs.
 
-A page is found by an index that holds all that is filtered by (`tables.LISTED_BY`); only its own rows are read, by the
-same statement: a hundred ids sent back to ask for them cost as much as all the rest of it. The
-cursor is the place of the last run of the page before, not its number, so a page neither repeats nor skips a run that
-stood still while others came, went or moved. Runs without the value that is sorted by come last, in both orders.
+A page is found by an index that covers all filters (`tables.LISTED_BY`), and only the page's own rows are read,
+in the same statement: a second query with a hundred ids costs as much as all the rest. The cursor is the sort
+key of the previous page's last run, not an offset, so a page neither repeats nor skips a run while others are
+added, removed or changed. Runs without the value sorted by come last, in both orders.
 """
 
 import base64
@@ -39,12 +39,12 @@ _COLUMN = {
     RunSort.STEP: Run.last_step,
     RunSort.ENDED: Run.ended,
 }
-"""An id is sorted by the time of its run's creation."""
+"""`created` needs no column: ids sort by creation time."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which runs, in which order."""
+class RunQuery:
+    """Filters and order of a list of runs."""
 
     states: tuple[RunState, ...] = ()
     words: str = ""
@@ -52,42 +52,42 @@ class Asked:
     """An account, or a name."""
 
     tags: tuple[str, ...] = ()
-    """All of them."""
+    """A run must have all of them."""
 
     ids: tuple[str, ...] = ()
-    """Some of them; empty: all."""
+    """Only these runs; empty for all."""
 
     sort: RunSort = RunSort.CREATED
     order: SortOrder = SortOrder.DESCENDING
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Behind a run."""
+class _Position:
+    """The sort key of a run; the page starts after it."""
 
     value: str | float | datetime | None
     run_id: UUID
 
 
 def list_runs(
-    session: Read, team_id: UUID, asked: Asked, limit: int, cursor: str | None, scale: float
+    session: Read, team_id: UUID, query: RunQuery, limit: int, cursor: str | None, scale: float
 ) -> Page[ShownRun]:
     """A page of the team's runs.
 
     Raises:
-        Invalid: the cursor is none, or one of another order; too many words.
+        Invalid: the cursor is malformed or of another order; too many words.
     """
-    place = None if cursor is None else _place(cursor, asked)
-    mine = and_(Run.team_id == team_id, *_filters(asked))
-    found = _page(session, mine, asked, place, limit + 1)
+    position = None if cursor is None else _position(cursor, query)
+    mine = and_(Run.team_id == team_id, *_filters(query))
+    found = _page(session, mine, query, position, limit + 1)
     shown = found[:limit]
     items = show_runs(session, [(one.Run, one.RunSummary) for one in shown], scale)
-    more = _cursor(shown[-1], asked) if len(found) > limit else None
+    more = _cursor(shown[-1], query) if len(found) > limit else None
     return Page[ShownRun](items=items, next_cursor=more)
 
 
 def find_runs(session: Read, team_id: UUID, ids: Sequence[str]) -> list[Run]:
-    """Those of these runs that the team has, each once, in the order in which they are named."""
+    """The team's runs among ``ids``, each once, in the given order."""
     wanted = _known(ids)
     found = {
         one.id: one for one in session.scalars(select(Run).where(Run.team_id == team_id, Run.id.in_(wanted)))
@@ -96,7 +96,7 @@ def find_runs(session: Read, team_id: UUID, ids: Sequence[str]) -> list[Run]:
 
 
 def _known(ids: Sequence[str]) -> list[UUID]:
-    """Without those that are no ids: of a list, what cannot be found is left out."""
+    """The valid ids; in a list, unknown runs are left out."""
     found: dict[UUID, None] = {}
     for text in ids:
         with suppress(NotFound):
@@ -104,42 +104,42 @@ def _known(ids: Sequence[str]) -> list[UUID]:
     return list(found)
 
 
-def _filters(asked: Asked) -> list[ColumnElement[bool]]:
-    words = asked.words.casefold().split()
+def _filters(query: RunQuery) -> list[ColumnElement[bool]]:
+    words = query.words.casefold().split()
     if len(words) > MOST_WORDS:
-        raise Invalid.at("q", f"A search has at most {MOST_WORDS} words. Leave some out.", asked.words[:200])
+        raise Invalid.at("q", f"A search has at most {MOST_WORDS} words. Leave some out.", query.words[:200])
     found: list[ColumnElement[bool]] = [Run.folded_name.contains(word, autoescape=True) for word in words]
-    if asked.states:
-        found.append(Run.state.in_(asked.states))
-    if asked.created_by is not None:
-        column = Run.created_by if isinstance(asked.created_by, UUID) else Run.created_by_name
-        found.append(column == asked.created_by)
-    if asked.ids:
-        found.append(Run.id.in_(_known(asked.ids)))
-    for tag in asked.tags:
+    if query.states:
+        found.append(Run.state.in_(query.states))
+    if query.created_by is not None:
+        column = Run.created_by if isinstance(query.created_by, UUID) else Run.created_by_name
+        found.append(column == query.created_by)
+    if query.ids:
+        found.append(Run.id.in_(_known(query.ids)))
+    for tag in query.tags:
         tagged = exists().where(RunTag.run_id == Run.id, RunTag.tag == tag)
         found.append(tagged)
     return found
 
 
 def _page(
-    session: Read, mine: ColumnElement[bool], asked: Asked, place: _Place | None, limit: int
+    session: Read, mine: ColumnElement[bool], query: RunQuery, position: _Position | None, limit: int
 ) -> list[Any]:
-    """Runs, their summaries, and what they are sorted by."""
-    column = _COLUMN[asked.sort]
+    """Runs, their summaries and the values that they are sorted by."""
+    column = _COLUMN[query.sort]
     if column is None:
-        behind = _beyond(Run.id, place.run_id, asked.order) if place else None
-        return _rows(session, mine, behind, [Run.id], asked.order, limit)
+        behind = _beyond(Run.id, position.run_id, query.order) if position else None
+        return _rows(session, mine, behind, [Run.id], query.order, limit)
     keys = [column, Run.id]
     found: list[Any] = []
-    if place is None or place.value is not None:
-        behind = _behind(column, place, asked.order) if place else column.is_not(None)
-        found = _rows(session, mine, behind, keys, asked.order, limit)
-        place = None
+    if position is None or position.value is not None:
+        behind = _behind(column, position, query.order) if position else column.is_not(None)
+        found = _rows(session, mine, behind, keys, query.order, limit)
+        position = None
     if len(found) < limit:
         without = column.is_(None)
-        behind = and_(without, _beyond(Run.id, place.run_id, asked.order)) if place else without
-        found += _rows(session, mine, behind, keys, asked.order, limit - len(found))
+        behind = and_(without, _beyond(Run.id, position.run_id, query.order)) if position else without
+        found += _rows(session, mine, behind, keys, query.order, limit - len(found))
     return found
 
 
@@ -165,11 +165,13 @@ def _ordered(keys: list[Any], order: SortOrder) -> list[Any]:
     return [key.asc() if order is SortOrder.ASCENDING else key.desc() for key in keys]
 
 
-def _behind(column: Any, place: _Place, order: SortOrder) -> ColumnElement[bool]:
-    """Spelled so that the first comparison bounds the index."""
+def _behind(column: Any, position: _Position, order: SortOrder) -> ColumnElement[bool]:
+    """Written so that the first comparison limits the index scan."""
     ascending = order is SortOrder.ASCENDING
-    from_here = column >= place.value if ascending else column <= place.value
-    return and_(from_here, or_(_beyond(column, place.value, order), _beyond(Run.id, place.run_id, order)))
+    from_here = column >= position.value if ascending else column <= position.value
+    return and_(
+        from_here, or_(_beyond(column, position.value, order), _beyond(Run.id, position.run_id, order))
+    )
 
 
 def _beyond(column: Any, value: Any, order: SortOrder) -> ColumnElement[bool]:
@@ -177,22 +179,22 @@ def _beyond(column: Any, value: Any, order: SortOrder) -> ColumnElement[bool]:
     return beyond
 
 
-def _cursor(last: Any, asked: Asked) -> str:
+def _cursor(last: Any, query: RunQuery) -> str:
     value = getattr(last, "value", None)
-    told = value.isoformat() if isinstance(value, datetime) else value
-    said = json.dumps([asked.sort, asked.order, told, public_id("run", last.Run.id)])
-    return base64.urlsafe_b64encode(said.encode()).decode().rstrip("=")
+    plain = value.isoformat() if isinstance(value, datetime) else value
+    content = json.dumps([query.sort, query.order, plain, public_id("run", last.Run.id)])
+    return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
 
 
-def _place(cursor: str, asked: Asked) -> _Place:
+def _position(cursor: str, query: RunQuery) -> _Position:
     try:
         sort, order, value, run = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         run_id = parse_id("run", run)
     except (ValueError, TypeError, AttributeError, RecursionError, NotFound):
         raise _wrong(cursor) from None
-    if (sort, order) != (asked.sort, asked.order) or not _fits(value, asked.sort):
+    if (sort, order) != (query.sort, query.order) or not _fits(value, query.sort):
         raise _wrong(cursor)
-    return _Place(_moment(value) if asked.sort is RunSort.ENDED else value, run_id)
+    return _Position(_moment(value) if query.sort is RunSort.ENDED else value, run_id)
 
 
 def _fits(value: object, sort: RunSort) -> bool:
@@ -208,7 +210,7 @@ def _fits(value: object, sort: RunSort) -> bool:
 
 
 def _moment(value: object) -> datetime | None:
-    """A time in UTC; None: it is none."""
+    """``value`` as a time in UTC; None if it is not one."""
     if not isinstance(value, str):
         return None
     try:
@@ -220,6 +222,6 @@ def _moment(value: object) -> datetime | None:
 
 def _wrong(cursor: str) -> Invalid:
     rule = (
-        "This is no cursor of this list: take `next_cursor` of the page before, with the same sort and order."
+        "This cursor is not valid here: use `next_cursor` of the previous page, with the same sort and order."
     )
     return Invalid.at("cursor", rule, cursor[:200])

@@ -1,8 +1,9 @@
 """Pausing a run and resuming it.
 
-A paused run holds no node and no quota, and goes on from its newest checkpoint. A run that trains is asked to save
-first: it is `stopping` until its node has let go of it, and what its attempt did on the way counts as no failure. One
-that is exporting is paused all the same, and resuming it only exports; one that has exported has succeeded.
+A paused run occupies no node and no quota, and resumes from its newest checkpoint. A run that trains saves
+first: it is
+`stopping` until its node has released it, and an error on the way is not counted as a failure. A run that is
+exporting can be paused too, and then only exports when resumed; one that has exported has succeeded.
 """
 
 from uuid import UUID
@@ -11,14 +12,14 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Conflict
-from trainwright_backend.runs.moves import move, stop
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run
-from trainwright_backend.teams.service import reserve
+from trainwright_backend.runs.transitions import move, stop
+from trainwright_backend.teams.slot_quota import reserve
 
 
 def pause_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
-    """Ask the run's nodes to save and stop it; a run that holds no node is paused at once. Repeating it is harmless.
+    """Ask the run's nodes to save and stop it; a run without a node is paused immediately. Repeating is harmless.
 
     Raises:
         Conflict: ``run_is_final``; ``run_is_stopping``: it is about to be cancelled or failed.
@@ -38,16 +39,16 @@ def pause_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
 
 
 def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
-    """Queue a paused run again; it goes on from its newest checkpoint.
+    """Queue a paused run again; it resumes from its newest checkpoint.
 
     Raises:
-        AppError: 403 ``quota_exceeded``: its slots are not free in the team's quota; it stays paused.
+        AppError: 403 ``quota_exceeded``: the team's quota has too few free slots; the run stays paused.
         Conflict: ``run_not_paused``.
     """
     run = locked_run(session, team_id, run_id)
     if run.verdict is Verdict.PAUSE:
         detail = (
-            "This run is still saving its state: its node has yet to let go of it. Wait until it is paused."
+            "This run is still saving its state: its node has not released it yet. Wait until it is paused."
         )
         raise Conflict("run_not_paused", detail)
     if run.state is not RunState.PAUSED:

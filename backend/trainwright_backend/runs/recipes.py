@@ -1,7 +1,7 @@
-"""Fields of a RunSpec that a team keeps under a name, for the next run.
+"""Recipes: fields of a RunSpec that a team saves under a name, for later runs.
 
-A recipe has neither a run's name nor a dataset: these come with the run. All else is checked when it is saved, and again
-whenever it is shown, since a later version may refuse what an earlier one took.
+A recipe has no run name and no dataset: they are chosen with each run. The other fields are validated when the
+recipe is saved, and again whenever it is shown, since a later version may refuse what an earlier one accepted.
 """
 
 from typing import Any
@@ -11,29 +11,29 @@ from pydantic import ValidationError
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from trainwright.contracts.api.verbs import NewRecipe
-from trainwright.contracts.api.verbs import SavedRecipe as ShownRecipe
+from trainwright.contracts.api.actions import NewRecipe
+from trainwright.contracts.api.actions import Recipe as ShownRecipe
 from trainwright.contracts.base import Problem, problems
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.runs.tables import SavedRecipe
+from trainwright_backend.runs.tables import Recipe
 
-MOST_RECIPES = 500
+MAX_RECIPES = 500
 _COMES_WITH_THE_RUN = ("name", "data.dataset", "data.version")
 _ANY_NAME, _ANY_DATASET = "recipe", "ds_"
-"""Stand in for what is not known yet, so that all else can be checked."""
+"""Placeholders for what is not known yet, so that the other fields can be validated."""
 
 
 def list_recipes(session: Read, team_id: UUID) -> list[ShownRecipe]:
     """The team's recipes by name."""
-    found = select(SavedRecipe).where(SavedRecipe.team_id == team_id).order_by(SavedRecipe.name)
+    found = select(Recipe).where(Recipe.team_id == team_id).order_by(Recipe.name)
     return [_shown(recipe) for recipe in session.scalars(found)]
 
 
 def save_recipe(session: Write, team_id: UUID, by: str, new: NewRecipe) -> ShownRecipe:
-    """Keep a recipe; one of the same name is replaced.
+    """Save a recipe; one of the same name is replaced.
 
     Raises:
         Invalid: no run could be started with it, whatever its data.
@@ -44,34 +44,32 @@ def save_recipe(session: Write, team_id: UUID, by: str, new: NewRecipe) -> Shown
         raise Invalid(found)
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     values = {"spec": new.spec, "saved": now(), "saved_by_name": by}
-    row = insert(SavedRecipe).values(id=new_id(), team_id=team_id, name=new.name, **values)
+    row = insert(Recipe).values(id=new_id(), team_id=team_id, name=new.name, **values)
     session.execute(row.on_conflict_do_update(index_elements=["team_id", "name"], set_=values))
-    count = session.scalar(
-        select(func.count()).select_from(SavedRecipe).where(SavedRecipe.team_id == team_id)
-    )
-    if count is not None and count > MOST_RECIPES:
-        detail = f"A team can keep {MOST_RECIPES} recipes. Delete one that nobody needs."
+    count = session.scalar(select(func.count()).select_from(Recipe).where(Recipe.team_id == team_id))
+    if count is not None and count > MAX_RECIPES:
+        detail = f"A team can have {MAX_RECIPES} recipes. Delete one that is no longer needed."
         raise Conflict("too_many_recipes", detail)
-    mine = (SavedRecipe.team_id == team_id, SavedRecipe.name == new.name)
-    return _shown(session.scalars(select(SavedRecipe).where(*mine)).one())
+    mine = (Recipe.team_id == team_id, Recipe.name == new.name)
+    return _shown(session.scalars(select(Recipe).where(*mine)).one())
 
 
 def delete_recipe(session: Write, team_id: UUID, recipe_id: str) -> None:
-    """Forget a recipe. Runs that were started with it stay as they are.
+    """Delete a recipe. Runs that were started with it are not affected.
 
     Raises:
         NotFound: the team has no such recipe.
     """
-    mine = (SavedRecipe.team_id == team_id, SavedRecipe.id == parse_id("recipe", recipe_id))
-    if not session.change(delete(SavedRecipe).where(*mine)):
+    mine = (Recipe.team_id == team_id, Recipe.id == parse_id("recipe", recipe_id))
+    if not session.change(delete(Recipe).where(*mine)):
         raise unknown("recipe", recipe_id)
 
 
 def recipe_problems(spec: dict[str, Any]) -> list[Problem]:
-    """What a run with ``spec`` would be refused for, as far as that is known without its data."""
+    """The reasons to refuse a run with ``spec``, as far as they are known without its data."""
     given = [field for field in _COMES_WITH_THE_RUN if _at(spec, field) is not None]
     if given:
-        message = "A recipe is for any data and any run: leave this out, it is chosen with each run."
+        message = "A recipe is for any data and any run: leave this out. It is chosen with each run."
         return [Problem(field=field, message=message, value=_at(spec, field)) for field in given]
     data = spec.get("data", {})
     whole = data | {"dataset": _ANY_DATASET} if isinstance(data, dict) else data
@@ -88,7 +86,7 @@ def _at(spec: dict[str, Any], field: str) -> Any:
     return inner.get(key) if isinstance(inner, dict) else None
 
 
-def _shown(recipe: SavedRecipe) -> ShownRecipe:
+def _shown(recipe: Recipe) -> ShownRecipe:
     return ShownRecipe(
         id=public_id("recipe", recipe.id),
         name=recipe.name,

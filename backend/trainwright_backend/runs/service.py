@@ -1,6 +1,6 @@
 """Rules and queries of runs for people: show, cancel, events.
 
-Where a run stands is decided elsewhere: by `moves`, by the agents' messages and the control loop in `nodes`.
+States change elsewhere: in `transitions`, through the agents' messages and the control loop in `nodes`.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.datasets.preparations import PREPARATION_USERS
 from trainwright_backend.runs.attempts import newest_layouts
-from trainwright_backend.runs.moves import lock_run, move, stop
-from trainwright_backend.runs.sentences import run_sentence
+from trainwright_backend.runs.state_text import state_text
 from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary, RunTag
+from trainwright_backend.runs.transitions import lock_run, move, stop
 
 SUSPECT_SECONDS = 30.0
-"""At the standard lease: silence of a run's node that is shown."""
+"""Longer silence of a run's node is shown (at the standard lease)."""
 EVENTS_AT_ONCE = 1_000
 
 
@@ -43,7 +43,7 @@ def get_run(session: Read, team_id: UUID, run_id: str) -> Run:
 
 
 def locked_run(session: Write, team_id: UUID, run_id: str) -> Run:
-    """The team's run, held against other writers.
+    """The team's run, locked against other writers.
 
     Raises:
         NotFound: see `get_run`.
@@ -55,7 +55,7 @@ def locked_run(session: Write, team_id: UUID, run_id: str) -> Run:
 
 
 def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
-    """Ask the run's nodes to stop it; a run that holds no node is cancelled at once.
+    """Ask the run's nodes to stop it; a run without a node is cancelled immediately.
 
     Raises:
         Conflict: the run has ended.
@@ -76,14 +76,14 @@ def check_final(run: Run) -> None:
         Conflict: the run has not ended.
     """
     if run.state is RunState.STOPPING:
-        detail = "This run is still stopping: its node has yet to let go of it. Wait until it has ended, then delete it."
+        detail = "This run is still stopping: its node has not released it yet. Wait until it has ended, then delete it."
         raise Conflict("run_not_final", detail)
     if run.state not in FINAL:
         raise Conflict("run_not_final", f"This run is {run.state}: cancel it first, then delete it.")
 
 
 def run_folder(run: Run) -> str:
-    """Where the object store keeps what the run made."""
+    """The run's folder in the object store."""
     return f"{run.team_id}/runs/{run.id}"
 
 
@@ -119,21 +119,21 @@ PREPARATION_USERS.append(live_users_of_preparations)
 
 
 def show_run(session: Read, run: Run, scale: float) -> ShownRun:
-    """The run as people see it."""
+    """The run as the API returns it."""
     return show_runs(session, [(run, session.get(RunSummary, run.id))], scale)[0]
 
 
 def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scale: float) -> list[ShownRun]:
-    """Runs as people see them, with one query of each kind for all. ``scale``: see `Timers.scale`."""
-    seats: dict[UUID, list[Placement]] = {run.id: [] for run, _ in runs if run.state not in FINAL}
-    if seats:
-        open_ones = select(Placement).where(Placement.run_id.in_(seats), Placement.closed.is_(None))
+    """Runs as the API returns them, with one query of each kind for all. ``scale``: see `Timers.scale`."""
+    placements: dict[UUID, list[Placement]] = {run.id: [] for run, _ in runs if run.state not in FINAL}
+    if placements:
+        open_ones = select(Placement).where(Placement.run_id.in_(placements), Placement.closed.is_(None))
         for placement in session.scalars(open_ones.order_by(Placement.node_name)):
-            seats[placement.run_id].append(placement)
+            placements[placement.run_id].append(placement)
     tags = _tags_of(session, [run.id for run, _ in runs])
     parents = _parents_of(session, [run for run, _ in runs])
     layouts = newest_layouts(session, [run.id for run, _ in runs])
-    shown = [_shown(run, summary, seats.get(run.id, []), scale) for run, summary in runs]
+    shown = [_shown(run, summary, placements.get(run.id, []), scale) for run, summary in runs]
     return [
         one.model_copy(
             update={
@@ -155,7 +155,7 @@ def _tags_of(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
 
 
 def _parents_of(session: Read, runs: Sequence[Run]) -> set[UUID]:
-    """Those of the runs' parents that are still there."""
+    """The runs' parents that still exist."""
     ids = {run.forked_from_id for run in runs if run.forked_from_id is not None}
     return set(session.scalars(select(Run.id).where(Run.id.in_(ids)))) if ids else set()
 
@@ -170,7 +170,7 @@ def _forked_from(run: Run, parents: set[UUID]) -> ForkedFrom | None:
 
 
 def show_summary(row: RunSummary | None) -> ShownSummary:
-    """The last numbers of a run."""
+    """The latest metrics of a run."""
     if row is None:
         return ShownSummary()
     return ShownSummary(
@@ -183,17 +183,17 @@ def show_summary(row: RunSummary | None) -> ShownSummary:
     )
 
 
-def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], scale: float) -> ShownRun:
+def _shown(run: Run, summary_row: RunSummary | None, placements: list[Placement], scale: float) -> ShownRun:
     spec = RunSpec.model_validate(run.spec)
     summary = show_summary(summary_row)
-    return ShownRun.model_construct(  # which does not check the spec again: half the time of a page
+    return ShownRun.model_construct(  # without validating the spec again, which takes half the time of a page
         id=public_id("run", run.id),
         name=run.name,
         state=run.state,
         verdict=run.verdict,
-        sentence=run_sentence(run, spec, summary),
+        sentence=state_text(run, spec, summary),
         reason=run.reason,
-        suspect_seconds=_silence(seats, scale),
+        suspect_seconds=_silence(placements, scale),
         spec=spec,
         flops=training_flops(spec, run.forked_step or 0),
         attempt=run.attempt,
@@ -203,7 +203,7 @@ def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], sca
         started=run.started,
         ended=run.ended,
         retry_at=run.retry_at,
-        nodes=[placement.node_name for placement in seats],
+        nodes=[placement.node_name for placement in placements],
         tags=[],
         notes=run.notes,
         forked_from=None,
@@ -211,8 +211,12 @@ def _shown(run: Run, summary_row: RunSummary | None, seats: list[Placement], sca
     )
 
 
-def _silence(seats: list[Placement], scale: float) -> float | None:
-    """Seconds without a word from the most silent of the run's nodes, when they are worth showing."""
-    silent = [(now() - seat.renewed).total_seconds() for seat in seats if seat.renewed is not None]
+def _silence(placements: list[Placement], scale: float) -> float | None:
+    """Seconds since the last message of the run's most silent node, if they are worth showing."""
+    silent = [
+        (now() - placement.renewed).total_seconds()
+        for placement in placements
+        if placement.renewed is not None
+    ]
     longest = max(silent, default=0.0)
     return longest if longest > SUSPECT_SECONDS * scale else None

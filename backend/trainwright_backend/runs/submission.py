@@ -1,8 +1,8 @@
-"""Submitting a run: resolve the spec, reserve the slots, store the row; all of it in one transaction or nothing.
+"""Submitting a run: resolve the spec, reserve the slots and store the row, all in one transaction.
 
-A submission over the team's quota, for a device nobody has, or for a dataset that is not the team's is refused at
-once. One that waits for data or for a free node is accepted. Before the first node has joined nothing is known about
-sizes, so then every size is accepted and waits.
+A submission over the team's quota, for a device that no node has, or for another team's dataset is refused
+immediately. One that has to wait for data or a free node is accepted. Until the first node joins, sizes are
+unknown, so every size is accepted and waits.
 """
 
 import hashlib
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.plans import RunPlan
-from trainwright.contracts.api.runs import Verdicts
+from trainwright.contracts.api.runs import SpecCheck
+from trainwright.contracts.base import problems
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
@@ -25,19 +27,19 @@ from trainwright.planner.plan import Host, Slot, plan
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
+from trainwright_backend.datasets.data_resolution import check_data, resolve_data
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
-from trainwright_backend.datasets.resolution import check_data, resolve_data
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.runs.fleet import can_run, check_engine, machines_for
-from trainwright_backend.runs.moves import begin
+from trainwright_backend.runs.joined_nodes import can_run, check_engine, nodes_for
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
-from trainwright_backend.teams.service import reserve
+from trainwright_backend.runs.transitions import add_run
+from trainwright_backend.teams.slot_quota import reserve
 
 NO_NODE = "no node has joined yet"
 LONGEST_KEY = 200
 _NO_SLOTS = {
-    Device.CUDA: "No node has a GPU. Use resources.device cpu, or let a node with one join.",
-    Device.CPU: "No node gives CPU slots. Use resources.device cuda, or let a node that gives some join.",
+    Device.CUDA: "No node has a GPU. Use resources.device cpu, or add a node with a GPU.",
+    Device.CPU: "No node offers CPU slots. Use resources.device cuda, or add a node that offers CPU slots.",
 }
 
 
@@ -50,31 +52,31 @@ class Submitter:
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmitResult:
     """The run of a submission."""
 
     run: Run
     replayed: bool
-    """The same submission came before."""
+    """The same submission was received before."""
 
 
 def submit_run(
     session: Write, team_id: UUID, submitter: Submitter, spec: RunSpec, key: str | None
-) -> Submitted:
-    """Store a run for ``spec``, or find the one that the same ``key`` made.
+) -> SubmitResult:
+    """Store a run for ``spec``, or find the one that was created with the same ``key``.
 
     Raises:
-        AppError: 422 ``idempotency_key_reused``: the key came with another body; 410 ``run_deleted``.
+        AppError: 422 ``idempotency_key_reused``: the key was used with another body; 410 ``run_deleted``.
         AppError: 403 ``quota_exceeded``.
         Invalid: the spec does not fit the installation.
     """
     earlier = earlier_run(session, team_id, key, spec.model_dump(mode="json"))
     if earlier is not None:
-        return Submitted(earlier, replayed=True)
-    return Submitted(begin_run(session, team_id, submitter, spec, key), replayed=False)
+        return SubmitResult(earlier, replayed=True)
+    return SubmitResult(create_run(session, team_id, submitter, spec, key), replayed=False)
 
 
-def begin_run(
+def create_run(
     session: Write,
     team_id: UUID,
     submitter: Submitter,
@@ -82,10 +84,10 @@ def begin_run(
     key: str | None,
     prepared: UUID | None = None,
 ) -> Run:
-    """Store a run for ``spec``, which ``key`` has just been taken for (`earlier_run`).
+    """Store a run for ``spec``, for which ``key`` was just reserved (`earlier_run`).
 
-    ``prepared`` is the preparation to train on where it is not for the data section to say which: another version of
-    the platform may have made other shards of the same data.
+    ``prepared`` is the preparation to train on, instead of the one that the data section resolves to: another
+    version of the platform may have made other shards from the same data.
 
     Raises:
         AppError: 403 ``quota_exceeded``.
@@ -99,7 +101,7 @@ def begin_run(
     _check_length(preparation, resolved)
     run = _new_run(team_id, submitter, with_data(resolved, data), preparation.id)
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
-    begin(session, run)
+    add_run(session, run)
     session.add(
         RunSummary(
             run_id=run.id,
@@ -124,8 +126,8 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
     Raises:
         Invalid: no node has the device or the engine, or more slots than the largest node that ever joined has.
     """
-    asked = spec.resources
-    device = asked.device
+    resources = spec.resources
+    device = resources.device
     if device is Device.AUTO:
         has_cuda = select(NodeSize).where(NodeSize.device == Device.CUDA, NodeSize.slots > 0, NodeSize.joined)
         device = Device.CUDA if session.scalars(has_cuda.limit(1)).first() else Device.CPU
@@ -135,20 +137,20 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
     if largest is not None and largest.slots == 0:
         message = _NO_SLOTS[device]
         raise Invalid.at("resources.device", message, device.value)
-    if largest is not None and asked.slots_per_node > largest.slots:
+    if largest is not None and resources.slots_per_node > largest.slots:
         raise Invalid.at(
             "resources.slots_per_node",
-            f"{asked.slots_per_node} {device} slots are more than any node has: the largest that ever joined, "
-            f"{largest.node_name}, has {largest.slots}. Ask for fewer, or let a larger node join.",
-            asked.slots_per_node,
+            f"{resources.slots_per_node} {device} slots are more than any node has: the largest that ever joined, "
+            f"{largest.node_name}, has {largest.slots}. Request fewer, or add a larger node.",
+            resources.slots_per_node,
         )
-    resolved = spec.model_copy(update={"resources": asked.model_copy(update={"device": device})})
+    resolved = spec.model_copy(update={"resources": resources.model_copy(update={"device": device})})
     check_engine(session, resolved)
     return resolved
 
 
-def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> Verdicts:
-    """What `submit_run` would store, short of the quota.
+def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
+    """The spec that `submit_run` would store; the quota is not checked.
 
     Raises:
         Invalid: it would be refused.
@@ -159,11 +161,23 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> Verdicts:
         _check_length(preparation, resolved)
     stored = with_data(resolved, data)
     parameters = count_parameters(stored.model, stored.data.tokenizer.size).total
-    return Verdicts(valid=True, spec=stored, parameters=parameters)
+    return SpecCheck(valid=True, spec=stored, parameters=parameters)
+
+
+def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
+    """Check ``spec``, any JSON value, against the schema and the installation; nothing is stored."""
+    try:
+        parsed = RunSpec.model_validate(spec)
+    except ValidationError as error:
+        return SpecCheck(valid=False, problems=problems(error, RunSpec))
+    try:
+        return check_spec(session, team_id, parsed)
+    except Invalid as error:
+        return SpecCheck(valid=False, problems=error.errors)
 
 
 def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
-    """What the layout of a run for ``spec`` would come to.
+    """The plan of a run for ``spec``.
 
     Raises:
         Invalid: a submission would be refused.
@@ -177,7 +191,7 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
 
 
 def _smallest_slot(session: Read, device: Device, slots: int) -> Slot | None:
-    """That with least memory, of joined nodes with so many; None where none has said its memory."""
+    """The slot with the least memory on a joined node with enough slots; None if no node reported its memory."""
     sizes = select(NodeSize).where(NodeSize.device == device, NodeSize.joined, NodeSize.slots >= slots)
     known = sizes.where(NodeSize.slot_bytes.is_not(None)).order_by(NodeSize.slot_bytes, NodeSize.node_name)
     found = session.scalars(known.limit(1)).first()
@@ -185,19 +199,20 @@ def _smallest_slot(session: Read, device: Device, slots: int) -> Slot | None:
 
 
 def _largest_host(session: Read, spec: RunSpec) -> Host | None:
-    """The joined node with most memory of those that could run ``spec``: placing prefers it where offload needs it."""
-    able = [one for one in machines_for(session, spec) if can_run(one, spec)]
+    """The joined node with most memory of those that could run ``spec``: placing prefers it where offload needs
+    it."""
+    able = [one for one in nodes_for(session, spec) if can_run(one, spec)]
     largest = max(able, key=lambda one: one.memory_bytes, default=None)
     return Host(largest.name, largest.memory_bytes) if largest else None
 
 
 def with_data(spec: RunSpec, data: DataSpec) -> RunSpec:
-    """``spec`` over ``data``, in which nothing is left open."""
+    """``spec`` with its resolved ``data``."""
     return spec.model_copy(update={"data": data})
 
 
 def _check_length(preparation: Preparation, spec: RunSpec) -> None:
-    """Refuse data that is shorter than one sequence. While it is prepared nobody knows; then placing looks again."""
+    """Refuse data shorter than one sequence. If it is still being prepared, placement checks again."""
     why = why_too_short(preparation, spec.batch.sequence_tokens)
     if why is not None:
         raise Invalid.at("batch.sequence_tokens", why, spec.batch.sequence_tokens)
@@ -227,12 +242,12 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
     )
 
 
-def earlier_run(session: Write, team_id: UUID, key: str | None, asked: Any) -> Run | None:
-    """Take ``key`` for this submission, or find the run it made. Two at once: the second waits for the first.
+def earlier_run(session: Write, team_id: UUID, key: str | None, request: Any) -> Run | None:
+    """Reserve ``key`` for this submission, or find the run that it created. A concurrent request waits.
 
     Args:
         key: None takes nothing and finds nothing.
-        asked: JSON; everything that the new run follows from.
+        request: JSON; everything that determines the new run.
 
     Raises:
         AppError: 422 ``idempotency_key_reused``: the key came with another body; 410 ``run_deleted``.
@@ -241,7 +256,7 @@ def earlier_run(session: Write, team_id: UUID, key: str | None, asked: Any) -> R
         return None
     if not 1 <= len(key) <= LONGEST_KEY:
         raise Invalid.at("Idempotency-Key", f"The key has 1 to {LONGEST_KEY} characters.", len(key))
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     row = {"team_id": team_id, "key": key, "body_digest": digest, "run_id": None, "created": now()}
     taken = session.execute(

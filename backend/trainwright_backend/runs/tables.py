@@ -1,8 +1,9 @@
-"""Tables of runs: what was asked, how far it is, every attempt, every event, and every seat on a node.
+"""Tables of runs: requests, progress, attempts, events, and placements on nodes.
 
-The row of a run is the truth about it, and equals the fold of its events (`moves.fold`). What is shown with a run and
-known by a higher feature is written down here by that feature: the summary by `metrics`, the waiting reason, placements
-and sizes of nodes by `nodes`. Rows that a run owns go with it. What it uses (preparation) may go once it has ended.
+The row of a run is the truth about it, and equals the fold of its events (`transitions.fold`). Data of higher
+features that is shown with a run is written here by those features: the summary by `metrics`; the waiting
+reason, placements and node sizes by
+`nodes`. Rows that a run owns are deleted with it. What it uses (its preparation) may be deleted once it has ended.
 """
 
 import enum
@@ -30,14 +31,14 @@ from trainwright_backend.core.db import Base, UtcDateTime
 
 
 def words(kind: type[enum.StrEnum]) -> Enum:
-    """Column type of a closed set of words, stored as the words themselves."""
+    """Column type of an enum, stored as its values."""
     return Enum(
         kind, native_enum=False, length=32, values_callable=lambda members: [m.value for m in members]
     )
 
 
-class EndWord(TypeDecorator[EndCode]):
-    """Column type of an end's reason, stored as its word. One that a newer version has stored is read as unknown."""
+class EndCodeColumn(TypeDecorator[EndCode]):
+    """Column type of an end code, stored as its value. One that a newer version stored is read as unknown."""
 
     impl = String
     cache_ok = True
@@ -49,12 +50,12 @@ class EndWord(TypeDecorator[EndCode]):
         return None if value is None else EndCode(value)
 
 
-class Closed(enum.StrEnum):
+class PlacementEnd(enum.StrEnum):
     """How a claimed placement ended."""
 
     ENDED = "ended"
     """Its end was accepted."""
-    LAPSED = "lapsed"
+    EXPIRED = "expired"
     """Its lease ran out."""
 
 
@@ -71,12 +72,12 @@ LISTED_BY = {
         "ended": ("ended",),
     }.items()
 }
-"""For each order of the list an index that also holds what the list is filtered by: a page is found without reading
-rows, which are wide."""
+"""Columns of one index for each order of the list. They include all filters, so that a page is found without
+reading rows, which are wide."""
 
 
 class Run(Base):
-    """One training that somebody asked for."""
+    """One training that a person requested."""
 
     __tablename__ = "run"
     __table_args__ = (
@@ -100,7 +101,7 @@ class Run(Base):
     folded_name: Mapped[str] = mapped_column(
         default=lambda context: context.get_current_parameters()["name"].casefold()
     )
-    """Without upper and lower case, for searching and sorting."""
+    """The name without case, for searching and sorting."""
     spec: Mapped[dict[str, Any]] = mapped_column(JSON)
     device: Mapped[str]
     """`cuda` or `cpu`."""
@@ -109,9 +110,9 @@ class Run(Base):
 
     state: Mapped[RunState] = mapped_column(words(RunState))
     verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
-    reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
+    reason: Mapped[EndCode | None] = mapped_column(EndCodeColumn(32))
     message: Mapped[str]
-    """What the newest move said."""
+    """Of the newest transition."""
     fence: Mapped[int]
     attempt: Mapped[int]
     event_sequence: Mapped[int]
@@ -119,32 +120,33 @@ class Run(Base):
 
     waiting_reason: Mapped[str]
     progress: Mapped[str]
-    """What its supervisor says it is doing."""
+    """The supervisor's text about its current work."""
     started: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    charged_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    """While its slots are occupied: up to when their time is counted (`teams.tables.SlotTime`)."""
+    metered_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """While its slots are occupied: the time up to which their usage is recorded (`teams.tables.SlotTime`)."""
     retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    hinted: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    hinted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     last_step: Mapped[int | None] = mapped_column(BigInteger)
-    """This and the next ones: last numbers by which lists are sorted; written by `metrics` with the summary."""
+    """This and the next three are the latest metrics by which lists are sorted; `metrics` writes them with the
+    summary."""
     loss: Mapped[float | None]
     mfu: Mapped[float | None]
     tokens_per_second: Mapped[float | None]
 
     notes: Mapped[str] = mapped_column(default="")
-    """What people wrote about it."""
+    """Written by people."""
     forked_from_id: Mapped[UUID | None]
-    """The run whose checkpoint this one begins from; no foreign key, it may be deleted."""
+    """The run whose checkpoint this one starts from; no foreign key, since it may be deleted."""
     forked_from_name: Mapped[str | None]
     forked_checkpoint_id: Mapped[UUID | None]
-    """No foreign key: a checkpoint that a fork still needs is kept by the rule of `checkpoints.retention`."""
+    """No foreign key: `checkpoints.retention` keeps a checkpoint as long as a fork needs it."""
     forked_step: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class RunTag(Base):
-    """A word by which people find runs."""
+    """A tag of a run."""
 
     __tablename__ = "run_tag"
     __table_args__ = (Index("ix_run_tag_team_id_tag_run_id", "team_id", "tag", "run_id"),)
@@ -154,8 +156,8 @@ class RunTag(Base):
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
 
 
-class SavedRecipe(Base):
-    """Fields of a RunSpec that a team keeps under a name, for the next run."""
+class Recipe(Base):
+    """Fields of a RunSpec that a team saved under a name, for later runs."""
 
     __tablename__ = "saved_recipe"
     __table_args__ = (UniqueConstraint("team_id", "name"),)
@@ -164,13 +166,13 @@ class SavedRecipe(Base):
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
     name: Mapped[str] = mapped_column(String(80))
     spec: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """Without name and dataset; what is missing has its default."""
+    """Without name and dataset; missing fields have their defaults."""
     saved: Mapped[datetime] = mapped_column(UtcDateTime)
     saved_by_name: Mapped[str]
 
 
 class Submission(Base):
-    """An Idempotency-Key that was used, and what for."""
+    """A used Idempotency-Key, and the request it was used for."""
 
     __tablename__ = "submission"
 
@@ -178,12 +180,12 @@ class Submission(Base):
     key: Mapped[str] = mapped_column(primary_key=True)
     body_digest: Mapped[str]
     run_id: Mapped[UUID | None] = mapped_column(ForeignKey("run.id", ondelete="SET NULL"), index=True)
-    """Empty once the run was deleted: a late repetition must not start it anew."""
+    """Empty once the run was deleted: a late repetition must not start it again."""
     created: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class Attempt(Base):
-    """One execution of a run; it comes into being with the move to `starting`."""
+    """One execution of a run, created by the transition to `starting`."""
 
     __tablename__ = "attempt"
 
@@ -193,11 +195,11 @@ class Attempt(Base):
     resume_step: Mapped[int]
     started: Mapped[datetime] = mapped_column(UtcDateTime)
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
+    reason: Mapped[EndCode | None] = mapped_column(EndCodeColumn(32))
 
 
 class AttemptFile(Base):
-    """How many bytes of a file of an attempt are stored: its events, or the log of a rank."""
+    """Stored size of a file of an attempt: its events, or the log of a rank."""
 
     __tablename__ = "attempt_file"
 
@@ -206,13 +208,13 @@ class AttemptFile(Base):
     file: Mapped[str] = mapped_column(primary_key=True)
     bytes: Mapped[int] = mapped_column(BigInteger)
     line_ends: Mapped[int] = mapped_column(BigInteger, default=0)
-    """In the bytes of a log."""
+    """Line feeds in the stored bytes of a log."""
     has_open_line: Mapped[bool] = mapped_column(default=False)
     """A log's last line has no end yet."""
 
 
 class LogChunk(Base):
-    """A stretch of a log as it arrived."""
+    """A range of a log as it arrived."""
 
     __tablename__ = "log_chunk"
     __table_args__ = (
@@ -224,12 +226,12 @@ class LogChunk(Base):
     file: Mapped[str] = mapped_column(primary_key=True)
     offset: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     lines_before: Mapped[int] = mapped_column(BigInteger)
-    """Line ends in the log before this stretch."""
+    """Line feeds in the log before this chunk."""
     content: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class RunEvent(Base):
-    """Something that happened to a run. A move carries what the row became."""
+    """Something that happened to a run. The event of a transition has the row's new values."""
 
     __tablename__ = "run_event"
 
@@ -239,7 +241,7 @@ class RunEvent(Base):
     type: Mapped[str]
     state: Mapped[RunState | None] = mapped_column(words(RunState))
     verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
-    reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
+    reason: Mapped[EndCode | None] = mapped_column(EndCodeColumn(32))
     fence: Mapped[int]
     attempt: Mapped[int]
     step: Mapped[int | None]
@@ -247,7 +249,7 @@ class RunEvent(Base):
 
 
 class RunSummary(Base):
-    """Last known numbers of a run; written by `metrics`."""
+    """Latest metrics of a run; written by `metrics`."""
 
     __tablename__ = "run_summary"
 
@@ -264,7 +266,7 @@ class RunSummary(Base):
 
 
 class Placement(Base):
-    """A run's seat on one node. A claimed one stays as the record of its attempt."""
+    """A run's allocation on one node. A claimed one is kept as the record of its attempt."""
 
     __tablename__ = "placement"
     __table_args__ = (UniqueConstraint("run_id", "claim_id"),)
@@ -282,18 +284,19 @@ class Placement(Base):
     job: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     """The granted JobSpec, so that a repeated claim gets the same answer."""
     downloads: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
-    """Path, bytes, digest and object key of each file; links are signed anew at each answer."""
+    """Path, bytes, digest and object key of each file; each answer signs new links."""
     lease_seconds: Mapped[float | None]
-    """The longest that was granted: a renewal may make it longer, only a new claim shorter."""
+    """The longest lease granted: a renewal may extend it, only a new claim shortens it."""
     renewal: Mapped[int]
     renewed: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    """For display (`suspect`) only: leases go by the renewal's number and the reaper's own clock."""
-    closed: Mapped[Closed | None] = mapped_column(words(Closed), index=True)
-    end_reason: Mapped[EndCode | None] = mapped_column(EndWord(32))
+    """Only for display (`suspect`): whether a lease expired depends on the renewal's number and the reaper's
+    own clock."""
+    closed: Mapped[PlacementEnd | None] = mapped_column(words(PlacementEnd), index=True)
+    end_reason: Mapped[EndCode | None] = mapped_column(EndCodeColumn(32))
 
 
 class PlacementSlot(Base):
-    """A taken slot; the primary key lets no two runs have one."""
+    """An occupied slot; the primary key prevents two runs from having one."""
 
     __tablename__ = "placement_slot"
 
@@ -304,7 +307,7 @@ class PlacementSlot(Base):
 
 
 class NodeSize(Base):
-    """Slots of every node that ever joined; written by `nodes`, read when a run is submitted."""
+    """Slots of each node that ever joined; written by `nodes`, read when a run is submitted."""
 
     __tablename__ = "node_size"
 

@@ -1,4 +1,4 @@
-"""What a team may occupy at once, the ledger that says which run occupies it, and for how long it did."""
+"""A team's quotas, the ledger of the runs that use them, and the slot time that they used."""
 
 from datetime import date, datetime
 from uuid import UUID
@@ -11,10 +11,10 @@ from trainwright_backend.core.ids import new_id
 
 
 class Quota(Base):
-    """Limit and use of one kind of device. ``used`` is the sum of the ledger, always."""
+    """Limit and use of one kind of device. ``used`` always equals the sum of the ledger."""
 
     __tablename__ = "quota"
-    __table_args__ = (CheckConstraint("used >= 0", name="used_is_no_debt"),)
+    __table_args__ = (CheckConstraint("used >= 0", name="used_not_negative"),)
 
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
     device: Mapped[str] = mapped_column(String(16), primary_key=True)
@@ -23,10 +23,10 @@ class Quota(Base):
 
 
 class StorageQuota(Base):
-    """Bytes that a team may store. ``used_bytes`` is what its open uploads announced and its stored files have."""
+    """Bytes that a team can store. ``used_bytes`` counts its open uploads, as announced, and its stored files."""
 
     __tablename__ = "storage_quota"
-    __table_args__ = (CheckConstraint("used_bytes >= 0", name="used_is_no_debt"),)
+    __table_args__ = (CheckConstraint("used_bytes >= 0", name="used_not_negative"),)
 
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
     limit_bytes: Mapped[int] = mapped_column(BigInteger)
@@ -34,7 +34,7 @@ class StorageQuota(Base):
 
 
 class LedgerEntry(Base):
-    """One change of ``quota.used``; never changed, gone only with its team."""
+    """One change of ``quota.used``. It never changes, and is deleted only with its team."""
 
     __tablename__ = "quota_ledger"
     __table_args__ = (Index("ix_quota_ledger_team_id_device", "team_id", "device"),)
@@ -55,13 +55,13 @@ class LedgerEntry(Base):
 
 
 class SlotTime(Base):
-    """How long a run occupied its slots on one day (UTC): slots × seconds from `leased` to the end of each attempt."""
+    """How long a run used its slots on one day (UTC): slots × seconds from `leased` to the end of each attempt."""
 
     __tablename__ = "slot_time"
     __table_args__ = (Index("ix_slot_time_team_id_day", "team_id", "day"),)
 
     run_id: Mapped[UUID] = mapped_column(primary_key=True)
-    """No foreign key: what was used stays used when the run is deleted."""
+    """No foreign key: the used time stays when the run is deleted."""
     day: Mapped[date] = mapped_column(primary_key=True)
     device: Mapped[str] = mapped_column(String(16))
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))

@@ -1,7 +1,7 @@
-"""How long the runs of a team have occupied their slots, by day.
+"""Slot time: how long the runs of a team used their slots, by day.
 
-Time is added as it passes, by whoever knows the runs (`runs.charging`), and never taken away: what was used stays used
-when the run is deleted. A stretch over midnight (UTC) is cut there. What was reserved but not occupied is no use.
+`runs.metering` adds time as it passes. Time is never subtracted: it stays when the run is deleted. A period that spans
+midnight (UTC) is split. Slots that are reserved but not leased count for nothing.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from trainwright.contracts.api.usage import UsedDay
+from trainwright.contracts.api.usage import DailyUsage
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.teams.tables import SlotTime
 
@@ -20,7 +20,7 @@ SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class UsedTime:
+class RunSlotHours:
     """Slot-hours of one run on one kind of device."""
 
     run_id: UUID
@@ -31,7 +31,7 @@ class UsedTime:
 def add_slot_time(
     session: Write, team_id: UUID, run_id: UUID, device: str, slots: int, since: datetime, until: datetime
 ) -> None:
-    """Count that the run occupied ``slots`` from ``since`` to ``until``, in the caller's transaction."""
+    """Add the time for which a run used ``slots``, in the caller's transaction."""
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     for day, seconds in seconds_by_day(since, until):
         row = insert(SlotTime).values(
@@ -42,7 +42,7 @@ def add_slot_time(
 
 
 def seconds_by_day(since: datetime, until: datetime) -> Iterator[tuple[date, float]]:
-    """The days (UTC) that a stretch of time touches, and its seconds on each."""
+    """Split a period into days (UTC), with its seconds on each."""
     since, until = since.astimezone(UTC), until.astimezone(UTC)
     while since < until:
         midnight = datetime.combine(since.date() + timedelta(days=1), time(), UTC)
@@ -51,8 +51,8 @@ def seconds_by_day(since: datetime, until: datetime) -> Iterator[tuple[date, flo
         since = end
 
 
-def days_used(session: Read, team_id: UUID, first: date) -> list[UsedDay]:
-    """What the team used on each day from ``first`` on, oldest first; days without use are left out."""
+def list_daily_usage(session: Read, team_id: UUID, first: date) -> list[DailyUsage]:
+    """The team's use on each day from ``first`` on, oldest first, without days of no use."""
     total = func.sum(SlotTime.slot_seconds)
     rows = session.execute(
         select(SlotTime.day, SlotTime.device, total)
@@ -61,12 +61,13 @@ def days_used(session: Read, team_id: UUID, first: date) -> list[UsedDay]:
         .order_by(SlotTime.day, SlotTime.device)
     )
     return [
-        UsedDay(day=day, device=device, slot_hours=seconds / SECONDS_AN_HOUR) for day, device, seconds in rows
+        DailyUsage(day=day, device=device, slot_hours=seconds / SECONDS_AN_HOUR)
+        for day, device, seconds in rows
     ]
 
 
-def most_used(session: Read, team_id: UUID, first: date, count: int) -> list[UsedTime]:
-    """The ``count`` runs that used most from ``first`` on, the greatest first."""
+def list_top_runs(session: Read, team_id: UUID, first: date, count: int) -> list[RunSlotHours]:
+    """The ``count`` runs with the most use from ``first`` on, most first."""
     total = func.sum(SlotTime.slot_seconds)
     rows = session.execute(
         select(SlotTime.run_id, SlotTime.device, total)
@@ -75,4 +76,4 @@ def most_used(session: Read, team_id: UUID, first: date, count: int) -> list[Use
         .order_by(total.desc(), SlotTime.run_id)
         .limit(count)
     )
-    return [UsedTime(run_id, device, seconds / SECONDS_AN_HOUR) for run_id, device, seconds in rows]
+    return [RunSlotHours(run_id, device, seconds / SECONDS_AN_HOUR) for run_id, device, seconds in rows]

@@ -1,8 +1,8 @@
-"""Uploads and stored files as rows, and what they mean for the team's storage. Bytes: `receiving`.
+"""Uploads and stored files as rows, and their share of the team's storage. `receiver` handles the bytes.
 
-An upload is open until its row names a stored file; that happens in the transaction that also sets its offset to its
-size, so an upload whose offset says "all of it" is complete. A stored file goes with its last user, which the foreign
-keys tell. Whoever changes files and storage together holds the lock on the team's storage.
+An upload is open until its row names a stored file. The same transaction sets its offset to its size, so an upload whose
+offset equals its size is complete. A stored file is deleted with its last user, which the foreign keys determine.
+Transactions that change files and storage together lock the team's storage.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from trainwright.contracts.api.uploads import Upload as UploadOut
 from trainwright.contracts.base import Problem
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.doomed import doom, spare
+from trainwright_backend.core.deletion_queue import keep, queue_deletion
 from trainwright_backend.core.errors import AppError, Conflict, Invalid, NotFound
 from trainwright_backend.core.ids import parse_id, public_id, unknown
-from trainwright_backend.teams.storage import lock_storage, release_storage, reserve_storage
+from trainwright_backend.teams.storage_quota import lock_storage, release_storage, reserve_storage
 from trainwright_backend.uploads.tables import StoredFile, Upload
 
-LIFE = timedelta(hours=24)
-"""Without new bytes, or without a dataset that takes it, an upload goes after this time."""
+LIFETIME = timedelta(hours=24)
+"""An upload expires after this time without new bytes, or without a dataset that uses it."""
 
-MOST_UPLOADS = 10_000
-"""Of a team at once."""
+MAX_UPLOADS = 10_000
+"""Uploads that a team can have at once."""
 
 OBJECT_NAME = "data"
 
@@ -47,23 +47,23 @@ class UploadedFile:
 def create_upload(
     session: Write, team_id: UUID, user_id: UUID, file_name: str, announced_bytes: int
 ) -> Upload:
-    """An upload without bytes yet; its size is reserved in the team's storage.
+    """Create an upload without bytes, and reserve its size in the team's storage.
 
     Raises:
         AppError: the team's storage has no room for it.
     """
     reserve_storage(session, team_id, announced_bytes)
-    if session.scalar(select(func.count()).where(Upload.team_id == team_id)) == MOST_UPLOADS:
+    if session.scalar(select(func.count()).where(Upload.team_id == team_id)) == MAX_UPLOADS:
         raise Conflict(
             "too_many_uploads",
-            f"Your team has {MOST_UPLOADS:,} uploads that no dataset has taken. Make datasets of them or delete some.",
+            f"Your team has {MAX_UPLOADS:,} uploads that no dataset uses. Create datasets from them or delete some.",
         )
     upload = Upload(
         team_id=team_id,
         created_by=user_id,
         file_name=file_name,
         bytes=announced_bytes,
-        expires=now() + LIFE,
+        expires=now() + LIFETIME,
     )
     session.add(upload)
     session.flush()
@@ -71,22 +71,22 @@ def create_upload(
 
 
 def find_upload(session: Read, team_id: UUID, upload: str) -> Upload:
-    """An upload of the team by its public id.
+    """An upload of the team, by its public id.
 
     Raises:
-        NotFound: the team has none of this id.
-        AppError: 410, it has expired.
+        NotFound: the team has no such upload.
+        AppError: 410, the upload has expired.
     """
     found = session.get(Upload, parse_id("up", upload))
     if found is None or found.team_id != team_id:
         raise unknown("up", upload)
     if found.expires <= now():
-        raise gone(found.file_name)
+        raise expired(found.file_name)
     return found
 
 
 def list_uploads(session: Read, team_id: UUID, user_id: UUID) -> list[UploadOut]:
-    """Uploads under way and complete ones that nothing uses yet, newest first, as ``user_id`` sees them."""
+    """Uploads in progress and complete ones that nothing uses yet, newest first, as ``user_id`` sees them."""
     rows = session.execute(
         select(Upload, Account.name)
         .outerjoin(Account, Account.id == Upload.created_by)
@@ -94,33 +94,33 @@ def list_uploads(session: Read, team_id: UUID, user_id: UUID) -> list[UploadOut]
         .order_by(Upload.id.desc())
         .options(selectinload(Upload.stored_file))
     )
-    return [_shown(row, name, user_id) for row, name in rows]
+    return [_to_response(row, name, user_id) for row, name in rows]
 
 
 def advance(session: Write, upload_id: UUID, start: int, end: int) -> None:
-    """Note that the bytes from ``start`` to ``end`` are safe.
+    """Record that the bytes from ``start`` to ``end`` are safe.
 
     Raises:
         NotFound: the upload was deleted meanwhile.
     """
-    noted = session.change(
+    advanced = session.change(
         update(Upload)
         .where(Upload.id == upload_id, Upload.offset == start, Upload.stored_file_id.is_(None))
-        .values(offset=end, expires=now() + LIFE)
+        .values(offset=end, expires=now() + LIFETIME)
     )
-    if not noted:
+    if not advanced:
         raise unknown("up", public_id("up", upload_id))
 
 
 def complete(
     session: Write, team_id: UUID, upload_id: UUID, digest: str, stored_file_id: UUID | None
 ) -> bool:
-    """Make an upload complete: by the stored file with the same bytes, or else by a new one.
+    """Complete an upload with the stored file that has the same bytes, or else with a new one.
 
     Args:
         digest: SHA-256 of all bytes, in hex.
-        stored_file_id: id of the new stored file, whose object lies in the store and is doomed unless spared.
-            None asks only whether the bytes are there already.
+        stored_file_id: id of the new stored file, whose object is in the store and queued for deletion unless kept.
+            None only checks whether the bytes are stored already.
 
     Returns:
         Whether the upload is complete now.
@@ -139,18 +139,18 @@ def complete(
     if found is not None:
         release_storage(session, team_id, upload.bytes)
         if stored_file_id is not None:
-            doom(session, object_folder(team_id, stored_file_id))
+            queue_deletion(session, object_folder(team_id, stored_file_id))
     elif stored_file_id is not None:
         _store(session, upload, digest, stored_file_id)
     upload.stored_file_id = found or stored_file_id
     upload.offset = upload.bytes
-    upload.expires = now() + LIFE
+    upload.expires = now() + LIFETIME
     session.flush()
     return True
 
 
-def drop_upload(session: Write, team_id: UUID, upload_id: UUID) -> None:
-    """Delete an upload; what it reserved, or stored for nobody else, is given back."""
+def delete_upload(session: Write, team_id: UUID, upload_id: UUID) -> None:
+    """Delete an upload. Its reserved storage, or its stored file if nothing else uses it, is freed."""
     lock_storage(session, team_id)
     upload = session.scalar(
         select(Upload).where(Upload.id == upload_id, Upload.team_id == team_id).with_for_update()
@@ -163,18 +163,16 @@ def drop_upload(session: Write, team_id: UUID, upload_id: UUID) -> None:
     if stored_file_id is None:
         release_storage(session, team_id, upload.bytes)
     else:
-        drop_unused(session, team_id, [stored_file_id])
+        delete_unused_files(session, team_id, [stored_file_id])
 
 
 def complete_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> list[UploadedFile]:
     """The complete uploads of these public ids, in order; their rows and the team's storage are locked.
 
     Raises:
-        Invalid: at `uploads`, naming those that are unknown, named twice or not complete.
+        Invalid: at `uploads`, for each one that is unknown, named twice or not complete.
     """
-    lock_storage(
-        session, team_id
-    )  # or a file's last user, who goes now, waits for us while we wait for the file
+    lock_storage(session, team_id)  # otherwise this could deadlock with the deletion of a file's last user
     wanted = {text: _id_or_none(text) for text in ids}
     rows = {
         row.id: row
@@ -193,18 +191,18 @@ def complete_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> list[
     return [_uploaded(rows[parse_id("up", text)]) for text in ids]
 
 
-def use_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> None:
-    """Drop uploads whose stored files something names by now, in the transaction of `complete_uploads`."""
+def consume_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> None:
+    """Delete uploads whose stored files are now in use, in the transaction of `complete_uploads`."""
     session.change(
         delete(Upload).where(Upload.team_id == team_id, Upload.id.in_([parse_id("up", text) for text in ids]))
     )
 
 
-def drop_unused(session: Write, team_id: UUID, stored_file_ids: Sequence[UUID]) -> None:
-    """Delete those of the files that nothing names any more; their bytes go, and no longer count.
+def delete_unused_files(session: Write, team_id: UUID, stored_file_ids: Sequence[UUID]) -> None:
+    """Delete the files that nothing uses any more, and free their storage.
 
-    Whoever drops a file's users in the same transaction calls `teams.storage.lock_storage` before that: two who each
-    drop one of its last two users would wait for each other.
+    A transaction that deletes users of a file must call `lock_storage` before that: two transactions that each delete one
+    of its last two users would deadlock.
     """
     lock_storage(session, team_id)
     for stored_file_id in sorted(set(stored_file_ids)):
@@ -215,27 +213,27 @@ def drop_unused(session: Write, team_id: UUID, stored_file_ids: Sequence[UUID]) 
             with session.begin_nested():
                 session.change(delete(StoredFile).where(StoredFile.id == stored_file_id))
         except IntegrityError:
-            continue  # something names it
+            continue  # something uses it
         session.expunge(file)
         release_storage(session, team_id, file.bytes)
-        doom(session, file.object_key.removesuffix(f"/{OBJECT_NAME}"))
+        queue_deletion(session, file.object_key.removesuffix(f"/{OBJECT_NAME}"))
 
 
-def expired_uploads() -> Select[UUID]:
-    """The uploads whose time is over."""
+def find_expired_uploads() -> Select[UUID]:
+    """The uploads that have expired."""
     return select(Upload.id).where(Upload.expires <= now())
 
 
-def drop_expired(session: Write, upload_id: UUID) -> None:
-    """Delete an upload whose time is over, unless bytes came meanwhile."""
+def delete_expired_upload(session: Write, upload_id: UUID) -> None:
+    """Delete an expired upload, unless bytes arrived meanwhile."""
     expired = select(Upload.team_id).where(Upload.id == upload_id, Upload.expires <= now())
     team_id = session.scalar(expired)
     if team_id is not None:
-        drop_upload(session, team_id, upload_id)
+        delete_upload(session, team_id, upload_id)
 
 
 def without_open_upload(session: Read, ids: Sequence[UUID]) -> list[UUID]:
-    """Those of ``ids`` that are of no upload any more, or of a complete one."""
+    """The ``ids`` whose upload is complete or no longer exists."""
     open_ones = set(
         session.scalars(select(Upload.id).where(Upload.id.in_(ids), Upload.stored_file_id.is_(None)))
     )
@@ -243,11 +241,11 @@ def without_open_upload(session: Read, ids: Sequence[UUID]) -> list[UUID]:
 
 
 def object_folder(team_id: UUID, stored_file_id: UUID) -> str:
-    """Below it lie the bytes of a stored file."""
+    """The folder of a stored file's object."""
     return f"{team_id}/files/{stored_file_id}"
 
 
-def gone(file_name: str) -> AppError:
+def expired(file_name: str) -> AppError:
     return AppError(
         "upload_expired", 410, f"The upload of {file_name!r} has expired. Send the file again from its start."
     )
@@ -255,7 +253,7 @@ def gone(file_name: str) -> AppError:
 
 def _store(session: Write, upload: Upload, digest: str, stored_file_id: UUID) -> None:
     folder = object_folder(upload.team_id, stored_file_id)
-    if not spare(session, folder):
+    if not keep(session, folder):
         raise Conflict(
             "upload_too_slow", "The upload took longer than a day to complete. Send the file again."
         )
@@ -280,11 +278,11 @@ def _id_or_none(text: str) -> UUID | None:
 
 def _problem(text: str, row: Upload | None, ids: Sequence[str]) -> Problem | None:
     if row is None:
-        message = f"There is no upload {text[:80]!r} here, or a dataset took it already. Send the file again."
+        message = f"There is no upload {text[:80]!r}, or a dataset uses it already. Upload the file again."
     elif row.stored_file_id is None:
         message = (
-            f"The upload of {row.file_name!r} is not complete: {row.offset:,} of {row.bytes:,} bytes are here. "
-            "Send the rest first."
+            f"The upload of {row.file_name!r} is not complete: {row.offset:,} of {row.bytes:,} bytes are stored. "
+            "Upload the rest first."
         )
     elif list(ids).count(text) > 1:
         message = f"The upload of {row.file_name!r} is named twice. Name it once."
@@ -299,7 +297,7 @@ def _uploaded(row: Upload) -> UploadedFile:
     return UploadedFile(row.file_name, stored.bytes, stored.digest, stored.id, stored.object_key)
 
 
-def _shown(row: Upload, sender: str | None, user_id: UUID) -> UploadOut:
+def _to_response(row: Upload, sender: str | None, user_id: UUID) -> UploadOut:
     return UploadOut(
         id=public_id("up", row.id),
         file_name=row.file_name,

@@ -1,7 +1,7 @@
-"""Files that a team sent: on their way in, and stored.
+"""Files of a team: uploads in progress, and stored files.
 
-The same bytes are stored once a team: a stored file is named by what uses it (uploads, versions, tokenizers), and goes
-with its last user. Foreign keys decide who is last.
+A team's identical files are stored once. Uploads, versions and tokenizers refer to a stored file; it is deleted with its
+last user, which the foreign keys determine.
 """
 
 from datetime import datetime
@@ -23,7 +23,7 @@ class StoredFile(Base):
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
     digest: Mapped[str] = mapped_column(String(64))
-    """SHA-256, in hex. Files of one digest are one; older releases stored some twice."""
+    """SHA-256, in hex. Files with the same digest are the same; older releases stored some of them twice."""
 
     bytes: Mapped[int] = mapped_column(BigInteger)
     object_key: Mapped[str] = mapped_column(String(255), unique=True)
@@ -31,7 +31,7 @@ class StoredFile(Base):
 
 
 class Upload(Base):
-    """A resumable upload (tus 1.0). The row says how much is safe; what the disk has beyond it does not count."""
+    """A resumable upload (tus 1.0). The row says how many bytes are safe; bytes on disk beyond them do not count."""
 
     __tablename__ = "upload"
     __table_args__ = (
@@ -43,18 +43,18 @@ class Upload(Base):
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="SET NULL"), index=True)
     file_name: Mapped[str] = mapped_column(String(255))
-    """With the folders within the upload, separated by `/`; never a path of ours."""
+    """Includes folders within the upload, separated by `/`; never a path on the server."""
 
     bytes: Mapped[int] = mapped_column(BigInteger)
-    """Announced size, reserved in the team's storage until the upload is stored or dropped."""
+    """Announced size, reserved in the team's storage until the upload is stored or deleted."""
 
     offset: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Bytes that survive a power cut."""
+    """Bytes that are safely on disk."""
 
     stored_file_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("stored_file.id", ondelete="RESTRICT"), index=True
     )
-    """Set when the upload is complete."""
+    """Set once the upload is complete."""
 
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     expires: Mapped[datetime] = mapped_column(UtcDateTime, index=True)

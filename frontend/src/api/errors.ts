@@ -1,6 +1,6 @@
 import type { ErrorBody, Problem } from "@/api/types";
 
-/** The API refused: `detail` says what happened, why, and what to do. */
+/** The API returned an error: `detail` says what happened, why, and what to do. */
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
@@ -8,7 +8,7 @@ export class ApiError extends Error {
   readonly problems: readonly Problem[];
 
   constructor(status: number, body: Partial<ErrorBody>) {
-    super(body.detail ?? body.title ?? `The server answered with status ${status} and no reason.`);
+    super(body.detail ?? body.title ?? `The server responded with status ${status} and no reason.`);
     this.name = "ApiError";
     this.status = status;
     this.code = body.code ?? "unknown";
@@ -17,16 +17,16 @@ export class ApiError extends Error {
   }
 }
 
-/** Nobody answered. */
+/** The server did not respond. */
 export class ConnectionError extends Error {
   constructor() {
-    super("The server does not answer. Check your network; this page tries again by itself.");
+    super("The server does not respond. Check your network; this page retries automatically.");
     this.name = "ConnectionError";
   }
 }
 
-/** What to tell a person of anything that was thrown. */
-export function sentenceOf(error: unknown): string {
+/** The message to show for anything that was thrown. */
+export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -3,7 +3,7 @@ import { ApiError } from "@/api/errors";
 import { request } from "@/api/client";
 
 export interface StreamEvent {
-  /** Where to go on from; empty when the event carries none. */
+  /** Where to resume the stream; empty when the event carries no id. */
   id: string;
   name: string;
   data: string;
@@ -17,22 +17,23 @@ interface StreamOptions {
   onEvent: (event: StreamEvent) => void;
 }
 
-const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 5_000;
+const INITIAL_DELAY_MS = 500;
+const MAX_DELAY_MS = 5_000;
 
 /**
- * Follows server-sent events until `signal` aborts. After a break it goes on from the last id it saw; the browser's
- * own EventSource can neither begin at an id nor tell why it was refused. Ends by itself when the API refuses (4xx).
+ * Follows server-sent events until `signal` aborts. After a disconnect it resumes from the last id it received.
+ * The browser's EventSource can neither start at an id nor report why it was refused. Stops when the API refuses
+ * (4xx).
  */
 export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }: StreamOptions): Promise<void> {
   let cursor = lastEventId;
-  let wait = FIRST_WAIT_MS;
+  let delay = INITIAL_DELAY_MS;
   while (!signal.aborted) {
     try {
       const headers = { Accept: "text/event-stream", ...(cursor === "" ? {} : { "Last-Event-ID": cursor }) };
       const response = await request(url, { headers, signal });
       onOpen();
-      wait = FIRST_WAIT_MS;
+      delay = INITIAL_DELAY_MS;
       await readEvents(response, (event) => {
         if (event.id !== "") cursor = event.id;
         onEvent(event);
@@ -40,12 +41,12 @@ export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }
     } catch (error) {
       if (error instanceof ApiError && error.status < 500) return;
     }
-    await pause(wait, signal);
-    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+    await sleep(delay, signal);
+    delay = Math.min(delay * 2, MAX_DELAY_MS);
   }
 }
 
-/** Reads one response to its end. */
+/** Reads one response to the end. */
 export async function readEvents(response: Response, onEvent: (event: StreamEvent) => void): Promise<void> {
   if (response.body === null) return;
   const parser = createParser({
@@ -61,7 +62,7 @@ export async function readEvents(response: Response, onEvent: (event: StreamEven
   }
 }
 
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
     signal.addEventListener("abort", () => {

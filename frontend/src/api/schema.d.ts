@@ -15,7 +15,7 @@ export interface paths {
         put?: never;
         /**
          * Send Heartbeat
-         * @description The node lives; the answer says what is placed on it.
+         * @description Report that the node is alive; the answer lists what is placed on it.
          */
         post: operations["send_heartbeat"];
         delete?: never;
@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Join Node
-         * @description A machine becomes a node.
+         * @description Admit a machine as a node.
          */
         post: operations["join_node"];
         delete?: never;
@@ -55,7 +55,7 @@ export interface paths {
         put?: never;
         /**
          * Store Batch
-         * @description Store a stretch of events.jsonl.
+         * @description Store a range of events.jsonl.
          */
         post: operations["store_batch"];
         delete?: never;
@@ -95,7 +95,7 @@ export interface paths {
         put?: never;
         /**
          * Claim Run
-         * @description Take a run that is placed on the node.
+         * @description Claim a run that is placed on the node.
          */
         post: operations["claim_run"];
         delete?: never;
@@ -115,7 +115,7 @@ export interface paths {
         put?: never;
         /**
          * Report End
-         * @description Hand a placement back.
+         * @description Report the end of an attempt.
          */
         post: operations["report_end"];
         delete?: never;
@@ -135,7 +135,7 @@ export interface paths {
         put?: never;
         /**
          * Store Log
-         * @description Store a stretch of a log.
+         * @description Store a range of a log.
          */
         post: operations["store_log"];
         delete?: never;
@@ -153,7 +153,7 @@ export interface paths {
         };
         /**
          * Show Offsets
-         * @description How far each file of an attempt is stored.
+         * @description How many bytes of each file of an attempt are stored.
          */
         get: operations["show_offsets"];
         put?: never;
@@ -175,7 +175,7 @@ export interface paths {
         put?: never;
         /**
          * Renew Lease
-         * @description Keep a lease; the answer is an order.
+         * @description Extend a lease; the answer is an order.
          */
         post: operations["renew_lease"];
         delete?: never;
@@ -195,7 +195,7 @@ export interface paths {
         put?: never;
         /**
          * Request Upload
-         * @description Announce a checkpoint, and get links for what the store lacks.
+         * @description Announce a checkpoint, and get upload links for the files that the store lacks.
          */
         post: operations["request_upload"];
         delete?: never;
@@ -233,7 +233,7 @@ export interface paths {
         };
         /**
          * Get Link
-         * @description What a one-time link is for; looking does not use it up.
+         * @description What a one-time link is for. Looking does not use it up.
          */
         get: operations["get_link"];
         put?: never;
@@ -293,12 +293,12 @@ export interface paths {
         };
         /**
          * Get Blob
-         * @description Download an object by a signed link. Ranges are served.
+         * @description Download an object by a signed link. Range requests are supported.
          */
         get: operations["get_blob"];
         /**
          * Put Blob
-         * @description Upload an object by a signed link; refused, and not kept, unless size and digest are the announced ones.
+         * @description Upload an object by a signed link. It is refused and discarded unless size and digest are as announced.
          */
         put: operations["put_blob"];
         post?: never;
@@ -317,7 +317,7 @@ export interface paths {
         };
         /**
          * Get Health
-         * @description Whether the API, its database and its control loop work: 503 `not_ready` when the loop stands still.
+         * @description Whether the API, its database and its control loop work; 503 `not_ready` if the loop is stuck.
          */
         get: operations["get_health"];
         put?: never;
@@ -339,7 +339,7 @@ export interface paths {
         put?: never;
         /**
          * Create Join Token
-         * @description A one-time token with which a machine may join, within 15 minutes.
+         * @description Create a one-time token with which a machine may join within 15 minutes.
          */
         post: operations["create_join_token"];
         delete?: never;
@@ -383,7 +383,7 @@ export interface paths {
         put?: never;
         /**
          * Create Key
-         * @description Make an API key that acts as you. Its secret is in this answer only.
+         * @description Create an API key that acts as you. Its secret is shown only in this answer.
          */
         post: operations["create_key"];
         delete?: never;
@@ -404,7 +404,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Key
-         * @description Revoke an API key of yours.
+         * @description Revoke one of your API keys.
          */
         delete: operations["delete_key"];
         options?: never;
@@ -421,7 +421,7 @@ export interface paths {
         };
         /**
          * List Nodes
-         * @description All nodes with their slots, and what occupies these.
+         * @description All nodes with their slots and the runs that occupy them.
          */
         get: operations["list_nodes"];
         put?: never;
@@ -444,16 +444,36 @@ export interface paths {
         post?: never;
         /**
          * Delete Node
-         * @description Remove a node on which nothing runs; its token ends.
+         * @description Remove a node without runs, and revoke its token.
          */
         delete: operations["delete_node"];
         options?: never;
         head?: never;
         /**
          * Edit Node
-         * @description Drain a node, so that nothing new is placed on it, or let it take runs again.
+         * @description Drain a node, so that no new runs are placed on it, or let it take runs again.
          */
         patch: operations["edit_node"];
+        trace?: never;
+    };
+    "/api/v1/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Series
+         * @description What the series of runs mean: title, unit and group of each, in the order of charts.
+         */
+        get: operations["list_series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/spec": {
@@ -465,7 +485,7 @@ export interface paths {
         };
         /**
          * Get Spec
-         * @description The JSON Schema of a run's spec, with the sentence of every field, and the named model sizes.
+         * @description The JSON Schema of a run's spec, with a description of every field, and the named model sizes.
          */
         get: operations["get_spec"];
         put?: never;
@@ -491,7 +511,7 @@ export interface paths {
         put?: never;
         /**
          * Create Team
-         * @description Make a team; you become its owner. For site admins.
+         * @description Create a team; you become its owner. For site admins.
          */
         post: operations["create_team"];
         delete?: never;
@@ -551,7 +571,7 @@ export interface paths {
         put?: never;
         /**
          * Retain Checkpoints
-         * @description Delete the checkpoints that nothing keeps, or, as it does by itself, only say which.
+         * @description Delete the checkpoints that no rule keeps. By default it only lists them.
          */
         post: operations["retain_checkpoints"];
         delete?: never;
@@ -575,7 +595,7 @@ export interface paths {
         put?: never;
         /**
          * Create Dataset
-         * @description Make a dataset of complete uploads, or a mixture. It is read and prepared at once, in the background.
+         * @description Create a dataset from complete uploads, or a mixture. It is read and prepared immediately, in the background.
          */
         post: operations["create_dataset"];
         delete?: never;
@@ -594,10 +614,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Count Recipe
-         * @description What a recipe would keep, without applying it.
+         * Count Curation
+         * @description What a curation would keep, without applying it.
          */
-        post: operations["count_recipe"];
+        post: operations["count_curation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -620,7 +640,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Dataset
-         * @description Delete a dataset with everything made of it; refused while runs or mixtures use it.
+         * @description Delete a dataset with everything derived from it; refused while runs or mixtures use it.
          */
         delete: operations["delete_dataset"];
         options?: never;
@@ -639,7 +659,7 @@ export interface paths {
         put?: never;
         /**
          * Create Preparation
-         * @description Have a version's tokens made for a tokenizer and split; found when they were made before.
+         * @description Tokenize a version for a tokenizer and a split. An existing preparation is reused.
          */
         post: operations["create_preparation"];
         delete?: never;
@@ -659,7 +679,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel Preparation
-         * @description Stop making tokens; a later request goes on from what is done. Refused while runs wait for them.
+         * @description Stop tokenizing. A later request continues where it stopped. Refused while runs wait for the tokens.
          */
         post: operations["cancel_preparation"];
         delete?: never;
@@ -679,7 +699,7 @@ export interface paths {
         put?: never;
         /**
          * Create Dataset Version
-         * @description Make the dataset's next version: other files, another recipe, or both. Versions never change.
+         * @description Create the dataset's next version: other files, another curation, or both. Versions never change.
          */
         post: operations["create_dataset_version"];
         delete?: never;
@@ -700,7 +720,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Dataset Version
-         * @description Delete a version with everything made of it; refused while runs or mixtures use it, and for the only one.
+         * @description Delete a version with everything derived from it; refused while runs or mixtures use it, and for the only version.
          */
         delete: operations["delete_dataset_version"];
         options?: never;
@@ -717,7 +737,7 @@ export interface paths {
         };
         /**
          * List Documents
-         * @description A version's documents as they were read, those too that its recipe leaves out.
+         * @description A version's documents as they were read, including those that its curation excludes.
          */
         get: operations["list_documents"];
         put?: never;
@@ -737,7 +757,7 @@ export interface paths {
         };
         /**
          * List Rejected
-         * @description Rows of a version's files that gave no document, with the reason; up to 1,000 of them.
+         * @description Rows of a version's files that are not documents, with the reason; up to 1,000 of them.
          */
         get: operations["list_rejected"];
         put?: never;
@@ -757,13 +777,13 @@ export interface paths {
         };
         /**
          * List Invitations
-         * @description Invitations whose links still work, the newest first. The links themselves are shown to nobody again.
+         * @description Pending invitations, newest first. Their links are not shown again.
          */
         get: operations["list_invitations"];
         put?: never;
         /**
          * Create Invitation
-         * @description Invite somebody into the team. The answer has the link to send to them.
+         * @description Invite a person to the team. The answer has the link to send to them.
          */
         post: operations["create_invitation"];
         delete?: never;
@@ -784,7 +804,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Invitation
-         * @description Let the link of an invitation work no more.
+         * @description Revoke an invitation; its link no longer works.
          */
         delete: operations["revoke_invitation"];
         options?: never;
@@ -821,7 +841,7 @@ export interface paths {
         };
         /**
          * Show Metrics Of Runs
-         * @description Curves of several runs within after_step < step ≤ to_step, each thinned out as those of one run are.
+         * @description Curves of several runs within after_step < step ≤ to_step, down-sampled like those of one run.
          */
         get: operations["show_metrics_of_runs"];
         put?: never;
@@ -861,13 +881,13 @@ export interface paths {
         };
         /**
          * List Recipes
-         * @description The team's saved recipes by name, each with what this version refuses in it.
+         * @description The team's recipes by name, each with the problems that this version finds in it.
          */
         get: operations["list_recipes"];
         put?: never;
         /**
          * Save Recipe
-         * @description Keep fields of a spec under a name, for the next run. One of the same name is replaced.
+         * @description Save fields of a spec under a name, for later runs. A recipe of the same name is replaced.
          */
         post: operations["save_recipe"];
         delete?: never;
@@ -888,7 +908,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Recipe
-         * @description Forget a saved recipe.
+         * @description Delete a recipe.
          */
         delete: operations["delete_recipe"];
         options?: never;
@@ -905,13 +925,13 @@ export interface paths {
         };
         /**
          * List Runs
-         * @description The team's runs, newest first unless sorted otherwise; those without the number sorted by come last.
+         * @description The team's runs, newest first unless sorted otherwise; runs without the value sorted by come last.
          */
         get: operations["list_runs"];
         put?: never;
         /**
          * Submit Run
-         * @description Start a run. With an Idempotency-Key the same body gives the same run, however often it is sent.
+         * @description Start a run. With an Idempotency-Key, repeating the request returns the same run.
          */
         post: operations["submit_run"];
         delete?: never;
@@ -931,7 +951,7 @@ export interface paths {
         put?: never;
         /**
          * Act On Runs
-         * @description One verb for many runs. Each succeeds or is refused by itself.
+         * @description Apply one action to many runs. Each succeeds or is refused separately.
          */
         post: operations["act_on_runs"];
         delete?: never;
@@ -951,7 +971,7 @@ export interface paths {
         put?: never;
         /**
          * Estimate Run
-         * @description What a run for a spec would come to: arithmetic, memory, bytes, and time where the same was measured before.
+         * @description Estimate a run: FLOPs, memory, bytes, and the time if an equal workload was measured before.
          */
         post: operations["estimate_run"];
         delete?: never;
@@ -971,7 +991,7 @@ export interface paths {
         put?: never;
         /**
          * Plan Run
-         * @description What the layout of a run comes to: place of each rank, stages, memory, and the order of the pipeline's work.
+         * @description The plan of a run's layout: position of each rank, stages, memory, and the pipeline's schedule.
          */
         post: operations["plan_run"];
         delete?: never;
@@ -1016,14 +1036,14 @@ export interface paths {
         post?: never;
         /**
          * Delete Run
-         * @description Delete an ended run with everything it made, or only say what that would free.
+         * @description Delete an ended run with everything it produced, or only report what that would free.
          */
         delete: operations["delete_run"];
         options?: never;
         head?: never;
         /**
          * Edit Run
-         * @description Change a run's name, tags or notes; what is left out stays.
+         * @description Change a run's name, tags or notes; omitted fields do not change.
          */
         patch: operations["edit_run"];
         trace?: never;
@@ -1039,7 +1059,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel Run
-         * @description Stop a run for good. It is `stopping` until its node has let go of it.
+         * @description Cancel a run. It is `stopping` until its node has released it.
          */
         post: operations["cancel_run"];
         delete?: never;
@@ -1080,7 +1100,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Checkpoint
-         * @description Delete one checkpoint or export, or only say what that would free.
+         * @description Delete one checkpoint or export, or only report what that would free.
          */
         delete: operations["delete_checkpoint"];
         options?: never;
@@ -1101,7 +1121,7 @@ export interface paths {
         };
         /**
          * Download Checkpoint
-         * @description A checkpoint as one tar.
+         * @description Download a checkpoint as one tar.
          */
         get: operations["download_checkpoint"];
         put?: never;
@@ -1121,7 +1141,7 @@ export interface paths {
         };
         /**
          * List Checkpoint Files
-         * @description The files of a checkpoint, with links.
+         * @description The files of a checkpoint, with download links.
          */
         get: operations["list_checkpoint_files"];
         put?: never;
@@ -1143,7 +1163,7 @@ export interface paths {
         put?: never;
         /**
          * Clone Run
-         * @description Start a run with the configuration of another, with the fields of `changes` changed.
+         * @description Start a run with the configuration of another, except for the fields in `changes`.
          */
         post: operations["clone_run"];
         delete?: never;
@@ -1161,7 +1181,7 @@ export interface paths {
         };
         /**
          * List Run Events
-         * @description What happened to the run, oldest first, at most a thousand after number `after`.
+         * @description The run's events, oldest first: at most a thousand after number `after`.
          */
         get: operations["list_run_events"];
         put?: never;
@@ -1181,7 +1201,7 @@ export interface paths {
         };
         /**
          * Stream Run Events
-         * @description What happens to the run, as it happens; ends after the run's last event.
+         * @description The run's events as they happen; the stream ends after the last one.
          */
         get: operations["stream_run_events"];
         put?: never;
@@ -1203,7 +1223,7 @@ export interface paths {
         put?: never;
         /**
          * Fork Run
-         * @description Start a run that goes on from a checkpoint of another, with the fields of `changes` changed.
+         * @description Start a run that continues from a checkpoint of another, except for the fields in `changes`.
          */
         post: operations["fork_run"];
         delete?: never;
@@ -1222,7 +1242,7 @@ export interface paths {
         get?: never;
         /**
          * Change Layout
-         * @description Cut the run's next attempt over its ranks in another way. An attempt that lives goes on as it began.
+         * @description Change the parallel layout of the run's next attempt. A live attempt is not affected.
          */
         put: operations["change_layout"];
         post?: never;
@@ -1241,7 +1261,7 @@ export interface paths {
         };
         /**
          * List Logs
-         * @description The logs of all attempts, one file a rank.
+         * @description The logs of all attempts, one file per rank.
          */
         get: operations["list_logs"];
         put?: never;
@@ -1261,7 +1281,7 @@ export interface paths {
         };
         /**
          * Read Log
-         * @description A stretch of a log. Go on from `next_offset`.
+         * @description A range of a log. Continue from `next_offset`.
          */
         get: operations["read_log"];
         put?: never;
@@ -1281,7 +1301,7 @@ export interface paths {
         };
         /**
          * Read Log Lines
-         * @description Lines of a log from number `first` on. A page may end before `limit` where lines are very long.
+         * @description Lines of a log from number `first` on. A page may have fewer than `limit` lines if they are very long.
          */
         get: operations["read_log_lines"];
         put?: never;
@@ -1301,7 +1321,7 @@ export interface paths {
         };
         /**
          * Search Log
-         * @description Lines of a log that contain `q`, in whatever case. Go on from `searched_to` until `end`.
+         * @description Lines of a log that contain `q`, ignoring case. Continue from `searched_to` until `end`.
          */
         get: operations["search_log"];
         put?: never;
@@ -1321,8 +1341,8 @@ export interface paths {
         };
         /**
          * Show Metrics
-         * @description The run's curves within after_step < step ≤ to_step. `points` thins each out to the extremes of equal
-         *     stretches, so that every spike stays.
+         * @description The run's curves within after_step < step ≤ to_step. `points` limits each one: it is down-sampled to minimum
+         *     and maximum of equal segments, so that every spike stays.
          */
         get: operations["show_metrics"];
         put?: never;
@@ -1362,7 +1382,7 @@ export interface paths {
         };
         /**
          * Stream Metrics
-         * @description The run's points as they come, from the beginning or from Last-Event-ID; ends with the run.
+         * @description The run's points as they arrive, from the start or from Last-Event-ID; the stream ends with the run.
          */
         get: operations["stream_metrics"];
         put?: never;
@@ -1384,7 +1404,7 @@ export interface paths {
         put?: never;
         /**
          * Pause Run
-         * @description Save a run's state and free its slots. It is `stopping` until its node has let go of it.
+         * @description Save a run's state and free its slots. It is `stopping` until its node has released it.
          */
         post: operations["pause_run"];
         delete?: never;
@@ -1404,7 +1424,7 @@ export interface paths {
         put?: never;
         /**
          * Resume Run
-         * @description Queue a paused run again. Over the team's quota it is refused and stays paused.
+         * @description Queue a paused run again. If the team's quota is exhausted, the request is refused and the run stays paused.
          */
         post: operations["resume_run"];
         delete?: never;
@@ -1448,7 +1468,7 @@ export interface paths {
         put?: never;
         /**
          * Create Tokenizer
-         * @description Keep a complete upload of a `tokenizer.json`, once it is found fit.
+         * @description Create a tokenizer from a complete upload of a `tokenizer.json`, if it is valid.
          */
         post: operations["create_tokenizer"];
         delete?: never;
@@ -1469,7 +1489,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Tokenizer
-         * @description Delete a tokenizer; refused while a preparation has yet to copy it.
+         * @description Delete a tokenizer; refused until pending preparations have copied it.
          */
         delete: operations["delete_tokenizer"];
         options?: never;
@@ -1486,19 +1506,19 @@ export interface paths {
         };
         /**
          * List Uploads
-         * @description Uploads under way, and complete ones that no dataset has taken, newest first.
+         * @description Unfinished uploads, and complete ones that no dataset uses yet, newest first.
          */
         get: operations["list_uploads"];
         put?: never;
         /**
          * Create Upload
-         * @description Announce a file by `Upload-Length` and `Upload-Metadata`; its first bytes may come along.
+         * @description Announce a file by `Upload-Length` and `Upload-Metadata`; the body may have its first bytes.
          */
         post: operations["create_upload"];
         delete?: never;
         /**
          * Describe Uploads
-         * @description What this server can do of tus.
+         * @description The version, extensions and limits of tus that this server supports.
          */
         options: operations["describe_uploads"];
         head?: never;
@@ -1516,7 +1536,7 @@ export interface paths {
         put?: never;
         /**
          * Preview Uploads
-         * @description What complete uploads hold: format, columns, the first documents as a recipe would read them.
+         * @description Preview complete uploads: format, columns, and the first documents as a curation would read them.
          */
         post: operations["preview_uploads"];
         delete?: never;
@@ -1536,23 +1556,23 @@ export interface paths {
         put?: never;
         /**
          * Override Method
-         * @description For clients that can send no other method: the one that `X-HTTP-Method-Override` names.
+         * @description Apply the method in `X-HTTP-Method-Override`, for clients that cannot send other methods.
          */
         post: operations["override_method"];
         /**
          * Delete Upload
-         * @description End an upload; its bytes no longer count.
+         * @description Delete an upload; its bytes no longer count towards the quota.
          */
         delete: operations["delete_upload"];
         options?: never;
         /**
          * Show Upload
-         * @description How many bytes of an upload are safely here.
+         * @description How many bytes of an upload are stored durably.
          */
         head: operations["show_upload"];
         /**
          * Add Bytes
-         * @description More bytes of an upload, from `Upload-Offset` on.
+         * @description Add bytes to an upload, from `Upload-Offset` on.
          */
         patch: operations["add_bytes"];
         trace?: never;
@@ -1566,8 +1586,8 @@ export interface paths {
         };
         /**
          * Show Usage
-         * @description Quota, storage with the checkpoints beside it, and slot-hours by day and by run, of the last `days` days (UTC).
-         *     Time of running attempts is counted up to half a minute ago.
+         * @description Quota, storage, bytes of checkpoints, and slot-hours by day and by run, for the last `days` days (UTC).
+         *     The time of running attempts is up to half a minute old.
          */
         get: operations["show_usage"];
         put?: never;
@@ -1591,7 +1611,7 @@ export interface components {
          * AmaxKind
          * @enum {string}
          */
-        AmaxKind: "present" | "delayed";
+        AmaxKind: "current" | "delayed";
         /** ApiKey */
         ApiKey: {
             /**
@@ -1610,7 +1630,7 @@ export interface components {
         };
         /**
          * AttemptMark
-         * @description Where an attempt begins on the step axis, for charts.
+         * @description Where an attempt starts on the step axis, for charts.
          */
         AttemptMark: {
             /** Attempt */
@@ -1625,14 +1645,14 @@ export interface components {
         };
         /**
          * Batch
-         * @description One stretch of complete lines of ``events.jsonl``, in file order.
+         * @description A batch of complete lines of ``events.jsonl``, in file order.
          */
         Batch: {
             /** Attempt */
             attempt: number;
             /**
              * Events
-             * @description Lines that are no numbers, each with its end offset as ``end_offset``.
+             * @description Lines without metrics, each with its end offset as ``end_offset``.
              * @default []
              */
             events: {
@@ -1647,7 +1667,7 @@ export interface components {
             file: string;
             /**
              * Metrics
-             * @description Numbers of steps after the resume point.
+             * @description Metrics of steps after the resume point.
              * @default []
              */
             metrics: components["schemas"]["MetricBlock"][];
@@ -1658,12 +1678,12 @@ export interface components {
         };
         /**
          * BatchSpec
-         * @description How much text one optimizer step sees.
+         * @description How much text one optimizer step processes.
          */
         BatchSpec: {
             /**
              * Global Sequences
-             * @description Sequences in one optimizer step, over all ranks and accumulation rounds.
+             * @description Sequences in one optimizer step, over all ranks and gradient accumulation steps.
              * @default 64
              */
             global_sequences: number;
@@ -1682,9 +1702,10 @@ export interface components {
         };
         /**
          * BulkAction
-         * @description One verb for many runs. Each succeeds or is refused by itself.
+         * @description One action for many runs. It succeeds or fails for each run independently.
          */
         BulkAction: {
+            action: components["schemas"]["RunAction"];
             /** Runs */
             runs: string[];
             /**
@@ -1693,16 +1714,15 @@ export interface components {
              * @default []
              */
             tags: string[];
-            verb: components["schemas"]["BulkVerb"];
         };
         /**
          * BulkResult
-         * @description What became of one run.
+         * @description Result of an action for one run.
          */
         BulkResult: {
             /**
              * Code
-             * @description Of the refusal, as in an error's body.
+             * @description Error code, as in an error body.
              */
             code?: string | null;
             /**
@@ -1712,29 +1732,24 @@ export interface components {
             detail: string;
             /** Done */
             done: boolean;
-            /** @description By the verb `delete`. */
-            freed?: components["schemas"]["Freed"] | null;
+            /** @description By the action `delete`. */
+            freed?: components["schemas"]["FreedSpace"] | null;
             /** Run */
             run: string;
         };
-        /**
-         * BulkVerb
-         * @enum {string}
-         */
-        BulkVerb: "cancel" | "pause" | "resume" | "delete" | "tag" | "untag";
         /** Checkpoint */
         Checkpoint: {
             /** Attempt */
             attempt: number;
             /** Bytes */
             bytes: number;
+            /** @description Empty if an older version committed it. */
+            contents?: components["schemas"]["CheckpointContents"] | null;
             /**
              * Created
              * Format: date-time
              */
             created: string;
-            /** @description Empty for those committed by older versions. */
-            holds?: components["schemas"]["Holds"] | null;
             /** Id */
             id: string;
             kind: components["schemas"]["CheckpointKind"];
@@ -1760,12 +1775,12 @@ export interface components {
         };
         /**
          * CheckpointCommit
-         * @description Makes a checkpoint visible. All its files have been sent.
+         * @description Makes a checkpoint visible, after all its files were uploaded.
          */
         CheckpointCommit: {
             /**
              * Events Offset
-             * @description End of the `checkpoint_saved` line; the commit waits until events are stored up to it. 0 for an export.
+             * @description End offset of the `checkpoint_saved` line: events must be stored up to it before the commit. 0 for an export.
              * @default 0
              */
             events_offset: number;
@@ -1776,6 +1791,32 @@ export interface components {
             manifest_digest: string;
             /** Step */
             step: number;
+        };
+        /**
+         * CheckpointContents
+         * @description Contents of a checkpoint, from its manifest.
+         */
+        CheckpointContents: {
+            /**
+             * Dtypes
+             * @description Elements by dtype, such as `float32`, over all tensors: weights, moments, master weights.
+             * @default {}
+             */
+            dtypes: {
+                [key: string]: number;
+            };
+            /** Parameters */
+            parameters: number;
+            /**
+             * Ranks
+             * @description Number of ranks that wrote it. Any number of ranks can load it.
+             */
+            ranks: number;
+            /**
+             * Resumed From Step
+             * @description Step of the checkpoint that the attempt resumed from; empty: none, or it no longer exists.
+             */
+            resumed_from_step?: number | null;
         };
         /** CheckpointEdit */
         CheckpointEdit: {
@@ -1792,7 +1833,7 @@ export interface components {
             name: string;
             /**
              * Url
-             * @description Signed link, relative to the API's address when it begins with `/`; good for an hour.
+             * @description Signed link, valid for an hour; relative to the API's address if it starts with `/`.
              */
             url: string;
         };
@@ -1803,12 +1844,12 @@ export interface components {
         CheckpointKind: "state" | "export";
         /**
          * CheckpointSpec
-         * @description How often the state is saved. The last step is always saved.
+         * @description How often checkpoints are saved. The last step is always saved.
          */
         CheckpointSpec: {
             /**
              * Every Steps
-             * @description Steps between two checkpoints.
+             * @description Steps between checkpoints.
              * @default 200
              */
             every_steps: number;
@@ -1821,14 +1862,14 @@ export interface components {
             export_dtype: "fp32" | "bf16";
             /**
              * Keep
-             * @description Newest checkpoints to keep; older ones are deleted once a newer one is committed.
+             * @description How many of the newest checkpoints to keep. Older ones are deleted when a newer one is committed.
              * @default 2
              */
             keep: number;
         };
         /**
          * Claim
-         * @description A granted lease. It starts nothing: the supervisor's first renewal does.
+         * @description A granted lease. Nothing starts before the supervisor's first renewal.
          */
         Claim: {
             /** Attempt */
@@ -1846,7 +1887,7 @@ export interface components {
         ClaimRequest: {
             /**
              * Claim Id
-             * @description Made by the agent before it claims; names the attempt's folder. Repeating a claim gives the same answer.
+             * @description Generated by the agent; also the name of the attempt's folder. Claiming again with the same id returns the same claim.
              */
             claim_id: string;
         };
@@ -1859,14 +1900,14 @@ export interface components {
             name: string;
             /**
              * Type
-             * @description `text`, `messages` (a chat), or the format's own word for what cannot be a document.
+             * @description `text`, `messages` (a chat), or the format's own type name for values that cannot be documents.
              */
             type: string;
             /** Usable */
             usable: boolean;
         };
-        /** Committed */
-        Committed: {
+        /** CommitReply */
+        CommitReply: {
             /** Checkpoint Id */
             checkpoint_id: string;
         };
@@ -1882,18 +1923,18 @@ export interface components {
         Compression: "none" | "gzip" | "zstandard";
         /** CountRequest */
         CountRequest: {
+            curation: components["schemas"]["CurationSpec"];
             /**
              * Dataset
-             * @description The dataset whose files the recipe is for; empty for a mixture.
+             * @description The dataset whose files the curation applies to; empty for a mixture.
              */
             dataset?: string | null;
-            recipe: components["schemas"]["Recipe"];
             /** Version */
             version?: number | null;
         };
         /**
          * CpuPeak
-         * @description FLOP/s of one CPU slot, measured with all slots busy.
+         * @description FLOP/s of one CPU slot, measured while all slots are busy.
          */
         CpuPeak: {
             /** Bf16 */
@@ -1902,7 +1943,7 @@ export interface components {
             fp32: number;
             /**
              * Fp8
-             * @description Products of FP8 codes, which CPUs multiply in bfloat16; empty from agents older than this figure.
+             * @description Products of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet.
              */
             fp8?: number | null;
         };
@@ -1923,13 +1964,113 @@ export interface components {
             prefix: string;
             /**
              * Secret
-             * @description The key itself; it is never shown again.
+             * @description The key itself. It is never shown again.
              */
             secret: string;
         };
         /**
+         * CurationCounts
+         * @description What a curation would keep, before it is applied.
+         */
+        CurationCounts: {
+            /**
+             * Characters
+             * @description Characters of the kept documents.
+             */
+            characters: number;
+            /**
+             * Counted Fraction
+             * @description Fraction of the documents that was counted. Below 1, all figures are extrapolated from it, except documents, rejected
+             *     and duplicates, which are exact.
+             * @default 1
+             */
+            counted_fraction: number;
+            /**
+             * Documents
+             * @description Documents in the files or the mixed versions.
+             */
+            documents: number;
+            /**
+             * Dropped
+             * @description Documents that each part of the curation leaves out, by name. Only the first part that applies counts.
+             * @default {}
+             */
+            dropped: {
+                [key: string]: number;
+            };
+            /**
+             * Duplicates
+             * @description Documents with exactly the text of an earlier one; left out only if the curation says so.
+             */
+            duplicates: number;
+            /** Kept */
+            kept: number;
+            /**
+             * Lengths
+             * @description Kept documents by length in characters.
+             * @default []
+             */
+            lengths: components["schemas"]["HistogramBin"][];
+            /**
+             * Mix
+             * @default []
+             */
+            mix: components["schemas"]["MixShare"][];
+            /** Rejected */
+            rejected: number;
+        };
+        /**
+         * CurationSpec
+         * @description How the files of a version become its documents.
+         */
+        CurationSpec: {
+            /**
+             * Drop Duplicates
+             * @description Keep only the first of several documents with exactly the same text.
+             * @default false
+             */
+            drop_duplicates: boolean;
+            /**
+             * Mix
+             * @description Datasets to mix, instead of files. No document is repeated, so the scarcest source limits the size.
+             * @default []
+             */
+            mix: components["schemas"]["MixSource"][];
+            /**
+             * @description How the files are read.
+             * @default {
+             *       "text_documents": "file"
+             *     }
+             */
+            read: components["schemas"]["ReadSpec"];
+            /**
+             * Rejected Limit
+             * @description Fraction of documents that may be unreadable. A version with more of them fails.
+             * @default 0.01
+             */
+            rejected_limit: number;
+            /**
+             * @description Rules for keeping documents.
+             * @default {}
+             */
+            rules: components["schemas"]["FilterRules"];
+        };
+        /** DailyUsage */
+        DailyUsage: {
+            /**
+             * Day
+             * Format: date
+             * @description Day in UTC.
+             */
+            day: string;
+            /** Device */
+            device: string;
+            /** Slot Hours */
+            slot_hours: number;
+        };
+        /**
          * DataSpec
-         * @description Which data, and how it is prepared.
+         * @description The dataset, and how it is prepared.
          */
         DataSpec: {
             /**
@@ -1938,7 +2079,7 @@ export interface components {
              */
             dataset: string;
             /**
-             * @description The tokenizer made for this data.
+             * @description The tokenizer.
              * @default {
              *       "kind": "bpe"
              *     }
@@ -1946,13 +2087,13 @@ export interface components {
             tokenizer: components["schemas"]["TokenizerSpec"];
             /**
              * Validation Fraction
-             * @description Share of the documents kept for validation, chosen by a hash of each document.
+             * @description Fraction of the documents held out for validation, chosen by a hash of each document.
              * @default 0.01
              */
             validation_fraction: number;
             /**
              * Version
-             * @description Version of the dataset; the newest at submission when left empty.
+             * @description Version of the dataset. Empty: the newest one at submission.
              */
             version?: number | null;
         };
@@ -1971,7 +2112,7 @@ export interface components {
             name: string;
             /**
              * Versions
-             * @description Newest first. In lists, only the newest.
+             * @description Newest first. In lists of datasets, only the newest.
              */
             versions: components["schemas"]["DatasetVersion"][];
         };
@@ -1985,7 +2126,7 @@ export interface components {
             digest: string;
             /** Documents */
             documents?: number | null;
-            /** @description Known once the file was looked at. */
+            /** @description Known once the file has been inspected. */
             format?: components["schemas"]["FileFormat"] | null;
             /** Name */
             name: string;
@@ -1998,7 +2139,7 @@ export interface components {
             bytes: number;
             /**
              * Changes
-             * @description What differs from the version before, a sentence each.
+             * @description Differences from the previous version, one sentence each.
              * @default []
              */
             changes: string[];
@@ -2007,23 +2148,6 @@ export interface components {
              * Format: date-time
              */
             created: string;
-            /**
-             * Error
-             * @description Why it failed, and what to do.
-             */
-            error?: string | null;
-            /** Files */
-            files: components["schemas"]["DatasetFile"][];
-            /** Number */
-            number: number;
-            /** Preparations */
-            preparations: components["schemas"]["Preparation"][];
-            /**
-             * Read Bytes
-             * @description Of the files' bytes, how many have been read into documents: its progress.
-             * @default 0
-             */
-            read_bytes: number;
             /**
              * @default {
              *       "drop_duplicates": false,
@@ -2035,10 +2159,27 @@ export interface components {
              *       "rules": {}
              *     }
              */
-            recipe: components["schemas"]["Recipe"];
+            curation: components["schemas"]["CurationSpec"];
+            /**
+             * Error
+             * @description Why it failed, and what to do about it.
+             */
+            error?: string | null;
+            /** Files */
+            files: components["schemas"]["DatasetFile"][];
+            /** Number */
+            number: number;
+            /** Preparations */
+            preparations: components["schemas"]["Preparation"][];
+            /**
+             * Read Bytes
+             * @description Bytes of the files that have been read, as progress.
+             * @default 0
+             */
+            read_bytes: number;
             /** @default ready */
             state: components["schemas"]["VersionState"];
-            /** @description When it is ready. */
+            /** @description Once it is ready. */
             statistics?: components["schemas"]["Statistics"] | null;
         };
         /**
@@ -2048,14 +2189,14 @@ export interface components {
         Device: "auto" | "cuda" | "cpu";
         /**
          * DocumentSample
-         * @description A document as it was read.
+         * @description A document of a version.
          */
         DocumentSample: {
             /** Characters */
             characters: number;
             /**
              * Dropped By
-             * @description The part of the recipe that leaves it out.
+             * @description The part of the curation that leaves it out.
              */
             dropped_by?: string | null;
             /** File */
@@ -2064,7 +2205,7 @@ export interface components {
             kept: boolean;
             /**
              * Line
-             * @description Line or row at which it begins, from 1.
+             * @description Line or row where it starts, from 1.
              */
             line: number;
             /**
@@ -2080,7 +2221,7 @@ export interface components {
         };
         /**
          * Download
-         * @description A file the supervisor fetches into the attempt's folder before it starts anything.
+         * @description A file that the supervisor downloads to the attempt's folder before it starts the trainer.
          */
         Download: {
             /** Bytes */
@@ -2092,7 +2233,7 @@ export interface components {
             digest: string;
             /**
              * Object Key
-             * @description Name in the object store, for an agent that shares the store's disk.
+             * @description Key in the object store, for an agent on the same disk.
              */
             object_key: string;
             /**
@@ -2102,20 +2243,25 @@ export interface components {
             path: string;
             /**
              * Url
-             * @description Signed; relative to the API's address when it begins with `/`.
+             * @description Signed; relative to the API's address if it starts with `/`.
              */
             url: string;
         };
         /**
          * EndCode
-         * @description Reason of an end. The first group ends attempts, the second only whole runs; the last stands for one
-         *     that a newer version gave.
+         * @description Why an attempt or a run ended. The first group is for attempts, the second for runs only. The last one is a code of a
+         *     newer version.
          * @enum {string}
          */
-        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_lapsed" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
+        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
+        /** EndReply */
+        EndReply: {
+            code: components["schemas"]["EndCode"];
+            state: components["schemas"]["RunState"];
+        };
         /**
          * EndReport
-         * @description The agent has shipped everything and hands the placement back.
+         * @description The agent has shipped everything and releases the placement.
          */
         EndReport: {
             /** Claim Id */
@@ -2131,11 +2277,6 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** Ended */
-        Ended: {
-            code: components["schemas"]["EndCode"];
-            state: components["schemas"]["RunState"];
-        };
         /**
          * EngineKind
          * @enum {string}
@@ -2148,17 +2289,17 @@ export interface components {
         ErrorBody: {
             /**
              * Code
-             * @description Fixed word for programs, such as `quota_exceeded`.
+             * @description Stable code for programs, such as `quota_exceeded`.
              */
             code: string;
             /**
              * Detail
-             * @description What happened, why, and what to do.
+             * @description What happened, why, and what to do about it.
              */
             detail: string;
             /**
              * Errors
-             * @description For refused input: one entry a field.
+             * @description For invalid input: one entry per field.
              * @default []
              */
             errors: components["schemas"]["Problem"][];
@@ -2184,61 +2325,61 @@ export interface components {
         FP8Level: "O1" | "O2" | "O3";
         /**
          * FP8Spec
-         * @description The FP8-LM recipe: what is kept and sent in 8 bits, and how it is scaled.
+         * @description FP8 training as in FP8-LM: what is stored and sent in 8 bits, and how it is scaled.
          */
         FP8Spec: {
             /**
-             * @description Format in which the gradients of several micro batches are added up, before they are stored in E4M3 once.
+             * @description Format in which gradients of several micro batches are accumulated before they are stored in E4M3.
              * @default bf16
              */
             accumulation: components["schemas"]["AccumulationKind"];
             /**
-             * @description Inputs and output gradients are scaled by their `present` maximum, or by that of the last 16 steps (`delayed`).
-             * @default present
+             * @description Inputs and output gradients are scaled by their `current` amax, or by the largest of the last 16 steps (`delayed`).
+             * @default current
              */
             amax: components["schemas"]["AmaxKind"];
             /**
-             * High First Layers
-             * @description Blocks at the start whose products stay in bfloat16, as the head's always do; at O3 their weights are E4M3.
+             * Bf16 First Layers
+             * @description Blocks at the start whose products stay in bfloat16, as those of the head always do. At O3 their weights are still E4M3.
              * @default 0
              */
-            high_first_layers: number;
+            bf16_first_layers: number;
             /**
-             * High Last Layers
-             * @description Blocks at the end whose products stay in bfloat16; at O3 the weights in them are E4M3 copies all the same.
+             * Bf16 Last Layers
+             * @description Blocks at the end whose products stay in bfloat16. At O3 their weights are still E4M3.
              * @default 0
              */
-            high_last_layers: number;
+            bf16_last_layers: number;
             /**
-             * @description `O1`: gradients in FP8; `O2`: the optimizer too; `O3`: cut over the ranks, and products read E4M3 weights.
+             * @description `O1`: FP8 gradients. `O2`: an FP8 optimizer too. `O3`: both sharded over the ranks, with E4M3 weights in products.
              * @default O2
              */
             level: components["schemas"]["FP8Level"];
             /**
-             * @description Adam's moments at O2 and O3: `paper` has E4M3 and FP16, one scale a tensor; `block` has both in E4M3, by 128.
+             * @description Adam's moments at O2 and O3: `paper` is E4M3 and FP16 with a scale per tensor, `block` is E4M3 with a scale per 128.
              * @default paper
              */
             moments: components["schemas"]["MomentsKind"];
             /**
              * Observe Every Steps
-             * @description Steps between two measurements of scales, clamped tensors, flushed values, and updates lost to rounding.
+             * @description Steps between measurements of scales, saturation, underflow, and updates lost to rounding.
              * @default 10
              */
             observe_every_steps: number;
             /**
-             * Release Gradients
-             * @description Update each weight in the backward pass as soon as its gradient is there, and keep no gradients at all.
+             * Optimizer In Backward
+             * @description Update each weight during the backward pass as soon as its gradient is ready, and store no gradients.
              * @default false
              */
-            release_gradients: boolean;
+            optimizer_in_backward: boolean;
             /**
-             * @description What shares one scale in the products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128).
+             * @description What shares one scale in matrix products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128).
              * @default tensor
              */
             scaling: components["schemas"]["ScalingKind"];
             /**
              * Skip Limit
-             * @description Steps in a row that are skipped because a gradient is not finite, before the run ends as diverged.
+             * @description Consecutive steps that may be skipped because a gradient is not finite, before the run ends as diverged.
              * @default 3
              */
             skip_limit: number;
@@ -2260,33 +2401,69 @@ export interface components {
         };
         /**
          * FileFormat
-         * @description What a file holds, as its bytes say and not its name.
+         * @description Format of a file, determined by its bytes and not its name.
          * @enum {string}
          */
         FileFormat: "text" | "jsonl" | "parquet" | "csv";
         /**
+         * FilterRules
+         * @description Rules for keeping documents, by statistics of their text. An empty rule keeps all documents.
+         */
+        FilterRules: {
+            /**
+             * Max Characters
+             * @description Documents with more characters are left out.
+             */
+            max_characters?: number | null;
+            /**
+             * Max Mean Word Characters
+             * @description Documents with a larger mean word length, in characters, are left out (Gopher: 10).
+             */
+            max_mean_word_characters?: number | null;
+            /**
+             * Max Repeated Line Fraction
+             * @description Documents with a larger fraction of lines that repeat an earlier line are left out (Gopher, appendix A: 0.3).
+             */
+            max_repeated_line_fraction?: number | null;
+            /**
+             * Min Characters
+             * @description Documents with fewer characters are left out.
+             */
+            min_characters?: number | null;
+            /**
+             * Min Letter Fraction
+             * @description Documents with a smaller fraction of letters, among characters other than white space, are left out.
+             */
+            min_letter_fraction?: number | null;
+            /**
+             * Min Mean Word Characters
+             * @description Documents with a smaller mean word length, in characters, are left out (Gopher: 3).
+             */
+            min_mean_word_characters?: number | null;
+        };
+        /**
          * ForkedFrom
-         * @description Where a run began that did not begin at step 0.
+         * @description The run and step that a forked run started from.
          */
         ForkedFrom: {
             /** Name */
             name: string;
             /**
              * Run
-             * @description Its id; empty once it was deleted.
+             * @description Id of the run; empty if it was deleted.
              */
             run: string | null;
             /** Step */
             step: number;
         };
         /**
-         * Freed
-         * @description What a deletion freed, or would free.
+         * FreedSpace
+         * @description Space that a deletion freed, or would free.
          */
-        Freed: {
+        FreedSpace: {
             /**
              * Bytes
-             * @description Of the object store. They are free once the next sweep has passed, or the links that somebody was given expired.
+             * @description Bytes in the object store. They are free after the next sweep, or when issued download links have expired.
              */
             bytes: number;
             /** Checkpoints */
@@ -2310,7 +2487,7 @@ export interface components {
         Health: {
             /**
              * Control Loop Seconds
-             * @description Since the control loop of this process last came round; empty where it has none.
+             * @description Seconds since the last pass of this process's control loop; empty if it has none.
              */
             control_loop_seconds?: number | null;
             /** Status */
@@ -2320,25 +2497,25 @@ export interface components {
         };
         /**
          * Heartbeat
-         * @description The node lives.
+         * @description The agent reports that its node is alive.
          */
         Heartbeat: {
             /**
              * Busy Slots
-             * @description Slots by device (`cuda`, `cpu`) on which a marked process lives; placement skips them.
+             * @description Slots by device (`cuda`, `cpu`) on which a process of a run is alive; placement skips them.
              * @default {}
              */
             busy_slots: {
                 [key: string]: number[];
             };
-            /** @description Sent at the agent's start and when it changed. */
+            /** @description Sent when the agent starts and when it changes. */
             inventory?: components["schemas"]["Inventory"] | null;
         };
         /** HeartbeatReply */
         HeartbeatReply: {
             /**
              * Hints Url
-             * @description Broker for dispatch hints, which may have moved since the node joined; None: as told before.
+             * @description Broker for dispatch hints, which may have moved since the node joined; None: unchanged.
              */
             hints_url?: string | null;
             /** Placements */
@@ -2347,7 +2524,7 @@ export interface components {
         };
         /**
          * HistogramBin
-         * @description Documents of up to ``upto`` characters or tokens, and more than the bin before has.
+         * @description Documents with up to ``upto`` characters or tokens, and more than the previous bin.
          */
         HistogramBin: {
             /** Documents */
@@ -2356,34 +2533,8 @@ export interface components {
             upto: number;
         };
         /**
-         * Holds
-         * @description What the manifest of a checkpoint says of it.
-         */
-        Holds: {
-            /**
-             * Dtypes
-             * @description Numbers of each dtype, such as `float32`, over all tensors: weights, moments, masters.
-             * @default {}
-             */
-            dtypes: {
-                [key: string]: number;
-            };
-            /** Parameters */
-            parameters: number;
-            /**
-             * Ranks
-             * @description That wrote it; any number can read it.
-             */
-            ranks: number;
-            /**
-             * Resumed From Step
-             * @description The state that the attempt began from; empty: the start, or one that is gone.
-             */
-            resumed_from_step?: number | null;
-        };
-        /**
          * Inventory
-         * @description What a node has.
+         * @description Hardware and software of a node.
          */
         Inventory: {
             /**
@@ -2406,7 +2557,7 @@ export interface components {
             cpu_slots: number;
             /**
              * Deepspeed
-             * @description Whether the engine `deepspeed` is installed; empty from agents older than this field.
+             * @description Whether the engine `deepspeed` is installed; empty from agents that do not report it yet.
              */
             deepspeed?: boolean | null;
             /**
@@ -2423,7 +2574,7 @@ export interface components {
         };
         /**
          * Invitation
-         * @description As its maker sees it, once.
+         * @description A new invitation, with its link.
          */
         Invitation: {
             /** Email */
@@ -2437,7 +2588,7 @@ export interface components {
             id: string;
             /**
              * Link
-             * @description One-time address to send to the person; shown once.
+             * @description One-time link to send to the invited person. It is shown only once.
              */
             link: string;
             role: components["schemas"]["Role"];
@@ -2449,12 +2600,12 @@ export interface components {
         JobKind: "train" | "export";
         /**
          * JobSpec
-         * @description RunSpec, and where, with what and from which point to run it.
+         * @description A RunSpec, and where, with which data and from which checkpoint to run it.
          */
         JobSpec: {
             /** Attempt */
             attempt: number;
-            /** @description In an FP8 run also its BF16 peak, so that both MFUs can be told. */
+            /** @description In an FP8 run also the BF16 peak, to report both MFUs. */
             bf16_peak?: components["schemas"]["Peak"] | null;
             /**
              * Device
@@ -2465,7 +2616,7 @@ export interface components {
             fence: number;
             /** @default train */
             kind: components["schemas"]["JobKind"];
-            /** @description The device's peak in the dtype of the run's products. */
+            /** @description Peak of the device in the dtype of the run's matrix products. */
             peak?: components["schemas"]["Peak"] | null;
             resume?: components["schemas"]["ResumePoint"] | null;
             /** Run Id */
@@ -2478,7 +2629,7 @@ export interface components {
             schema_version: 1;
             /**
              * Slots
-             * @description Indices of the node's GPUs or CPU shares; one rank runs on each.
+             * @description Indices of the node's GPUs or CPU slots. One rank runs on each.
              */
             slots: number[];
             spec: components["schemas"]["RunSpec"];
@@ -2490,7 +2641,7 @@ export interface components {
         };
         /**
          * Join
-         * @description A node introduces itself with a one-time token.
+         * @description A node registers with a one-time token.
          */
         Join: {
             inventory: components["schemas"]["Inventory"];
@@ -2498,6 +2649,22 @@ export interface components {
             name: string;
             /** Token */
             token: string;
+        };
+        /** JoinReply */
+        JoinReply: {
+            /**
+             * Hints Url
+             * @description Broker for dispatch hints; without it the node relies on heartbeats.
+             */
+            hints_url?: string | null;
+            /** Node Id */
+            node_id: string;
+            /**
+             * Node Token
+             * @description Returned once; the API stores only its hash.
+             */
+            node_token: string;
+            timers: components["schemas"]["Timers"];
         };
         /** JoinToken */
         JoinToken: {
@@ -2511,38 +2678,16 @@ export interface components {
             /** Token */
             token: string;
         };
-        /** Joined */
-        Joined: {
-            /**
-             * Hints Url
-             * @description Broker for dispatch hints; without it the node lives by heartbeats alone.
-             */
-            hints_url?: string | null;
-            /** Node Id */
-            node_id: string;
-            /**
-             * Node Token
-             * @description Shown once; the API keeps only its hash.
-             */
-            node_token: string;
-            timers: components["schemas"]["Timers"];
-        };
-        /**
-         * KeptBecause
-         * @description Why a retention keeps a checkpoint.
-         * @enum {string}
-         */
-        KeptBecause: "newest" | "multiple" | "pinned" | "downloading" | "forked" | "live" | "export";
         /**
          * LinkInfo
-         * @description What a one-time link will do.
+         * @description What a one-time link is for.
          */
         LinkInfo: {
             /** Email */
             email?: string | null;
             /**
              * Needs Account
-             * @description The link asks for name, e-mail and a password.
+             * @description Whether name, e-mail address and a password are required.
              */
             needs_account: boolean;
             purpose: components["schemas"]["LinkPurpose"];
@@ -2572,26 +2717,26 @@ export interface components {
             number: number;
             /**
              * Text
-             * @description Cut after 10,000 characters.
+             * @description Truncated after 10,000 characters.
              */
             text: string;
         };
         /**
          * LogLines
-         * @description A stretch of a log by its lines.
+         * @description Consecutive lines of a log.
          */
         LogLines: {
             /** Lines */
             lines: components["schemas"]["LogLine"][];
             /**
              * Total
-             * @description Lines stored now; the last one may still grow.
+             * @description Number of lines stored so far. The last one may still grow.
              */
             total: number;
         };
         /**
          * LogMatches
-         * @description Lines that contain what was asked for, in order.
+         * @description Lines that contain the search term, in order.
          */
         LogMatches: {
             /**
@@ -2635,10 +2780,10 @@ export interface components {
             teams: components["schemas"]["Membership"][];
         };
         /**
-         * Measured
-         * @description A run of the same model, batch and precision on the same kind of node, and how fast it was.
+         * MeasuredThroughput
+         * @description The throughput of a run with the same model, batch and precision on the same type of node.
          */
-        Measured: {
+        MeasuredThroughput: {
             /** Name */
             name: string;
             /** Node */
@@ -2647,7 +2792,7 @@ export interface components {
             run: string;
             /**
              * Tokens Per Second
-             * @description Median of its steps.
+             * @description Median over its steps.
              */
             tokens_per_second: number;
             /**
@@ -2676,29 +2821,29 @@ export interface components {
         };
         /**
          * MemorySpec
-         * @description What is computed twice or in pieces so that less memory is needed.
+         * @description What is recomputed or computed in chunks to save memory.
          */
         MemorySpec: {
             /**
              * Loss Chunk Tokens
-             * @description Tokens whose logits exist at one time; a micro batch with more of them gets its loss in chunks.
+             * @description Tokens whose logits are in memory at once. The loss of a larger micro batch is computed in chunks.
              * @default 4096
              */
             loss_chunk_tokens: number;
             /**
-             * @description In the backward pass: `selective` computes all but products and attention again, `full` each block whole.
+             * @description In the backward pass, `selective` recomputes everything but matrix products and attention, `full` entire blocks.
              * @default none
              */
             recompute: components["schemas"]["RecomputeKind"];
             /**
              * Recompute Layers
-             * @description Layers that `recompute` is for, counted from 0, such as 0-3,12; all of them when left empty.
+             * @description Layers that `recompute` applies to, counted from 0, such as 0-3,12. Empty: all layers.
              */
             recompute_layers?: string | null;
         };
         /**
          * MetricBlock
-         * @description Numbers of consecutive lines with the same series, as columns.
+         * @description Metrics of consecutive lines with the same series, as columns.
          */
         MetricBlock: {
             /** Series */
@@ -2725,7 +2870,7 @@ export interface components {
             attempts: components["schemas"]["AttemptMark"][];
             /**
              * Cursor
-             * @description Pass as Last-Event-ID to the stream to go on from here.
+             * @description Pass as Last-Event-ID to the stream to continue from here.
              */
             cursor: string;
             /** Series */
@@ -2733,7 +2878,7 @@ export interface components {
         };
         /**
          * MixShare
-         * @description What one source gives to a mixture.
+         * @description What one source contributes to a mixture.
          */
         MixShare: {
             /** Characters */
@@ -2744,7 +2889,7 @@ export interface components {
             documents: number;
             /**
              * Share
-             * @description Of the mixture's characters, 0..1.
+             * @description Fraction of the mixture's characters, 0..1.
              */
             share: number;
             /** Version */
@@ -2752,7 +2897,7 @@ export interface components {
         };
         /**
          * MixSource
-         * @description A version of a dataset that goes into a mixture.
+         * @description A dataset version in a mixture.
          */
         MixSource: {
             /**
@@ -2762,7 +2907,7 @@ export interface components {
             dataset: string;
             /**
              * Version
-             * @description Its version; the newest ready one when left empty.
+             * @description Its version. Empty: the newest ready one.
              */
             version?: number | null;
             /**
@@ -2778,12 +2923,12 @@ export interface components {
         ModelSpec: {
             /**
              * Feed Forward
-             * @description Hidden size of the SwiGLU block; 8/3 · width, rounded up to a multiple of 32, when left empty.
+             * @description Hidden size of the SwiGLU block. Empty: 8/3 · width, rounded up to a multiple of 32.
              */
             feed_forward?: number | null;
             /**
              * Head Size
-             * @description Features of one head; width ÷ heads when left empty.
+             * @description Features of one head. Empty: width ÷ heads.
              */
             head_size?: number | null;
             /**
@@ -2794,13 +2939,13 @@ export interface components {
             heads: number;
             /**
              * Initializer Std
-             * @description Standard deviation of the initial weights; projections into the residual stream get it ÷ √(2 · layers).
+             * @description Standard deviation of the initial weights. For projections into the residual stream it is divided by √(2 · layers).
              * @default 0.02
              */
             initializer_std: number;
             /**
              * Kv Heads
-             * @description Number of key and value heads, shared by groups of query heads; as many as query heads when left empty.
+             * @description Number of key and value heads, shared by groups of query heads. Empty: as many as query heads.
              */
             kv_heads?: number | null;
             /**
@@ -2823,7 +2968,7 @@ export interface components {
             rope_theta: number;
             /**
              * Tied Embeddings
-             * @description Use the token embedding as the output projection too.
+             * @description Use the token embedding as the output projection as well.
              * @default true
              */
             tied_embeddings: boolean;
@@ -2841,12 +2986,12 @@ export interface components {
         MomentsKind: "paper" | "block";
         /**
          * NewClone
-         * @description A new run with the configuration of another, from step 0.
+         * @description A new run with the configuration of another one, starting at step 0.
          */
         NewClone: {
             /**
              * Changes
-             * @description Fields of the spec that differ, by their dotted names, such as `optimizer.learning_rate`.
+             * @description Changed fields of the spec by dotted name, such as `optimizer.learning_rate`.
              * @default {}
              */
             changes: {
@@ -2857,8 +3002,6 @@ export interface components {
         };
         /** NewDataset */
         NewDataset: {
-            /** Name */
-            name: string;
             /**
              * @default {
              *       "drop_duplicates": false,
@@ -2870,22 +3013,24 @@ export interface components {
              *       "rules": {}
              *     }
              */
-            recipe: components["schemas"]["Recipe"];
+            curation: components["schemas"]["CurationSpec"];
+            /** Name */
+            name: string;
             /**
              * Uploads
-             * @description Ids of complete uploads, in the order of their files. None for a mixture.
+             * @description Ids of complete uploads, in the order of their files. Empty for a mixture.
              * @default []
              */
             uploads: string[];
         };
         /**
          * NewFork
-         * @description A new run that goes on from a checkpoint of another.
+         * @description A new run that continues from a checkpoint of another one.
          */
         NewFork: {
             /**
              * Changes
-             * @description Fields of the spec that differ, by their dotted names, such as `optimizer.learning_rate`.
+             * @description Changed fields of the spec by dotted name, such as `optimizer.learning_rate`.
              * @default {}
              */
             changes: {
@@ -2893,7 +3038,7 @@ export interface components {
             };
             /**
              * Checkpoint
-             * @description Id of a state; the newest valid one when left empty.
+             * @description Id of a checkpoint. Empty: the newest valid one.
              */
             checkpoint?: string | null;
             /** Name */
@@ -2909,7 +3054,7 @@ export interface components {
         NewJoinToken: {
             /**
              * Name
-             * @description Name of the node that may join with it.
+             * @description Name of the node that may join with this token.
              */
             name: string;
         };
@@ -2936,7 +3081,7 @@ export interface components {
         };
         /**
          * NewRecipe
-         * @description Fields of a RunSpec to keep under a name. Saving under a name that exists replaces it.
+         * @description Fields of a RunSpec to save under a name. An existing recipe of that name is replaced.
          */
         NewRecipe: {
             /** Name */
@@ -2970,20 +3115,20 @@ export interface components {
         NewVersion: {
             /**
              * Base
-             * @description The version whose files are kept; the newest when left empty.
+             * @description The version whose files are kept. Empty: the newest one.
              */
             base?: number | null;
+            /** @description Empty: the curation of version `base`. */
+            curation?: components["schemas"]["CurationSpec"] | null;
             /**
              * Keep Files
-             * @description The uploads are added to the files of `base`; otherwise they replace them.
+             * @description Whether the uploads are added to the files of `base` instead of replacing them.
              * @default false
              */
             keep_files: boolean;
-            /** @description Left empty: the recipe of version `base`. */
-            recipe?: components["schemas"]["Recipe"] | null;
             /**
              * Uploads
-             * @description The version's files. Left empty: those of version `base`, so that only the recipe changes.
+             * @description The version's files. Empty: those of version `base`, so that only the curation changes.
              */
             uploads?: string[] | null;
         };
@@ -2991,7 +3136,7 @@ export interface components {
         Node: {
             /**
              * Draining
-             * @description Nothing new is placed on it.
+             * @description Whether no new runs are placed on it.
              * @default false
              */
             draining: boolean;
@@ -3028,7 +3173,7 @@ export interface components {
         };
         /**
          * NodeRun
-         * @description What occupies slots of a node.
+         * @description A run that occupies slots of a node.
          */
         NodeRun: {
             /** Device */
@@ -3048,6 +3193,14 @@ export interface components {
          * @enum {string}
          */
         OffloadKind: "none" | "optimizer" | "parameters";
+        /** OffsetReply */
+        OffsetReply: {
+            /**
+             * Offset
+             * @description Bytes of the file that the API has stored.
+             */
+            offset: number;
+        };
         /**
          * Offsets
          * @description Stored bytes of each file of an attempt.
@@ -3060,7 +3213,7 @@ export interface components {
         };
         /**
          * OneTimeLink
-         * @description Uses a one-time link. The account's fields are needed where `LinkInfo.needs_account` says so.
+         * @description Uses a one-time link. The fields of the account are required if `LinkInfo.needs_account` is true.
          */
         OneTimeLink: {
             /** Email */
@@ -3076,22 +3229,6 @@ export interface components {
             team?: string | null;
             /** Token */
             token: string;
-        };
-        /**
-         * OpenInvitation
-         * @description Nobody has used its link yet, and it still works.
-         */
-        OpenInvitation: {
-            /** Email */
-            email: string;
-            /**
-             * Expires
-             * Format: date-time
-             */
-            expires: string;
-            /** Id */
-            id: string;
-            role: components["schemas"]["Role"];
         };
         /**
          * OptimizerSpec
@@ -3112,13 +3249,13 @@ export interface components {
             beta2: number;
             /**
              * Clip Norm
-             * @description Gradients are scaled down to this global L2 norm; no clipping when null (off).
+             * @description Gradients are clipped to this global L2 norm. Null (off): no clipping.
              * @default 1
              */
             clip_norm: number | null;
             /**
              * Epsilon
-             * @description Small number added to the root of the second moment.
+             * @description Small number added to the square root of the second moment.
              * @default 1e-8
              */
             epsilon: number;
@@ -3137,7 +3274,7 @@ export interface components {
             learning_rate: number;
             /**
              * Weight Decay
-             * @description Decoupled weight decay of matrices; norms and other vectors have none.
+             * @description Decoupled weight decay of matrices. Norms and other vectors have none.
              * @default 0.1
              */
             weight_decay: number;
@@ -3149,13 +3286,13 @@ export interface components {
         Order: "go" | "wait" | "save" | "kill" | "leave";
         /**
          * Outcome
-         * @description How an attempt ended, as its own processes tell it: ``outcome.json``, ``failure-<rank>.json``, ``exit.json``.
+         * @description How an attempt ended, as its own processes report it: ``outcome.json``, ``failure-<rank>.json``, ``exit.json``.
          */
         Outcome: {
             code: components["schemas"]["EndCode"];
             /**
              * Message
-             * @description What happened, for a person; the sentence of the code says what to do.
+             * @description What happened. The sentence of the code says what to do.
              */
             message: string;
             /**
@@ -3165,7 +3302,7 @@ export interface components {
             rank?: number | null;
             /**
              * Step
-             * @description Last step made.
+             * @description Last completed step.
              */
             step?: number | null;
         };
@@ -3175,7 +3312,7 @@ export interface components {
             items: components["schemas"]["Checkpoint"][];
             /**
              * Next Cursor
-             * @description Opaque; pass it as `cursor` for the next page. Empty: this was the last.
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
              */
             next_cursor?: string | null;
         };
@@ -3185,7 +3322,7 @@ export interface components {
             items: components["schemas"]["Dataset"][];
             /**
              * Next Cursor
-             * @description Opaque; pass it as `cursor` for the next page. Empty: this was the last.
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
              */
             next_cursor?: string | null;
         };
@@ -3195,7 +3332,7 @@ export interface components {
             items: components["schemas"]["DocumentSample"][];
             /**
              * Next Cursor
-             * @description Opaque; pass it as `cursor` for the next page. Empty: this was the last.
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
              */
             next_cursor?: string | null;
         };
@@ -3205,13 +3342,13 @@ export interface components {
             items: components["schemas"]["Run"][];
             /**
              * Next Cursor
-             * @description Opaque; pass it as `cursor` for the next page. Empty: this was the last.
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
              */
             next_cursor?: string | null;
         };
         /**
          * ParallelismSpec
-         * @description How the work is cut over the ranks: pipeline × data × tensor degrees make the ranks of the run.
+         * @description How the work is distributed: pipeline × data × tensor degree is the number of ranks.
          */
         ParallelismSpec: {
             /**
@@ -3222,33 +3359,33 @@ export interface components {
             context: number;
             /**
              * Data
-             * @description Degree of data parallelism: parts of the batch; ranks ÷ (tensor × pipeline) when left empty.
+             * @description Degree of data parallelism, which splits the batch. Empty: ranks ÷ (tensor × pipeline).
              */
             data?: number | null;
             /**
-             * @description What runs a step: `native`, or `deepspeed` (data parallelism with ZeRO and offload to host memory).
+             * @description Training engine: `native`, or `deepspeed` (data parallelism with ZeRO and offload to host memory).
              * @default native
              */
             engine: components["schemas"]["EngineKind"];
             /**
-             * @description What `deepspeed` keeps in host memory: nothing, the `optimizer` states, or the `parameters` too.
+             * @description What `deepspeed` keeps in host memory: nothing (`none`), `optimizer` state, or `parameters` as well.
              * @default none
              */
             offload: components["schemas"]["OffloadKind"];
             /**
              * Pipeline
-             * @description Degree of pipeline parallelism: groups of ranks that hold consecutive layers.
+             * @description Degree of pipeline parallelism, which splits the layers into stages.
              * @default 1
              */
             pipeline: number;
             /**
-             * @description Order of the pipeline's work: `1f1b`, `interleaved`, `interleaved_zero_bubble` or `zbv`.
+             * @description Pipeline schedule: `1f1b`, `interleaved`, `interleaved_zero_bubble` or `zbv`.
              * @default 1f1b
              */
             schedule: components["schemas"]["PipelineSchedule"];
             /**
              * Shard
-             * @description Of the data ranks, those that share one copy of what `zero_stage` cuts; all of them when left empty.
+             * @description Number of data ranks over which `zero_stage` shards one copy. Empty: all data ranks.
              */
             shard?: number | null;
             /**
@@ -3259,30 +3396,30 @@ export interface components {
             stages: components["schemas"]["StagesKind"] | number[];
             /**
              * Stages Per Rank
-             * @description Stages that each pipeline rank holds: 1 for `1f1b`, 2 for `zbv`; 2 when left empty for the interleaved ones.
+             * @description Stages on each pipeline rank: 1 for `1f1b`, 2 for `zbv`. Empty: 2 for the interleaved schedules.
              */
             stages_per_rank?: number | null;
             /**
              * Tensor
-             * @description Degree of tensor parallelism: parts of each matrix; between products, sequences are cut over the same ranks.
+             * @description Degree of tensor parallelism, which splits each matrix. Between products the same ranks split the sequence.
              * @default 1
              */
             tensor: number;
             /**
              * Tensor Across Nodes
-             * @description Let a tensor group span nodes; its collectives are then as slow as the network.
+             * @description Let a tensor group span nodes. Its collectives are then as slow as the network.
              * @default false
              */
             tensor_across_nodes: boolean;
             /**
              * Tensor Chunks
-             * @description Chunks of the tokens of a tensor rank: one travels while another is multiplied; 1 waits for the whole.
+             * @description Chunks into which a tensor rank splits its tokens, to send one while it multiplies another. 1: no overlap.
              * @default 1
              */
             tensor_chunks: number;
             /**
              * Zero Stage
-             * @description What data ranks share instead of copying: 1 optimizer states, 2 gradients too, 3 weights too.
+             * @description What is sharded over data ranks (ZeRO): 1 optimizer state, 2 gradients too, 3 weights too.
              * @default 0
              * @enum {integer}
              */
@@ -3290,23 +3427,39 @@ export interface components {
         };
         /**
          * Peak
-         * @description The arithmetic rate that MFU is a fraction of, for one rank's device.
+         * @description The peak FLOP/s of one rank's device, which MFU is a fraction of.
          */
         Peak: {
             /** Device */
             device: string;
             /**
              * Dtype
-             * @description Dtype of the products, such as `bf16`.
+             * @description Dtype of matrix products, such as `bf16`.
              */
             dtype: string;
             /** Flops Per Second */
             flops_per_second: number;
             /**
              * Measured
-             * @description True when a self-test measured it here, false when it is the vendor's figure.
+             * @description True if a self-test measured it on this node, false if it is the vendor's figure.
              */
             measured: boolean;
+        };
+        /**
+         * PendingInvitation
+         * @description An invitation whose link has not been used and has not expired.
+         */
+        PendingInvitation: {
+            /** Email */
+            email: string;
+            /**
+             * Expires
+             * Format: date-time
+             */
+            expires: string;
+            /** Id */
+            id: string;
+            role: components["schemas"]["Role"];
         };
         /**
          * Phase
@@ -3320,7 +3473,7 @@ export interface components {
         PipelineSchedule: "1f1b" | "interleaved" | "interleaved_zero_bubble" | "zbv";
         /**
          * PlacedRun
-         * @description A run that is placed on the node and whose end has not been accepted.
+         * @description A run that is placed on the node and whose end report has not been accepted.
          */
         PlacedRun: {
             /** Claimed */
@@ -3329,7 +3482,7 @@ export interface components {
             device: string;
             /**
              * Fence
-             * @description Of the claim, when claimed.
+             * @description Fence of the claim, if claimed.
              */
             fence?: number | null;
             /** Run Id */
@@ -3339,14 +3492,14 @@ export interface components {
         };
         /**
          * PlannedAction
-         * @description One thing that a pipeline rank does. Times are in units of one layer's forward pass.
+         * @description One action of a pipeline rank. Times are in units of one layer's forward pass.
          */
         PlannedAction: {
             /** End */
             end: number;
             /**
              * Kind
-             * @description Forward; backward; its two halves: the input's gradient, the weights' gradients.
+             * @description Forward; backward; and its two halves: input gradient, weight gradients.
              * @enum {string}
              */
             kind: "F" | "B" | "I" | "W";
@@ -3359,29 +3512,29 @@ export interface components {
         };
         /**
          * PlannedMemory
-         * @description Bytes of the tensors of one pipeline rank, on each of its data and tensor ranks, when they are most.
+         * @description Peak bytes of the tensors of a pipeline rank, on each of its data and tensor ranks.
          */
         PlannedMemory: {
             /**
              * Activations
-             * @description Of the micro batches in flight.
+             * @description Activations of the micro batches in flight.
              */
             activations: number;
             /**
              * Copies
-             * @description Of weights: casts for products, FP8 copies, weights that were gathered.
+             * @description Copies of weights: casts for matrix products, FP8 copies, gathered weights.
              */
             copies: number;
             /**
              * Gathered
-             * @description Inputs of products, which tensor ranks hold whole.
+             * @description Inputs of matrix products, gathered from all tensor ranks.
              */
             gathered: number;
             /** Gradients */
             gradients: number;
             /**
              * Host
-             * @description In the node's memory instead of the device's.
+             * @description In host memory instead of device memory.
              */
             host: number;
             /** Loss */
@@ -3400,7 +3553,7 @@ export interface components {
             total: number;
             /**
              * Transfers
-             * @description What stages hand each other.
+             * @description Buffers that stages send to each other.
              */
             transfers: number;
             /** Weights */
@@ -3408,7 +3561,7 @@ export interface components {
         };
         /**
          * PlannedRank
-         * @description Where a rank stands in the mesh.
+         * @description Position of a rank in the mesh.
          */
         PlannedRank: {
             /** Data */
@@ -3422,12 +3575,12 @@ export interface components {
         };
         /**
          * PlannedStage
-         * @description A stage of the pipeline; without one there is a single stage.
+         * @description A stage of the pipeline. Without pipeline parallelism there is a single stage.
          */
         PlannedStage: {
             /**
              * Embedding
-             * @description Whether it has the embedding too.
+             * @description Whether it includes the embedding.
              */
             embedding: boolean;
             /** First Layer */
@@ -3436,12 +3589,12 @@ export interface components {
             layers: number;
             /**
              * Loss
-             * @description Whether it has the head and the loss too.
+             * @description Whether it includes the head and the loss.
              */
             loss: boolean;
             /**
              * Rank
-             * @description Pipeline rank that holds it.
+             * @description Pipeline rank of the stage.
              */
             rank: number;
             /** Stage */
@@ -3454,25 +3607,25 @@ export interface components {
         PrecisionKind: "fp32" | "bf16" | "fp8";
         /**
          * PrecisionSpec
-         * @description The number formats of the training arithmetic.
+         * @description Number formats of the training arithmetic.
          */
         PrecisionSpec: {
             /**
-             * @description Compile the model with torch.compile; `auto` does so on GPUs, and on CPUs in `bf16` runs over 10¹⁴ FLOPs a rank.
+             * @description Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank.
              * @default auto
              */
             compile: components["schemas"]["CompileKind"];
-            /** @description The FP8 recipe; only for kind `fp8`, where leaving it empty takes its defaults. */
+            /** @description FP8 settings, for kind `fp8` only. Empty: their defaults. */
             fp8?: components["schemas"]["FP8Spec"] | null;
             /**
-             * @description `bf16` computes products in bfloat16 with float32 weights, `fp32` all in float32, `fp8` by the recipe below.
+             * @description `bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`.
              * @default bf16
              */
             kind: components["schemas"]["PrecisionKind"];
         };
         /**
          * Preparation
-         * @description The tokens of a version for one tokenizer and split.
+         * @description The tokens of a dataset version for one tokenizer and split.
          */
         Preparation: {
             /** Documents */
@@ -3483,7 +3636,7 @@ export interface components {
             id: string;
             /**
              * Lengths
-             * @description Documents by their length in tokens.
+             * @description Documents by length in tokens.
              * @default []
              */
             lengths: components["schemas"]["HistogramBin"][];
@@ -3506,7 +3659,7 @@ export interface components {
             validation_fraction: number;
             /**
              * Validation From Tail
-             * @description No document fell into the validation split, so the last 1 % of tokens is it.
+             * @description Whether the validation split is the last 1 % of the tokens because no document fell into it.
              * @default false
              */
             validation_from_tail: boolean;
@@ -3520,13 +3673,13 @@ export interface components {
         PreparationState: "waiting" | "working" | "ready" | "failed" | "cancelled";
         /**
          * Preview
-         * @description What files hold, by their first rows.
+         * @description Contents of files, from their first rows.
          */
         Preview: {
+            /** @description As requested, with the field filled in if it is the same for all files. */
+            curation: components["schemas"]["CurationSpec"];
             /** Files */
             files: components["schemas"]["PreviewFile"][];
-            /** @description As asked, with what can be chosen for all files filled in. */
-            recipe: components["schemas"]["Recipe"];
         };
         /** PreviewFile */
         PreviewFile: {
@@ -3540,13 +3693,13 @@ export interface components {
             compression: components["schemas"]["Compression"];
             /**
              * Documents
-             * @description The first documents, each cut after 2,000 characters.
+             * @description The first documents, each truncated after 2,000 characters.
              * @default []
              */
             documents: string[];
             /**
              * Field
-             * @description The key or column that will be read, when there are any.
+             * @description The key or column that will be read, if the format has any.
              */
             field?: string | null;
             format: components["schemas"]["FileFormat"] | null;
@@ -3554,12 +3707,12 @@ export interface components {
             name: string;
             /**
              * Problem
-             * @description Why the file cannot be read at all, and what to do.
+             * @description Why the file cannot be read at all, and what to do about it.
              */
             problem?: string | null;
             /**
              * Rejected
-             * @description Of the first rows.
+             * @description Rejected rows among the first rows.
              * @default []
              */
             rejected: components["schemas"]["RejectedDocument"][];
@@ -3569,7 +3722,7 @@ export interface components {
         /** PreviewRequest */
         PreviewRequest: {
             /**
-             * @description How the first rows are shown as documents.
+             * @description How the first rows are read as documents.
              * @default {
              *       "drop_duplicates": false,
              *       "mix": [],
@@ -3580,7 +3733,7 @@ export interface components {
              *       "rules": {}
              *     }
              */
-            recipe: components["schemas"]["Recipe"];
+            curation: components["schemas"]["CurationSpec"];
             /**
              * Uploads
              * @description Ids of complete uploads.
@@ -3589,28 +3742,28 @@ export interface components {
         };
         /**
          * Problem
-         * @description One thing that is wrong with an input, at the field where it is wrong.
+         * @description One thing that is wrong with an input, and the field that it concerns.
          */
         Problem: {
             /**
              * Field
-             * @description Dotted path of the field, such as ``optimizer.learning_rate``; empty for the input as a whole.
+             * @description Dotted path of the field, such as ``optimizer.learning_rate``; empty for the entire input.
              */
             field: string;
             /**
              * Message
-             * @description The rule that was broken and, where it is known, what to write instead.
+             * @description The rule that was broken and, if known, what to write instead.
              */
             message: string;
             /**
              * Value
-             * @description The value that was given, shortened when long.
+             * @description The given value, shortened if it is long.
              */
             value?: unknown;
         };
         /**
          * Quota
-         * @description Slots of one kind of device that a team may occupy at once.
+         * @description Slots of one device type that a team may occupy at the same time.
          */
         Quota: {
             /** Device */
@@ -3632,101 +3785,38 @@ export interface components {
         ReadSpec: {
             /**
              * Field
-             * @description Key or column that holds a document, as text or as chat messages; `text`, else `messages`, when left empty.
+             * @description Key or column with the document, as text or chat messages. Empty: `text`, otherwise `messages`.
              */
             field?: string | null;
             /**
-             * @description A text file is one document (`file`), or one for each stretch between blank lines (`blank_line`).
+             * @description A text file is one document (`file`), or one document per block between blank lines (`blank_line`).
              * @default file
              */
             text_documents: components["schemas"]["TextDocuments"];
         };
-        /**
-         * Recipe
-         * @description How a version's documents come about.
-         */
+        /** Recipe */
         Recipe: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
             /**
-             * Drop Duplicates
-             * @description Keep only the first of several documents with exactly the same text.
-             * @default false
-             */
-            drop_duplicates: boolean;
-            /**
-             * Mix
-             * @description Datasets that are mixed instead of files. No document is repeated: the scarcest sets the size of the mixture.
+             * Problems
+             * @description What this version considers invalid in it.
              * @default []
              */
-            mix: components["schemas"]["MixSource"][];
+            problems: components["schemas"]["Problem"][];
             /**
-             * @description How the files are read.
-             * @default {
-             *       "text_documents": "file"
-             *     }
+             * Saved
+             * Format: date-time
              */
-            read: components["schemas"]["ReadSpec"];
-            /**
-             * Rejected Limit
-             * @description Share of documents that may be unreadable; a version with more of them fails.
-             * @default 0.01
-             */
-            rejected_limit: number;
-            /**
-             * @description Which documents are kept.
-             * @default {}
-             */
-            rules: components["schemas"]["Rules"];
-        };
-        /**
-         * RecipeCounts
-         * @description What a recipe would do, before it is applied.
-         */
-        RecipeCounts: {
-            /**
-             * Characters
-             * @description Of the documents that are kept.
-             */
-            characters: number;
-            /**
-             * Counted Fraction
-             * @description Share of the documents that was measured; below 1 the figures are scaled up from it, but for documents, rejected and
-             *     duplicates, which are exact.
-             * @default 1
-             */
-            counted_fraction: number;
-            /**
-             * Documents
-             * @description Read from the files or the mixed versions.
-             */
-            documents: number;
-            /**
-             * Dropped
-             * @description Documents that each part of the recipe leaves out, by its name: the first one that applies counts.
-             * @default {}
-             */
-            dropped: {
-                [key: string]: number;
+            saved: string;
+            /** Saved By */
+            saved_by: string;
+            /** Spec */
+            spec: {
+                [key: string]: unknown;
             };
-            /**
-             * Duplicates
-             * @description Documents whose exact text stood before; left out only where the recipe says so.
-             */
-            duplicates: number;
-            /** Kept */
-            kept: number;
-            /**
-             * Lengths
-             * @description Kept documents by their length in characters.
-             * @default []
-             */
-            lengths: components["schemas"]["HistogramBin"][];
-            /**
-             * Mix
-             * @default []
-             */
-            mix: components["schemas"]["MixShare"][];
-            /** Rejected */
-            rejected: number;
         };
         /**
          * RecomputeKind
@@ -3747,19 +3837,19 @@ export interface components {
         };
         /**
          * Renewal
-         * @description The supervisor keeps its placement, and tells how far it is.
+         * @description The supervisor renews its lease and reports progress.
          */
         Renewal: {
             /** Claim Id */
             claim_id: string;
-            /** @description With phase `ended`: what stands in ``exit.json``. */
+            /** @description With phase `ended`: the content of ``exit.json``. */
             exit?: components["schemas"]["Outcome"] | null;
             /** Fence */
             fence: number;
             phase: components["schemas"]["Phase"];
             /**
              * Progress
-             * @description What is being done now, for people: `fetching shards 3 of 8`.
+             * @description Current activity, for users: `fetching shards 3 of 8`.
              * @default
              */
             progress: string;
@@ -3771,17 +3861,17 @@ export interface components {
         };
         /**
          * ResourcesSpec
-         * @description What the run occupies. One rank runs on each slot.
+         * @description The nodes and slots that the run occupies. One rank runs on each slot.
          */
         ResourcesSpec: {
             /**
-             * @description `cuda`, `cpu`, or `auto`: cuda when a joined node has it.
+             * @description `cuda`, `cpu`, or `auto`: cuda if a joined node has it.
              * @default auto
              */
             device: components["schemas"]["Device"];
             /**
              * Max Attempts
-             * @description End the run as failed after this many attempts, whatever but a pause ended them; no such limit when empty.
+             * @description Fail the run after this many attempts, not counting those that ended with a pause. Empty: no limit.
              */
             max_attempts?: number | null;
             /**
@@ -3804,7 +3894,7 @@ export interface components {
         ResumePoint: {
             /**
              * Data From Start
-             * @description It was trained on other data, or in another order: this run's data starts at its beginning.
+             * @description It was trained on other data, or in another order, so this run starts at the beginning of its data.
              * @default false
              */
             data_from_start: boolean;
@@ -3815,109 +3905,79 @@ export interface components {
             digest: string;
             /**
              * Forked
-             * @description It is another run's, which may have been configured otherwise: shapes must agree, the rest may differ.
+             * @description It belongs to another run, whose configuration may differ except for shapes.
              * @default false
              */
             forked: boolean;
             /** Step */
             step: number;
         };
-        /** RetainedCheckpoint */
-        RetainedCheckpoint: {
-            checkpoint: components["schemas"]["Checkpoint"];
-            /** @description Empty: it is deleted. */
-            kept: components["schemas"]["KeptBecause"] | null;
-        };
         /**
          * Retention
-         * @description Which checkpoints to keep. Exports, pinned ones, those on their way to somebody, and those that a live run or a
-         *     fork needs are kept besides.
+         * @description Which checkpoints to keep. Exports, pinned checkpoints, those being downloaded, and those that a live run or a fork needs
+         *     are also kept.
          */
         Retention: {
             /**
              * Delete Exports
-             * @description Exports go too, but a run's newest.
+             * @description Also delete exports, except the newest of each run.
              * @default false
              */
             delete_exports: boolean;
             /**
              * Dry Run
-             * @description Only say what would be deleted.
+             * @description Only report what would be deleted.
              * @default true
              */
             dry_run: boolean;
             /**
              * Keep Every Steps
-             * @description Also those whose step is a multiple of it.
+             * @description Also keep checkpoints whose step is a multiple of this.
              */
             keep_every_steps?: number | null;
             /**
              * Keep Last
-             * @description Newest valid states of each run. A run that has not ended keeps two in any case.
+             * @description Newest valid checkpoints of each run to keep. A run that has not ended keeps at least two.
              * @default 2
              */
             keep_last: number;
             /**
              * Runs
-             * @description Of these runs only; of all the team's runs when left empty.
+             * @description Only checkpoints of these runs. Empty: of all runs of the team.
              */
             runs?: string[] | null;
         };
+        /** RetentionEntry */
+        RetentionEntry: {
+            checkpoint: components["schemas"]["Checkpoint"];
+            /** @description Empty: the checkpoint is deleted. */
+            kept: components["schemas"]["RetentionReason"] | null;
+        };
+        /**
+         * RetentionReason
+         * @description Why a checkpoint is kept.
+         * @enum {string}
+         */
+        RetentionReason: "newest" | "multiple" | "pinned" | "downloading" | "forked" | "live" | "export";
         /** RetentionResult */
         RetentionResult: {
             /**
              * Checkpoints
-             * @description All that were looked at, newest first within a run; at most 2,000 are listed.
+             * @description All checkpoints that were considered, newest first within a run; at most 2,000 are listed.
              */
-            checkpoints: components["schemas"]["RetainedCheckpoint"][];
-            freed: components["schemas"]["Freed"];
+            checkpoints: components["schemas"]["RetentionEntry"][];
+            freed: components["schemas"]["FreedSpace"];
         };
         /**
          * Role
          * @enum {string}
          */
         Role: "owner" | "editor" | "viewer";
-        /**
-         * Rules
-         * @description Which documents are kept, by what can be counted in them. A rule that is left empty keeps all.
-         */
-        Rules: {
-            /**
-             * Max Characters
-             * @description Longer documents are left out, in characters.
-             */
-            max_characters?: number | null;
-            /**
-             * Max Mean Word Characters
-             * @description Documents whose words are longer on average are left out, in characters (Gopher: 10).
-             */
-            max_mean_word_characters?: number | null;
-            /**
-             * Max Repeated Line Fraction
-             * @description Documents with a larger share of lines that stood in them before are left out (Gopher, appendix A: 0.3).
-             */
-            max_repeated_line_fraction?: number | null;
-            /**
-             * Min Characters
-             * @description Shorter documents are left out, in characters.
-             */
-            min_characters?: number | null;
-            /**
-             * Min Letter Fraction
-             * @description Documents with a smaller share of letters among their characters, white space apart, are left out.
-             */
-            min_letter_fraction?: number | null;
-            /**
-             * Min Mean Word Characters
-             * @description Documents whose words are shorter on average are left out, in characters (Gopher: 3).
-             */
-            min_mean_word_characters?: number | null;
-        };
         /** Run */
         Run: {
             /** Attempt */
             attempt: number;
-            /** @description How the newest attempt is cut, or was; empty before the first one, and for one that only exports. */
+            /** @description Layout of the newest attempt. Empty before the first one, and if it only exports. */
             attempt_layout?: components["schemas"]["RunLayout"] | null;
             /**
              * Created
@@ -3930,7 +3990,7 @@ export interface components {
             ended?: string | null;
             /**
              * Flops
-             * @description Of the whole training, by formula, as `RunEstimate.flops`: of a fork the steps after the one that it began at.
+             * @description FLOPs of the training, by formula, as in `RunEstimate.flops`; for a fork only the steps after its first checkpoint.
              */
             flops: number;
             forked_from?: components["schemas"]["ForkedFrom"] | null;
@@ -3953,10 +4013,10 @@ export interface components {
             retry_at?: string | null;
             /**
              * Sentence
-             * @description The state's reason in words: why it waits, what it does, how it ended.
+             * @description The state in words: why the run waits, what it does, how it ended.
              */
             sentence: string;
-            /** @description As it is for the next attempt: a run's layout can be changed. */
+            /** @description The spec of the next attempt: the layout of a run can be changed. */
             spec: components["schemas"]["RunSpec"];
             /** Started */
             started?: string | null;
@@ -3964,7 +4024,7 @@ export interface components {
             summary: components["schemas"]["RunSummary"];
             /**
              * Suspect Seconds
-             * @description Silence of the run's node, when it is longer than 30 s: shown, not acted upon.
+             * @description How long the run's node has not responded, if longer than 30 s. It is only displayed.
              */
             suspect_seconds?: number | null;
             /**
@@ -3972,12 +4032,17 @@ export interface components {
              * @default []
              */
             tags: string[];
-            /** @description What a stopping run is to become. */
+            /** @description What a stopping run will become. */
             verdict?: components["schemas"]["Verdict"] | null;
         };
         /**
+         * RunAction
+         * @enum {string}
+         */
+        RunAction: "cancel" | "pause" | "resume" | "delete" | "tag" | "untag";
+        /**
          * RunEdit
-         * @description Changes what people call a run; what is left out stays.
+         * @description Changes name, tags or notes of a run. Fields that are left out stay as they are.
          */
         RunEdit: {
             /** Name */
@@ -3989,31 +4054,31 @@ export interface components {
         };
         /**
          * RunEstimate
-         * @description What a run for a spec would come to.
+         * @description Estimated cost of a run.
          */
         RunEstimate: {
             /**
              * Checkpoint Bytes
-             * @description One state, by the formula of its dtypes.
+             * @description Size of one checkpoint, from its dtypes.
              */
             checkpoint_bytes: number;
             /**
              * Flops
-             * @description Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts). Of a fork the steps
-             *     after the one that it begins at; so are time, slot-hours and what is stored.
+             * @description FLOPs of the training: steps × tokens per step × FLOPs per token (6·N + 12·L·A·T, as MFU counts them). For a fork only
+             *     the steps after its first checkpoint count; the same holds for time, slot-hours and storage.
              */
             flops: number;
             /**
              * Host Bytes
-             * @description What all ranks of a node put into its own memory, by offload.
+             * @description Host memory that all ranks of a node use for offload.
              * @default 0
              */
             host_bytes: number;
-            /** @description Empty: no such run was measured yet, and time is not known. */
-            measured: components["schemas"]["Measured"] | null;
+            /** @description Empty: no such run has been measured yet, so the time is unknown. */
+            measured: components["schemas"]["MeasuredThroughput"] | null;
             /**
              * Memory Bytes
-             * @description Of the fullest rank, by formulas (`planner/memory.py`).
+             * @description Memory of the rank that needs most, by formula (`planner/memory.py`).
              */
             memory_bytes: number;
             /** Parameters */
@@ -4027,19 +4092,19 @@ export interface components {
             storage: components["schemas"]["StorageUse"];
             /**
              * Stored Bytes
-             * @description All checkpoints that are kept, and the export.
+             * @description Size of all checkpoints that are kept, and the export.
              */
             stored_bytes: number;
             /**
              * Team Checkpoint Bytes
-             * @description What checkpoints and exports of all runs occupy now, beside the storage, whose limit does not count them.
+             * @description Current storage of checkpoints and exports of all runs, which does not count toward the storage limit.
              * @default 0
              */
             team_checkpoint_bytes: number;
         };
         /**
          * RunEvent
-         * @description Something that happened to a run, in order.
+         * @description An event of a run.
          */
         RunEvent: {
             /** Attempt */
@@ -4058,55 +4123,55 @@ export interface components {
             time: string;
             /**
              * Type
-             * @description `state` for a move, else the type of the trainer's event.
+             * @description `state` for a change of state, otherwise the type of the trainer's event.
              */
             type: string;
         };
         /**
          * RunLayout
-         * @description Another way to cut a run over the same number of ranks. It is for the next attempt.
+         * @description Another layout of a run over the same number of ranks, for its next attempt.
          */
         RunLayout: {
             /**
              * Micro Sequences
-             * @description `batch.micro_sequences`, which another layout may want changed; stays when left empty.
+             * @description `batch.micro_sequences`, which another layout may need to change. Empty: unchanged.
              */
             micro_sequences?: number | null;
             parallelism: components["schemas"]["ParallelismSpec"];
         };
         /**
          * RunPlan
-         * @description What the layout of a run comes to.
+         * @description The plan of a run's layout.
          */
         RunPlan: {
             /**
              * Bubble Fraction
-             * @description Share of the ranks' time in a step in which they wait for each other.
+             * @description Fraction of a step during which ranks wait for each other.
              */
             bubble_fraction: number;
             /** Data */
             data: number;
             /**
              * Host Bytes
-             * @description What all ranks of a node put into its own memory, by offload.
+             * @description Host memory that all ranks of a node use for offload.
              * @default 0
              */
             host_bytes: number;
             /**
              * Host Node
-             * @description The node that has it.
+             * @description The node with this memory.
              */
             host_node?: string | null;
             /**
              * Host Node Bytes
-             * @description Own memory of the largest node that the run may get; null when unknown.
+             * @description Host memory of the largest node that the run may get. Null if unknown.
              */
             host_node_bytes?: number | null;
             /** Memory */
             memory: components["schemas"]["PlannedMemory"][];
             /**
              * Micro Batches
-             * @description Of a step, on each data rank.
+             * @description Micro batches of a step on each data rank.
              */
             micro_batches: number;
             /** Pipeline */
@@ -4118,19 +4183,19 @@ export interface components {
             shard: number;
             /**
              * Slot Bytes
-             * @description Memory of the smallest slot that the run may get: of a GPU, or a CPU slot's share of its node's; null when unknown.
+             * @description Memory of the smallest slot that the run may get: of a GPU, or a CPU slot's share of its node. Null if unknown.
              */
             slot_bytes?: number | null;
             /**
              * Slot Node
-             * @description The node that has this slot.
+             * @description The node with this slot.
              */
             slot_node?: string | null;
             /** Stages */
             stages: components["schemas"]["PlannedStage"][];
             /**
              * Stages Are Measured
-             * @description Whether stages will be chosen when the run starts; those here are for ranks of equal speed.
+             * @description Whether stages will be chosen by measurement when the run starts; those here assume equally fast ranks.
              */
             stages_are_measured: boolean;
             /** Stages Per Rank */
@@ -4139,20 +4204,20 @@ export interface components {
             tensor: number;
             /**
              * Timeline
-             * @description Of each pipeline rank; the first micro batches where there are very many.
+             * @description Actions of each pipeline rank; only the first micro batches if there are very many.
              */
             timeline: components["schemas"]["PlannedAction"][][];
             /**
              * Warnings
-             * @description Why the run may fail although it is accepted: a rank that needs more memory than the slot has, offload of more than
-             *     the node has.
+             * @description Why the run may fail although it is valid: a rank needs more memory than its slot has, or offload needs more than the
+             *     node has.
              * @default []
              */
             warnings: string[];
         };
         /**
          * RunSeries
-         * @description Series of one run among several that are compared.
+         * @description Series of one of several runs that are compared.
          */
         RunSeries: {
             /** Run */
@@ -4162,17 +4227,17 @@ export interface components {
         };
         /**
          * RunSort
-         * @description By what a list of runs is sorted; runs without the value come last.
+         * @description Sort key of a list of runs. Runs without a value come last.
          * @enum {string}
          */
         RunSort: "created" | "name" | "loss" | "mfu" | "tokens_per_second" | "step" | "ended";
         /**
          * RunSpec
-         * @description Everything that was asked of one run.
+         * @description The configuration of a run.
          */
         RunSpec: {
             /**
-             * @description How much text one step sees.
+             * @description How much text each step processes.
              * @default {
              *       "global_sequences": 64,
              *       "micro_sequences": 8,
@@ -4189,10 +4254,10 @@ export interface components {
              *     }
              */
             checkpoint: components["schemas"]["CheckpointSpec"];
-            /** @description What the model is trained on. */
+            /** @description The training data. */
             data: components["schemas"]["DataSpec"];
             /**
-             * @description Memory against time.
+             * @description Trading time for memory.
              * @default {
              *       "loss_chunk_tokens": 4096,
              *       "recompute": "none"
@@ -4200,7 +4265,7 @@ export interface components {
              */
             memory: components["schemas"]["MemorySpec"];
             /**
-             * @description Shape of the network.
+             * @description The shape of the network.
              * @default {
              *       "heads": 6,
              *       "initializer_std": 0.02,
@@ -4214,7 +4279,7 @@ export interface components {
             model: components["schemas"]["ModelSpec"];
             /**
              * Name
-             * @description What people call the run: letters, digits, spaces and . _ -.
+             * @description Name of the run: letters, digits, spaces and . _ -.
              */
             name: string;
             /**
@@ -4231,7 +4296,7 @@ export interface components {
              */
             optimizer: components["schemas"]["OptimizerSpec"];
             /**
-             * @description How the work is cut over the ranks.
+             * @description How the work is distributed over the ranks.
              * @default {
              *       "context": 1,
              *       "engine": "native",
@@ -4255,7 +4320,7 @@ export interface components {
              */
             precision: components["schemas"]["PrecisionSpec"];
             /**
-             * @description What the run occupies.
+             * @description The nodes and slots that the run occupies.
              * @default {
              *       "device": "auto",
              *       "nodes": 1,
@@ -4264,7 +4329,7 @@ export interface components {
              */
             resources: components["schemas"]["ResourcesSpec"];
             /**
-             * @description Length of the run and learning rate.
+             * @description The length of the run and its learning rate.
              * @default {
              *       "final_fraction": 0.1,
              *       "kind": "cosine",
@@ -4276,18 +4341,18 @@ export interface components {
             /**
              * Schema Version
              * @description Version of this format.
-             * @default 1
+             * @default 2
              * @constant
              */
-            schema_version: 1;
+            schema_version: 2;
             /**
              * Seed
-             * @description Seed of the weights and of the order of the data.
+             * @description Seed of the initial weights and of the data order.
              * @default 0
              */
             seed: number;
             /**
-             * @description Loss on held-out documents.
+             * @description The loss on held-out documents.
              * @default {
              *       "every_steps": 100,
              *       "sequences": 64
@@ -4302,7 +4367,7 @@ export interface components {
         RunState: "queued" | "leased" | "starting" | "running" | "completing" | "stopping" | "retry_wait" | "paused" | "succeeded" | "failed" | "cancelled";
         /**
          * RunSummary
-         * @description Last known numbers of a run.
+         * @description Latest metrics of a run.
          */
         RunSummary: {
             /**
@@ -4322,7 +4387,7 @@ export interface components {
             peak_name?: string | null;
             /**
              * Spark
-             * @description Up to 32 values of the loss over the whole run, oldest first.
+             * @description Up to 32 values of the loss over the entire run, oldest first.
              * @default []
              */
             spark: number[];
@@ -4333,36 +4398,26 @@ export interface components {
             step: number;
             /**
              * Values
-             * @description Last value of each series, such as `loss` or `mfu`.
+             * @description Latest value of each series, such as `loss` or `mfu`.
              * @default {}
              */
             values: {
                 [key: string]: number;
             };
         };
-        /** SavedRecipe */
-        SavedRecipe: {
-            /** Id */
-            id: string;
-            /** Name */
+        /** RunUsage */
+        RunUsage: {
+            /** Device */
+            device: string;
+            /**
+             * Name
+             * @description Empty if the run was deleted.
+             */
             name: string;
-            /**
-             * Problems
-             * @description What this version refuses in it.
-             * @default []
-             */
-            problems: components["schemas"]["Problem"][];
-            /**
-             * Saved
-             * Format: date-time
-             */
-            saved: string;
-            /** Saved By */
-            saved_by: string;
-            /** Spec */
-            spec: {
-                [key: string]: unknown;
-            };
+            /** Run */
+            run: string;
+            /** Slot Hours */
+            slot_hours: number;
         };
         /**
          * ScalingKind
@@ -4376,12 +4431,12 @@ export interface components {
         ScheduleKind: "cosine" | "linear" | "wsd";
         /**
          * ScheduleSpec
-         * @description How long training lasts, and the learning rate along the way.
+         * @description How long training lasts, and its learning rate.
          */
         ScheduleSpec: {
             /**
              * Decay Steps
-             * @description Steps over which `wsd` falls linearly at the end; a fifth of all steps when left empty.
+             * @description Steps over which `wsd` decays linearly at the end. Empty: a fifth of all steps.
              */
             decay_steps?: number | null;
             /**
@@ -4391,13 +4446,13 @@ export interface components {
              */
             final_fraction: number;
             /**
-             * @description After the warm-up `cosine` and `linear` fall to the last step; `wsd` stays at the peak and falls at the end.
+             * @description After the warm-up, `cosine` and `linear` decay until the last step; `wsd` stays at the peak and decays at the end.
              * @default cosine
              */
             kind: components["schemas"]["ScheduleKind"];
             /**
              * Steps
-             * @description Optimizer steps in the whole run.
+             * @description Optimizer steps of the run.
              * @default 1000
              */
             steps: number;
@@ -4422,6 +4477,77 @@ export interface components {
             /** Values */
             values: number[];
         };
+        /**
+         * SeriesFamily
+         * @description Many series of one kind, `<name>/<member>`, which are returned and streamed only when they are requested by name.
+         */
+        SeriesFamily: {
+            /** Description */
+            description: string;
+            /**
+             * Fp8 Only
+             * @default false
+             */
+            fp8_only: boolean;
+            group: components["schemas"]["SeriesGroup"];
+            /** Member */
+            member: string;
+            /** Name */
+            name: string;
+            /** Title */
+            title: string;
+            /** Unit */
+            unit: string;
+        };
+        /**
+         * SeriesGroup
+         * @description What a series is about.
+         * @enum {string}
+         */
+        SeriesGroup: "learning" | "speed" | "memory" | "time" | "fp8";
+        /**
+         * SeriesInfo
+         * @description What a series means.
+         */
+        SeriesInfo: {
+            /**
+             * Derived
+             * @description Computed from another series when it is requested by name; never stored or streamed.
+             * @default false
+             */
+            derived: boolean;
+            /** Description */
+            description: string;
+            /**
+             * Fp8 Only
+             * @description Only runs with FP8 layers have it.
+             * @default false
+             */
+            fp8_only: boolean;
+            group: components["schemas"]["SeriesGroup"];
+            /** Name */
+            name: string;
+            /**
+             * Title
+             * @description For a chart, without the unit.
+             */
+            title: string;
+            /**
+             * Unit
+             * @description Empty for a number without one; `fraction` is a share from 0 to 1.
+             */
+            unit: string;
+        };
+        /**
+         * SeriesRegistry
+         * @description All series that this version of the platform knows. A run may have others, of a newer or a modified trainer.
+         */
+        SeriesRegistry: {
+            /** Families */
+            families: components["schemas"]["SeriesFamily"][];
+            /** Series */
+            series: components["schemas"]["SeriesInfo"][];
+        };
         /** SignIn */
         SignIn: {
             /** Email */
@@ -4434,6 +4560,26 @@ export interface components {
          * @enum {string}
          */
         SortOrder: "asc" | "desc";
+        /**
+         * SpecCheck
+         * @description Result of a validation.
+         */
+        SpecCheck: {
+            /**
+             * Parameters
+             * @description Parameters of the model, including embeddings.
+             */
+            parameters?: number | null;
+            /**
+             * Problems
+             * @default []
+             */
+            problems: components["schemas"]["Problem"][];
+            /** @description The spec as it would be stored, including values that are filled in at submission. */
+            spec?: components["schemas"]["RunSpec"] | null;
+            /** Valid */
+            valid: boolean;
+        };
         /** SpecInfo */
         SpecInfo: {
             /** Presets */
@@ -4455,22 +4601,22 @@ export interface components {
         StagesKind: "even" | "auto";
         /**
          * Statistics
-         * @description What a recipe makes of a version's documents.
+         * @description What a curation keeps of a version's documents.
          */
         Statistics: {
             /**
              * Characters
-             * @description Of the documents that are kept.
+             * @description Characters of the kept documents.
              */
             characters: number;
             /**
              * Documents
-             * @description Read from the files or the mixed versions.
+             * @description Documents in the files or the mixed versions.
              */
             documents: number;
             /**
              * Dropped
-             * @description Documents that each part of the recipe leaves out, by its name: the first one that applies counts.
+             * @description Documents that each part of the curation leaves out, by name. Only the first part that applies counts.
              * @default {}
              */
             dropped: {
@@ -4478,14 +4624,14 @@ export interface components {
             };
             /**
              * Duplicates
-             * @description Documents whose exact text stood before; left out only where the recipe says so.
+             * @description Documents with exactly the text of an earlier one; left out only if the curation says so.
              */
             duplicates: number;
             /** Kept */
             kept: number;
             /**
              * Lengths
-             * @description Kept documents by their length in characters.
+             * @description Kept documents by length in characters.
              * @default []
              */
             lengths: components["schemas"]["HistogramBin"][];
@@ -4504,22 +4650,14 @@ export interface components {
         };
         /**
          * StorageUse
-         * @description What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once. The
-         *     limit is enforced for these alone: checkpoints and exports are told apart and never refused.
+         * @description Storage of a team's uploaded files. Unfinished uploads count with their announced size, and identical files count once.
+         *     The limit applies to these files only: checkpoints and exports are reported separately and never rejected.
          */
         StorageUse: {
             /** Limit Bytes */
             limit_bytes: number;
             /** Used Bytes */
             used_bytes: number;
-        };
-        /** Stored */
-        Stored: {
-            /**
-             * Offset
-             * @description Bytes of the file that the API holds.
-             */
-            offset: number;
         };
         /** Team */
         Team: {
@@ -4541,7 +4679,7 @@ export interface components {
         TextDocuments: "file" | "blank_line";
         /**
          * Timers
-         * @description The protocol's clocks. The API owns them; claims and renewals carry what was granted.
+         * @description Timers of the protocol. The API sets them; claims and renewals carry them to agents.
          */
         Timers: {
             /**
@@ -4551,13 +4689,13 @@ export interface components {
             backoff_limit_seconds: number;
             /**
              * Backoff Seconds
-             * @description First wait before a retry; it doubles with each.
+             * @description Delay before the first retry. It doubles with each retry.
              * @default 10
              */
             backoff_seconds: number;
             /**
              * Claim Seconds
-             * @description A set of placements not fully claimed after this goes back to the queue.
+             * @description If a run's placements are not all claimed within this time, the run goes back to the queue.
              * @default 15
              */
             claim_seconds: number;
@@ -4579,7 +4717,7 @@ export interface components {
             lease_seconds: number;
             /**
              * Margin Seconds
-             * @description The supervisor begins to stop its children this long before the lease would lapse.
+             * @description The supervisor starts to stop its children this long before the lease expires.
              * @default 45
              */
             margin_seconds: number;
@@ -4596,7 +4734,7 @@ export interface components {
             start_seconds: number;
             /**
              * Sweep Seconds
-             * @description Period of the control loop.
+             * @description Interval of the control loop.
              * @default 5
              */
             sweep_seconds: number;
@@ -4623,7 +4761,7 @@ export interface components {
             name: string;
             /**
              * Vocabulary
-             * @description Token ids, added tokens included.
+             * @description Number of token ids, including added tokens.
              */
             vocabulary: number;
         };
@@ -4638,24 +4776,24 @@ export interface components {
          */
         TokenizerSpec: {
             /**
-             * @description `bpe` trains one on the data; `bytes` uses byte values; `uploaded` and `dataset` take the one of `source`.
+             * @description `bpe` trains a tokenizer on the data; `bytes` uses byte values; `uploaded` and `dataset` use the tokenizer of `source`.
              * @default bpe
              */
             kind: components["schemas"]["TokenizerKind"];
             /**
              * Source
-             * @description Id of the uploaded tokenizer, `tok_…`, or of the dataset whose BPE is taken, `ds_…`.
+             * @description Id of the uploaded tokenizer, `tok_…`, or of the dataset whose BPE tokenizer is used, `ds_…`.
              */
             source?: string | null;
             /**
              * Vocabulary
-             * @description Number of token ids. Left empty: 4,096 for `bpe`, 257 for `bytes`, else what the tokenizer of `source` has.
+             * @description Number of token ids. Empty: 4,096 for `bpe`, 257 for `bytes`, otherwise that of the tokenizer of `source`.
              */
             vocabulary?: number | null;
         };
         /**
          * Upload
-         * @description A file on its way in, or complete and not used yet.
+         * @description A file that is being uploaded, or is complete and not used yet.
          */
         Upload: {
             /**
@@ -4672,7 +4810,7 @@ export interface components {
             created: string;
             /**
              * Created By
-             * @description Name of who sends it; nobody once the account is gone.
+             * @description Name of the uploading user; empty if the account was deleted.
              */
             created_by?: string | null;
             /**
@@ -4683,25 +4821,25 @@ export interface components {
             /**
              * Expires
              * Format: date-time
-             * @description When it is dropped unless bytes arrive or a dataset takes it.
+             * @description When it is deleted unless more bytes arrive or a dataset uses it.
              */
             expires: string;
             /**
              * File Name
-             * @description Name within the upload, folders included: `train/a.jsonl`.
+             * @description Name including folders: `train/a.jsonl`.
              */
             file_name: string;
             /** Id */
             id: string;
             /**
              * Mine
-             * @description Whether that is who asks.
+             * @description Whether the requesting user uploads it.
              * @default true
              */
             mine: boolean;
             /**
              * Offset
-             * @description Bytes that are safely stored.
+             * @description Bytes that are stored durably.
              */
             offset: number;
         };
@@ -4713,7 +4851,7 @@ export interface components {
             object_key: string;
             /**
              * Url
-             * @description Signed for one PUT of exactly the announced bytes; the store refuses another digest.
+             * @description Signed for one PUT of exactly the announced bytes; the store rejects any other digest.
              */
             url: string;
         };
@@ -4721,13 +4859,13 @@ export interface components {
         UploadLinks: {
             /**
              * Links
-             * @description Only for files that the store does not hold yet.
+             * @description Only for files that the store does not have yet.
              */
             links: components["schemas"]["UploadLink"][];
         };
         /**
          * UploadRequest
-         * @description Asks for links to send a checkpoint's files.
+         * @description Requests links to upload the files of a checkpoint.
          */
         UploadRequest: {
             /** Fence */
@@ -4743,55 +4881,28 @@ export interface components {
         };
         /**
          * Usage
-         * @description Of the days asked for, the last one being today.
+         * @description Usage of the last days, including today.
          */
         Usage: {
             /**
              * Days
-             * @description Days on which something was used, oldest first.
+             * @description Days with usage, oldest first.
              */
-            days: components["schemas"]["UsedDay"][];
+            days: components["schemas"]["DailyUsage"][];
             /** Quota */
             quota: components["schemas"]["Quota"][];
             /**
              * Runs
-             * @description The twenty that used most.
+             * @description The twenty runs with the highest usage.
              */
-            runs: components["schemas"]["UsedByRun"][];
+            runs: components["schemas"]["RunUsage"][];
             storage: components["schemas"]["StorageUse"];
             /**
              * Team Checkpoint Bytes
-             * @description What checkpoints and exports of all runs occupy, beside the storage, whose limit does not count them.
+             * @description Storage of checkpoints and exports of all runs, which does not count toward the storage limit.
              * @default 0
              */
             team_checkpoint_bytes: number;
-        };
-        /** UsedByRun */
-        UsedByRun: {
-            /** Device */
-            device: string;
-            /**
-             * Name
-             * @description Empty once the run was deleted.
-             */
-            name: string;
-            /** Run */
-            run: string;
-            /** Slot Hours */
-            slot_hours: number;
-        };
-        /** UsedDay */
-        UsedDay: {
-            /**
-             * Day
-             * Format: date
-             * @description In UTC.
-             */
-            day: string;
-            /** Device */
-            device: string;
-            /** Slot Hours */
-            slot_hours: number;
         };
         /**
          * ValidationSpec
@@ -4800,43 +4911,23 @@ export interface components {
         ValidationSpec: {
             /**
              * Every Steps
-             * @description Steps between two measurements; one more is made at the last step.
+             * @description Steps between measurements. The last step is always measured.
              * @default 100
              */
             every_steps: number;
             /**
              * Sequences
-             * @description Sequences in one measurement, always the same ones; fewer when the split has fewer.
+             * @description Sequences in each measurement, always the same ones. Fewer if the validation split has fewer.
              * @default 64
              */
             sequences: number;
         };
         /**
          * Verdict
-         * @description What a stopping run is to become, weakest first.
+         * @description What a stopping run will become, weakest first.
          * @enum {string}
          */
         Verdict: "retry" | "pause" | "fail" | "cancel";
-        /**
-         * Verdicts
-         * @description Answer to a validation.
-         */
-        Verdicts: {
-            /**
-             * Parameters
-             * @description Of the model, embeddings included.
-             */
-            parameters?: number | null;
-            /**
-             * Problems
-             * @default []
-             */
-            problems: components["schemas"]["Problem"][];
-            /** @description The spec as it would be stored, with what is resolved at submission filled in. */
-            spec?: components["schemas"]["RunSpec"] | null;
-            /** Valid */
-            valid: boolean;
-        };
         /**
          * VersionState
          * @enum {string}
@@ -4903,7 +4994,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Joined"];
+                    "application/json": components["schemas"]["JoinReply"];
                 };
             };
             /** @description Refused. */
@@ -4938,7 +5029,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Stored"];
+                    "application/json": components["schemas"]["OffsetReply"];
                 };
             };
             /** @description Refused. */
@@ -4973,7 +5064,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Committed"];
+                    "application/json": components["schemas"]["CommitReply"];
                 };
             };
             /** @description Refused. */
@@ -5043,7 +5134,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Ended"];
+                    "application/json": components["schemas"]["EndReply"];
                 };
             };
             /** @description Refused. */
@@ -5083,7 +5174,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Stored"];
+                    "application/json": components["schemas"]["OffsetReply"];
                 };
             };
             /** @description Refused. */
@@ -5657,6 +5748,35 @@ export interface operations {
             };
         };
     };
+    list_series: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeriesRegistry"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_spec: {
         parameters: {
             query?: never;
@@ -5919,7 +6039,7 @@ export interface operations {
             };
         };
     };
-    count_recipe: {
+    count_curation: {
         parameters: {
             query?: never;
             header?: never;
@@ -5940,7 +6060,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RecipeCounts"];
+                    "application/json": components["schemas"]["CurationCounts"];
                 };
             };
             /** @description Refused. */
@@ -6238,7 +6358,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OpenInvitation"][];
+                    "application/json": components["schemas"]["PendingInvitation"][];
                 };
             };
             /** @description Refused. */
@@ -6351,9 +6471,9 @@ export interface operations {
     show_metrics_of_runs: {
         parameters: {
             query: {
-                /** @description Ids of runs. One that the team does not have is left out of the answer. */
+                /** @description Ids of runs. Runs that the team does not have are left out of the answer. */
                 runs: string[];
-                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
+                /** @description Which series; `*` matches any text. By default all except those of single tensors. */
                 names?: string[] | null;
                 after_step?: number;
                 to_step?: number;
@@ -6440,7 +6560,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SavedRecipe"][];
+                    "application/json": components["schemas"]["Recipe"][];
                 };
             };
             /** @description Refused. */
@@ -6475,7 +6595,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SavedRecipe"];
+                    "application/json": components["schemas"]["Recipe"];
                 };
             };
             /** @description Refused. */
@@ -6523,13 +6643,13 @@ export interface operations {
         parameters: {
             query?: {
                 state?: components["schemas"]["RunState"][] | null;
-                /** @description Words that the name contains. */
+                /** @description Words that the name must contain. */
                 q?: string;
-                /** @description Tags that it has, all. */
+                /** @description Tags; a run must have all of them. */
                 tag?: string[] | null;
-                /** @description Who started them: a name, or `me`. */
+                /** @description Who started the runs: a name, or `me`. */
                 by?: string | null;
-                /** @description Of these only; an unknown one is left out. */
+                /** @description Only these runs; unknown ids are ignored. */
                 ids?: string[] | null;
                 sort?: components["schemas"]["RunSort"];
                 order?: components["schemas"]["SortOrder"];
@@ -6639,7 +6759,7 @@ export interface operations {
     estimate_run: {
         parameters: {
             query?: {
-                /** @description Step of the checkpoint that a fork goes on from; 0 for a new run. */
+                /** @description Step of the checkpoint that a fork continues from; 0 for a new run. */
                 begin_step?: number;
             };
             header?: never;
@@ -6730,7 +6850,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Verdicts"];
+                    "application/json": components["schemas"]["SpecCheck"];
                 };
             };
             /** @description Refused. */
@@ -6779,7 +6899,7 @@ export interface operations {
     delete_run: {
         parameters: {
             query?: {
-                /** @description Only say what would be freed. */
+                /** @description Only report what would be freed. */
                 dry_run?: boolean;
             };
             header?: never;
@@ -6797,7 +6917,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Freed"];
+                    "application/json": components["schemas"]["FreedSpace"];
                 };
             };
             /** @description Refused. */
@@ -6914,7 +7034,7 @@ export interface operations {
     delete_checkpoint: {
         parameters: {
             query?: {
-                /** @description Only say what would be freed. */
+                /** @description Only report what would be freed. */
                 dry_run?: boolean;
             };
             header?: never;
@@ -6933,7 +7053,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Freed"];
+                    "application/json": components["schemas"]["FreedSpace"];
                 };
             };
             /** @description Refused. */
@@ -7375,7 +7495,7 @@ export interface operations {
     show_metrics: {
         parameters: {
             query?: {
-                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
+                /** @description Which series; `*` matches any text. By default all except those of single tensors. */
                 names?: string[] | null;
                 after_step?: number;
                 to_step?: number;
@@ -7413,7 +7533,7 @@ export interface operations {
     show_names: {
         parameters: {
             query?: {
-                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
+                /** @description Which series; `*` matches any text. By default all except those of single tensors. */
                 names?: string[] | null;
             };
             header?: never;
@@ -7448,7 +7568,7 @@ export interface operations {
     stream_metrics: {
         parameters: {
             query?: {
-                /** @description Which series; `*` stands for any text. When left out, all but those of single tensors. */
+                /** @description Which series; `*` matches any text. By default all except those of single tensors. */
                 names?: string[] | null;
             };
             header?: {

@@ -1,35 +1,34 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
-import { queryClient, session } from "@/app/queryClient";
-import { HomePage } from "@/app/routes/HomePage";
+import { queryClient, sessionEvents } from "@/app/queryClient";
+import { HomePage } from "@/app/routes/home/HomePage";
 import { NotFoundPage } from "@/app/routes/NotFoundPage";
 import { RunsPage } from "@/app/routes/RunsPage";
 import { SignInPage } from "@/app/routes/SignInPage";
-import { NothingHere } from "@/app/NothingHere";
-import { FrameError } from "@/app/FrameError";
-import { Root } from "@/app/Root";
-import { Shell } from "@/app/Shell";
+import { NotFound } from "@/app/frame/NotFound";
+import { FrameError } from "@/app/frame/FrameError";
+import { Root } from "@/app/frame/Root";
+import { TeamFrame } from "@/app/frame/TeamFrame";
 import { ApiError } from "@/api/errors";
 import { meQuery } from "@/features/auth/queries";
 import { parseCheckpointFilter } from "@/features/checkpoints/queries";
-import { parseTensorSearch } from "@/features/fp8/view";
-import { parseCompare } from "@/features/metrics/compareView";
-import { parsePhase, parseView } from "@/features/metrics/view";
-import { parseLogSearch } from "@/features/runs/logSearch";
-import { parseNewRunSearch } from "@/features/runs/newRunSearch";
+import { parseTensorSearch } from "@/features/fp8/tensorSearch";
+import { parseCompare } from "@/features/metrics/compare/compareView";
+import { parseStepPart, parseView } from "@/features/metrics/charts/chartView";
+import { parseLogSearch } from "@/features/runs/log/logSearch";
+import { parseNewRunSearch } from "@/features/runs/form/newRunSearch";
 import { runsQuery } from "@/features/runs/queries";
-import { parseRunFilter, parseRunsSearch } from "@/features/runs/runFilter";
-import { parseUsageSearch } from "@/features/teams/usageView";
-import { isRunTab } from "@/lib/runTabs";
+import { parseRunFilter, parseRunsSearch } from "@/features/runs/list/runFilter";
+import { parseUsageSearch } from "@/features/teams/usage/usageView";
+import { isRunTab } from "@/app/routes/run/tabNames";
 
-// Where people begin, at home and in the list of runs, is part of the first script; a page that is opened from there comes
-// when it is.
+// The home page and the list of runs are in the first bundle; other pages are loaded when opened.
 const root = createRootRoute({ component: Root, notFoundComponent: NotFoundPage });
 
 const home = createRoute({
   getParentRoute: () => root,
   path: "/",
   beforeLoad: async () => {
-    const me = await signedIn("/");
+    const me = await requireUser("/");
     const team = me.teams[0];
     if (team !== undefined) throw redirect({ to: "/$team", params: { team: team.slug }, replace: true });
   },
@@ -49,9 +48,9 @@ const link = createRoute({ getParentRoute: () => root, path: "/link/$token", com
 const team = createRoute({
   getParentRoute: () => root,
   path: "/$team",
-  beforeLoad: async ({ location }) => ({ me: await signedIn(location.href) }),
-  component: Shell,
-  notFoundComponent: NothingHere,
+  beforeLoad: async ({ location }) => ({ me: await requireUser(location.href) }),
+  component: TeamFrame,
+  notFoundComponent: NotFound,
   errorComponent: FrameError,
 });
 
@@ -62,7 +61,7 @@ const runs = createRoute({
   path: "/runs",
   validateSearch: parseRunsSearch,
   loaderDeps: ({ search }) => parseRunFilter({ ...search }),
-  // Asked for while the page around it is made.
+  // Requested while the page renders.
   loader: ({ params, deps }) => {
     void queryClient.infiniteQuery({ ...runsQuery(params.team, deps), staleTime: "static" }).catch(() => undefined);
   },
@@ -73,7 +72,7 @@ const newRun = createRoute({
   getParentRoute: () => team,
   path: "/runs/new",
   validateSearch: parseNewRunSearch,
-  component: lazyRouteComponent(() => import("@/app/routes/NewRunPage"), "NewRunPage"),
+  component: lazyRouteComponent(() => import("@/app/routes/newRun/NewRunPage"), "NewRunPage"),
 });
 
 const run = createRoute({
@@ -91,7 +90,7 @@ const runTab = createRoute({
   path: "/runs/$runId/$tab",
   validateSearch: (search: Record<string, unknown>) => ({
     ...parseView(search),
-    ...parsePhase(search),
+    ...parseStepPart(search),
     ...parseTensorSearch(search),
     ...parseLogSearch(search),
   }),
@@ -100,7 +99,7 @@ const runTab = createRoute({
       throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });
     }
   },
-  component: lazyRouteComponent(() => import("@/app/routes/RunPage"), "RunPage"),
+  component: lazyRouteComponent(() => import("@/app/routes/run/RunPage"), "RunPage"),
 });
 
 const checkpoints = createRoute({
@@ -125,14 +124,14 @@ const tree = root.addChildren([
 
 export const router = createRouter({ routeTree: tree, defaultPreload: false, scrollRestoration: true });
 
-session.onEnded = () => {
+sessionEvents.onEnded = () => {
   const { pathname, href } = router.state.location;
   if (pathname === "/sign-in" || pathname.startsWith("/link/")) return;
   void router.navigate({ to: "/sign-in", search: { next: href } });
 };
 
-/** Who is signed in; leads to the sign-in page and back where nobody is. */
-async function signedIn(next: string) {
+/** The signed-in user; redirects to the sign-in page and back if there is none. */
+async function requireUser(next: string) {
   try {
     return await queryClient.query({ ...meQuery, staleTime: "static" });
   } catch (error) {

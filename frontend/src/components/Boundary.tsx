@@ -8,14 +8,14 @@ import { connection } from "@/lib/connection";
 interface Props {
   children: ReactNode;
   skeleton?: ReactNode;
-  /** The page's heading is inside, so the error must bring one. */
+  /** The content includes the page's heading, so the error needs one too. */
   titled?: boolean;
 }
 
-/** Around what loads: its skeleton at first, its error if it fails, and a fresh try once the connection is back. */
+/** Shows a skeleton while its content loads, an error if that fails, and retries once the connection is back. */
 export function Boundary({ children, skeleton = <Skeleton />, titled = false }: Props) {
   const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
-  const [, tryAgain] = useReducer((tries: number) => tries + 1, 0);
+  const [, rerender] = useReducer((tries: number) => tries + 1, 0);
   return (
     <QueryErrorResetBoundary>
       {({ reset }) => (
@@ -32,30 +32,30 @@ export function Boundary({ children, skeleton = <Skeleton />, titled = false }: 
             />
           )}
         >
-          <Suspense fallback={<Waiting skeleton={skeleton} onAnswer={tryAgain} />}>{children}</Suspense>
+          <Suspense fallback={<SuspenseFallback skeleton={skeleton} onData={rerender} />}>{children}</Suspense>
         </CatchBoundary>
       )}
     </QueryErrorResetBoundary>
   );
 }
 
-interface WaitingProps {
+interface SuspenseFallbackProps {
   skeleton: ReactNode;
-  onAnswer: () => void;
+  onData: () => void;
 }
 
 /**
- * Shows what came when it comes. React by itself keeps a fallback for 300 ms, lest it flash; a skeleton cannot flash,
- * being invisible for its first 150 ms.
+ * Shows data as soon as it arrives. React keeps a fallback for at least 300 ms to avoid a flash; the skeleton
+ * cannot flash, because it is invisible for its first 150 ms.
  */
-function Waiting({ skeleton, onAnswer }: WaitingProps) {
+function SuspenseFallback({ skeleton, onData }: SuspenseFallbackProps) {
   const client = useQueryClient();
   useEffect(
     () =>
       client.getQueryCache().subscribe((event) => {
-        if (event.type === "updated" && event.action.type === "success") onAnswer();
+        if (event.type === "updated" && event.action.type === "success") onData();
       }),
-    [client, onAnswer],
+    [client, onData],
   );
   return skeleton;
 }

@@ -6,24 +6,24 @@ interface Props {
   title: string;
   /** What will happen, and whether it can be undone. */
   consequence: string;
-  verb: string;
-  keep: string;
+  confirmLabel: string;
+  cancelLabel: string;
   busy: boolean;
   error: unknown;
   onConfirm: () => void;
   onClose: () => void;
 }
 
-export function ConfirmDialog({ title, consequence, verb, keep, busy, error, onConfirm, onClose }: Props) {
+export function ConfirmDialog({ title, consequence, confirmLabel, cancelLabel, busy, error, onConfirm, onClose }: Props) {
   return (
     <Dialog
       title={title}
       onClose={onClose}
       actions={
         <>
-          <Button onClick={onClose}>{keep}</Button>
-          <Button look="danger" disabled={busy} onClick={onConfirm}>
-            {verb}
+          <Button onClick={onClose}>{cancelLabel}</Button>
+          <Button variant="danger" disabled={busy} onClick={onConfirm}>
+            {confirmLabel}
           </Button>
         </>
       }

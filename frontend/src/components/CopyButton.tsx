@@ -3,8 +3,8 @@ import { useState } from "react";
 import { Button } from "@/components/Button";
 import { copyText } from "@/lib/copyText";
 
-/** Copies a longer text that is not itself shown. */
-export function CopyButton({ words, text }: { words: string; text: string | (() => string) }) {
+/** Copies a longer text that is not shown. */
+export function CopyButton({ label, text }: { label: string; text: string | (() => string) }) {
   const [copied, setCopied] = useState(false);
   const Icon = copied ? Check : Copy;
   return (
@@ -16,7 +16,7 @@ export function CopyButton({ words, text }: { words: string; text: string | (() 
       }}
     >
       <Icon aria-hidden size={14} />
-      {copied ? "Copied" : words}
+      {copied ? "Copied" : label}
     </Button>
   );
 }

@@ -2,7 +2,7 @@ import { Check, Copy } from "lucide-react";
 import { useState } from "react";
 import { copyText } from "@/lib/copyText";
 
-/** A piece of text in mono that one click copies. */
+/** Monospaced text that is copied on click. */
 export function Copyable({ text, label }: { text: string; label?: string }) {
   const [copied, setCopied] = useState(false);
   const Icon = copied ? Check : Copy;

@@ -6,11 +6,11 @@ interface Props {
   children: ReactNode;
   /** Buttons, the main one last. */
   actions: ReactNode;
-  /** For a form with pictures instead of a question. */
+  /** For forms with diagrams. */
   wide?: boolean;
 }
 
-/** A modal question, on the browser's own <dialog>: it keeps the focus, closes with Esc, and needs no style injected. */
+/** A modal dialog based on the browser's <dialog>: it traps focus, closes with Esc and needs no injected styles. */
 export function Dialog({ title, onClose, children, actions, wide = false }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-/** An empty list: says so, and what to do. */
+/** Shown for an empty list: says that it is empty and what to do. */
 export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="panel flex flex-col items-start gap-3 px-6 py-10">

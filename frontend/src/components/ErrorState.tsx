@@ -7,15 +7,15 @@ import { PageTitle } from "@/components/PageTitle";
 interface Props {
   error: unknown;
   onRetry: () => void;
-  /** With a heading of its own, where it stands for a whole page. */
+  /** Adds a heading, for errors that replace an entire page. */
   titled?: boolean;
 }
 
-/** In the place of a list or page that could not be had. What does not exist, or is not for this person, is not tried again. */
+/** Replaces a list or page that could not be loaded. There is no retry if it does not exist or is forbidden. */
 export function ErrorState({ error, onRetry, titled = false }: Props) {
   const status = error instanceof ApiError ? error.status : 0;
   const final = status === 404 || status === 403;
-  const title = status === 404 ? "There is nothing here" : status === 403 ? "This page is for others" : "This page could not be loaded";
+  const title = status === 404 ? "Page not found" : status === 403 ? "You do not have access to this page" : "This page could not be loaded";
   return (
     <div className="flex max-w-xl flex-col items-start gap-4">
       {titled && (

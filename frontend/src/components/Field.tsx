@@ -10,15 +10,15 @@ interface Props {
   label: ReactNode;
   help?: ReactNode;
   error?: string | undefined;
-  /** Id of the control, where a link must find it. */
+  /** Id of the control, for links to it. */
   id?: string;
   children: (control: FieldControl) => ReactNode;
 }
 
-/** A label, its control, one sentence of help, and what is wrong. */
+/** A label, its control, a sentence of help and the error. */
 export function Field({ label, help, error, id, children }: Props) {
-  const made = useId();
-  const controlId = id ?? made;
+  const generatedId = useId();
+  const controlId = id ?? generatedId;
   const helpId = `${controlId}-help`;
   const errorId = `${controlId}-error`;
   const described = [error === undefined ? null : errorId, help === undefined ? null : helpId].filter(Boolean).join(" ");

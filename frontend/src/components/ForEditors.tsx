@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
-import { useMayEdit } from "@/lib/mayEdit";
+import { useCanEdit } from "@/lib/permissions";
 
-/** What a viewer cannot do is not offered. */
+/** Hides actions that viewers may not perform. */
 export function ForEditors({ children }: { children: ReactNode }) {
-  return useMayEdit() && children;
+  return useCanEdit() && children;
 }

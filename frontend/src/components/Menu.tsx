@@ -6,7 +6,7 @@ interface Props {
   children: ReactNode;
 }
 
-/** A menu that floats under its button. */
+/** A dropdown menu. */
 export function Menu({ trigger, children }: Props) {
   return (
     <DropdownMenu.Root modal={false}>

@@ -16,7 +16,7 @@ export function MenuItem({ children, checked = false, onSelect }: Props) {
     >
       <Check aria-hidden size={14} className={checked ? "" : "invisible"} />
       {children}
-      {checked && <span className="sr-only">, chosen</span>}
+      {checked && <span className="sr-only">, selected</span>}
     </DropdownMenu.Item>
   );
 }

@@ -1,4 +1,4 @@
-/** What the browser's tab and history call this page. */
+/** The page's title in the browser tab and history. */
 export function PageTitle({ children }: { children: string }) {
   return <title>{`${children} · Trainwright`}</title>;
 }

@@ -1,4 +1,4 @@
-/** A number and its unit, the unit smaller and softer. */
+/** A number and its unit, with the unit smaller and softer. */
 export function Quantity({ value, unit }: { value: string; unit: string }) {
   return (
     <span className="whitespace-nowrap">

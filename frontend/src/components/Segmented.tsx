@@ -7,9 +7,9 @@ interface Props<Value extends string> {
   onChange: (value: Value) => void;
 }
 
-/** A choice between few words, all in sight. */
+/** A choice between a few short options, all visible. */
 export function Segmented<Value extends string>({ label, value, options, onChange }: Props<Value>) {
-  // A page may have several with the same label; only those of one are exclusive.
+  // A page may have several groups with the same label; each needs its own name to be exclusive.
   const group = useId();
   return (
     <div role="radiogroup" aria-label={label} className="control inline-flex overflow-hidden">

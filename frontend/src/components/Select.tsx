@@ -2,7 +2,7 @@ import { ChevronDown } from "lucide-react";
 import type { SelectHTMLAttributes } from "react";
 import { inputClass } from "@/components/TextInput";
 
-/** The browser's own select: it works on phones, by keyboard and for screen readers as people know it. */
+/** The browser's native select, for good support on phones, by keyboard and by screen readers. */
 export function Select({ className = "", children, ...rest }: SelectHTMLAttributes<HTMLSelectElement>) {
   return (
     <span className="relative block">

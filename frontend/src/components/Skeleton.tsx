@@ -1,4 +1,4 @@
-/** The page's own outline while its first data comes; invisible for the first 150 ms, so that fast answers do not flash. */
+/** The outline of a page while its first data loads; invisible for the first 150 ms, so that it does not flash. */
 export function Skeleton({ rows = 6, height = 32 }: { rows?: number; height?: number }) {
   return (
     <div role="status" aria-label="Loading" className="panel animate-appear overflow-hidden">

@@ -4,15 +4,15 @@ import { Th } from "@/components/Th";
 
 interface Props {
   children: string;
-  /** How the table is sorted by this column; undefined: by another. */
+  /** The current sort order of this column; undefined if the table is sorted by another one. */
   order: "asc" | "desc" | undefined;
   onSort: () => void;
   className?: string;
   style?: CSSProperties;
 }
 
-/** The head of a column by which its table can be sorted. */
-export function SortTh({ children, order, onSort, className = "", style }: Props) {
+/** A sortable column header. */
+export function SortableTh({ children, order, onSort, className = "", style }: Props) {
   const Arrow = order === "asc" ? ArrowUp : ArrowDown;
   return (
     <Th className={className} style={style} aria-sort={order === undefined ? undefined : order === "asc" ? "ascending" : "descending"}>

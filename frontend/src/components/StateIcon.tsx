@@ -10,7 +10,7 @@ export type Shape =
   | "tick"
   | "cross";
 
-/** The shapes of the states, drawn to one weight. A state is never told by colour alone. */
+/** The icons of run states, drawn with equal weight. A state never relies on colour alone. */
 export function StateIcon({ shape }: { shape: Shape }) {
   return (
     <svg aria-hidden width={12} height={12} viewBox="0 0 12 12" fill="none" stroke="currentColor" strokeWidth={1.75} className="shrink-0">

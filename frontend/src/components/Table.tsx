@@ -4,21 +4,24 @@ interface Props {
   label: string;
   head: ReactNode;
   children: ReactNode;
-  /** Columns have the widths that their heads say, and together no less than this; on phones as wide as the screen. */
+  /**
+   * Column widths are fixed by the header and add up to at least this; on phones the table is as wide as the
+   * screen.
+   */
   minWidthPx?: number;
-  /** Rows of the whole list, where not all are in the page. */
+  /** Number of rows in the full list, if not all of them are rendered. */
   rowCount?: number;
-  /** Scrolls within itself under a head that stays, but on phones. */
-  tall?: boolean;
+  /** Scrolls within the page under a sticky header, except on phones. */
+  scrolls?: boolean;
   ref?: Ref<HTMLDivElement>;
 }
 
-/** A table to the edge of its panel; it scrolls sideways rather than break its rows, by keyboard too. */
-export function Table({ label, head, children, minWidthPx, rowCount, tall = false, ref }: Props) {
+/** A full-width table. It scrolls sideways instead of wrapping its rows, also by keyboard. */
+export function Table({ label, head, children, minWidthPx, rowCount, scrolls = false, ref }: Props) {
   return (
     <div
       ref={ref}
-      className={`panel relative overflow-x-auto ${tall ? "tablet:max-h-[max(320px,calc(100dvh-14rem))] tablet:overflow-y-auto" : ""}`}
+      className={`panel relative overflow-x-auto ${scrolls ? "tablet:max-h-[max(320px,calc(100dvh-14rem))] tablet:overflow-y-auto" : ""}`}
       role="region"
       aria-label={label}
       tabIndex={0}
@@ -29,8 +32,8 @@ export function Table({ label, head, children, minWidthPx, rowCount, tall = fals
         style={minWidthPx === undefined ? undefined : { ["--table-px" as string]: `${minWidthPx}px` }}
         aria-rowcount={rowCount === undefined ? undefined : rowCount + 1}
       >
-        <thead className={tall ? "tablet:sticky tablet:top-0 tablet:z-2 tablet:bg-surface tablet:shadow-[0_1px_0_var(--color-line)]" : ""}>
-          <tr className={`h-8 ${tall ? "max-tablet:border-b" : "border-b"}`}>{head}</tr>
+        <thead className={scrolls ? "tablet:sticky tablet:top-0 tablet:z-2 tablet:bg-surface tablet:shadow-[0_1px_0_var(--color-line)]" : ""}>
+          <tr className={`h-8 ${scrolls ? "max-tablet:border-b" : "border-b"}`}>{head}</tr>
         </thead>
         <tbody>{children}</tbody>
       </table>

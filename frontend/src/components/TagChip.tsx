@@ -1,33 +1,33 @@
 interface Props {
   name: string;
-  /** What a press does, in words; without it the chip only tells. */
-  verb?: string;
+  /** What a click does; without it the chip is not a button. */
+  action?: string;
   onPress?: () => void;
-  /** After the name. */
-  sign?: string;
+  /** Shown after the name. */
+  suffix?: string;
 }
 
-/** One tag. */
-export function TagChip({ name, verb, onPress, sign }: Props) {
-  const look = "inline-flex h-5 max-w-32 shrink-0 items-center gap-1 rounded-box border border-line bg-raised px-1.5 text-small text-soft";
-  const words = <span className="truncate">{name}</span>;
+/** A tag. */
+export function TagChip({ name, action, onPress, suffix }: Props) {
+  const className = "inline-flex h-5 max-w-32 shrink-0 items-center gap-1 rounded-box border border-line bg-raised px-1.5 text-small text-soft";
+  const label = <span className="truncate">{name}</span>;
   if (onPress === undefined) {
     return (
-      <span className={look} title={name}>
-        {words}
+      <span className={className} title={name}>
+        {label}
       </span>
     );
   }
   return (
     <button
       type="button"
-      className={`${look} relative z-1 hover:border-control hover:text-text max-tablet:h-8`}
-      title={verb}
-      aria-label={`${name}: ${verb ?? ""}`}
+      className={`${className} relative z-1 hover:border-control hover:text-text max-tablet:h-8`}
+      title={action}
+      aria-label={`${name}: ${action ?? ""}`}
       onClick={onPress}
     >
-      {words}
-      {sign !== undefined && <span aria-hidden>{sign}</span>}
+      {label}
+      {suffix !== undefined && <span aria-hidden>{suffix}</span>}
     </button>
   );
 }

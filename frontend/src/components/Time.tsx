@@ -1,6 +1,6 @@
 import { fullTime, moment } from "@/lib/format";
 
-/** A moment: short in the text, with date and offset on hover. */
+/** A short time; hover shows the date and UTC offset. */
 export function Time({ at }: { at: string }) {
   return (
     <time dateTime={at} title={fullTime(at)} className="whitespace-nowrap">

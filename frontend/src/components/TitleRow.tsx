@@ -4,15 +4,15 @@ import { PageTitle } from "@/components/PageTitle";
 
 interface Props {
   title: string;
-  /** Title of the browser's tab, where it is not the title and the team. */
+  /** Title of the browser tab, if it differs from the page title and team. */
   tabTitle?: string | undefined;
-  /** Link to the list that this page is one of. */
+  /** Link to the parent list. */
   parent?: ReactNode;
   children?: ReactNode;
   actions?: ReactNode;
 }
 
-/** The top of a page: where you are, how it stands, and at most one main button. */
+/** The top of a page: where you are, its status, and at most one primary button. */
 export function TitleRow({ title, tabTitle, parent, children, actions }: Props) {
   const { team } = useParams({ strict: false });
   return (

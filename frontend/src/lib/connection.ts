@@ -1,4 +1,4 @@
-/** Whether the API answers. Requests and streams tell; the frame shows it and tries again. */
+/** Whether the API responds. Requests and streams report it; the frame shows it and retries. */
 
 let lostSince: number | null = null;
 let epoch = 0;
@@ -10,15 +10,15 @@ export const connection = {
     lostSince = Date.now();
     notify();
   },
-  found: (): void => {
+  restored: (): void => {
     if (lostSince === null) return;
     lostSince = null;
     epoch += 1;
     notify();
   },
-  /** Since when nothing answers, in milliseconds since 1970; null while all is well. */
+  /** Since when the server has not responded, in milliseconds since 1970; null if it does. */
   lostSince: (): number | null => lostSince,
-  /** Grows each time the connection is back: what failed because of it starts afresh. */
+  /** Increases each time the connection is back, to reset what failed without it. */
   epoch: (): number => epoch,
   subscribe: (listener: () => void): (() => void) => {
     listeners.add(listener);

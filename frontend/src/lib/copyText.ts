@@ -1,4 +1,7 @@
-/** The clipboard is closed to pages served by plain HTTP from another machine: there the text is shown to be copied. */
+/**
+ * Browsers block the clipboard for pages served over plain HTTP from another machine; the text is then shown to be
+ * copied.
+ */
 export async function copyText(text: string): Promise<void> {
   if (window.isSecureContext) {
     await navigator.clipboard.writeText(text);

@@ -1,13 +1,13 @@
-/** Numbers, durations and times as people read them. Every function gives one line without surprises in its width. */
+/** Formats numbers, durations and times for reading, with predictable widths. */
 
-const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const integerFormat = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 /** 1,200 */
 export function count(value: number): string {
-  return grouped.format(value);
+  return integerFormat.format(value);
 }
 
-/** 441,000 from 441,037: four figures are all that the eye can use of a rate. */
+/** 441,000 from 441,037: four digits of a rate are enough. */
 export function rate(value: number): string {
   if (value < 10) return value.toFixed(1);
   if (value < 1_000) return value.toFixed(0);
@@ -15,7 +15,7 @@ export function rate(value: number): string {
   return count(Math.round(value / unit) * unit);
 }
 
-/** 3.124, and 0.00312 where three decimals would say nothing. */
+/** 3.124, and 0.00312 where three decimals would not be enough. */
 export function decimal(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
@@ -25,24 +25,24 @@ export function decimal(value: number): string {
   return size >= 1e-3 ? value.toPrecision(3) : value.toExponential(2);
 }
 
-/** 38.2, the percent sign being the caller's. */
+/** 38.2; the caller adds the percent sign. */
 export function percent(fraction: number): string {
   return (fraction * 100).toFixed(1);
 }
 
-/** 0, 0.00104 %, 1.3 %, 100 %: for shares that range over powers of ten. */
+/** 0, 0.00104 %, 1.3 %, 100 %: for shares over several orders of magnitude. */
 export function share(fraction: number): string {
   if (fraction === 0) return "0";
   const value = fraction * 100;
   return `${value >= 100 ? "100" : value >= 10 ? value.toFixed(0) : value >= 0.0001 ? Number(value.toPrecision(2)) : value.toExponential(0)} %`;
 }
 
-/** 2^−9: raised digits are too small to read beside a chart. */
+/** 2^−9: superscripts are too small to read beside a chart. */
 export function powerOfTwo(exponent: number): string {
   return `2^${exponent < 0 ? "−" : ""}${Math.abs(exponent)}`;
 }
 
-/** 1.6 × 10^18: for numbers whose size is all that matters. */
+/** 1.6 × 10^18: for numbers whose order of magnitude matters. */
 export function powerOfTen(value: number): string {
   if (value < 1e6) return count(value);
   const exponent = Math.floor(Math.log10(value));
@@ -57,14 +57,14 @@ export function short(value: number): string {
     [1e6, "M"],
     [1e3, "k"],
   ] as const) {
-    if (value >= size) return `${trim(value / size)} ${unit}`;
+    if (value >= size) return `${trimZeros(value / size)} ${unit}`;
   }
   return count(value);
 }
 
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 
-/** A number of bytes and its unit apart, because units are set smaller. */
+/** A number of bytes and its unit separately, because units are set smaller. */
 export function bytesParts(value: number): [string, string] {
   let index = 0;
   let size = value;
@@ -72,7 +72,7 @@ export function bytesParts(value: number): [string, string] {
     size /= 1_024;
     index += 1;
   }
-  return [index === 0 ? count(size) : trim(size), BYTE_UNITS[index] ?? "B"];
+  return [index === 0 ? count(size) : trimZeros(size), BYTE_UNITS[index] ?? "B"];
 }
 
 export function bytes(value: number): string {
@@ -82,17 +82,17 @@ export function bytes(value: number): string {
 /** 8 s · 1 min 40 s · 18 min · 1 h 15 min · 2 d 3 h */
 export function duration(seconds: number): string {
   if (!Number.isFinite(seconds) || seconds < 0) return "–";
-  const whole = Math.round(seconds);
-  if (whole < 60) return `${whole} s`;
-  const minutes = Math.floor(whole / 60);
-  if (minutes < 5) return both(minutes, "min", whole % 60, "s");
+  const total = Math.round(seconds);
+  if (total < 60) return `${total} s`;
+  const minutes = Math.floor(total / 60);
+  if (minutes < 5) return joinUnits(minutes, "min", total % 60, "s");
   if (minutes < 60) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
-  if (hours < 24) return both(hours, "h", minutes % 60, "min");
-  return both(Math.floor(hours / 24), "d", hours % 24, "h");
+  if (hours < 24) return joinUnits(hours, "h", minutes % 60, "min");
+  return joinUnits(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
-/** 3 ms · 351 ms · 1.19 s: how long a step or a phase took. */
+/** 3 ms · 351 ms · 1.19 s: the duration of a step or a part of it. */
 export function shortTime(seconds: number): string {
   if (seconds < 0.001) return `${(seconds * 1e6).toFixed(0)} µs`;
   if (seconds < 0.01) return `${(seconds * 1e3).toFixed(1)} ms`;
@@ -100,25 +100,25 @@ export function shortTime(seconds: number): string {
   return seconds < 60 ? `${seconds.toPrecision(3)} s` : duration(seconds);
 }
 
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const fullFormat = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 
-/** 13:46:02, in the viewer's zone. */
+/** 13:46:02, in the viewer's time zone. */
 export function clockTime(time: string | number): string {
-  return clock.format(new Date(time));
+  return clockFormat.format(new Date(time));
 }
 
 /** 13:46 today, 18 Nov 13:46 before. */
 export function moment(time: string, now: number = Date.now()): string {
   const date = new Date(time);
-  const hours = clock.format(date).slice(0, 5);
-  return date.toDateString() === new Date(now).toDateString() ? hours : `${day.format(date)} ${hours}`;
+  const hours = clockFormat.format(date).slice(0, 5);
+  return date.toDateString() === new Date(now).toDateString() ? hours : `${dayFormat.format(date)} ${hours}`;
 }
 
-/** With date, zone and offset: for the tooltip. */
+/** With date, zone and offset, for tooltips. */
 export function fullTime(time: string): string {
-  return full.format(new Date(time));
+  return fullFormat.format(new Date(time));
 }
 
 export function secondsBetween(from: string, to: string | number): number {
@@ -130,11 +130,11 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-function both(large: number, largeUnit: string, small: number, smallUnit: string): string {
+function joinUnits(large: number, largeUnit: string, small: number, smallUnit: string): string {
   return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 }
 
-function trim(value: number): string {
+function trimZeros(value: number): string {
   if (value >= 100) return value.toFixed(0);
   return value.toFixed(value >= 10 ? 1 : 2).replace(/\.?0+$/, "");
 }

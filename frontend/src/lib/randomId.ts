@@ -1,4 +1,4 @@
-/** 128 random bits in hex. `crypto.randomUUID` is missing on pages served by plain HTTP to another machine. */
+/** 128 random bits in hex. `crypto.randomUUID` is missing on pages served over plain HTTP from another machine. */
 export function randomId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

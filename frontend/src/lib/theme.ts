@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says. Kept in this browser. */
+/** Light, dark or the system's theme. Stored in this browser. */
 export type Theme = "system" | "light" | "dark";
 
 const KEY = "trainwright.theme";

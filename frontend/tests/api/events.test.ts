@@ -1,7 +1,7 @@
 import { http, HttpResponse } from "msw";
 import { afterEach, expect, it } from "vitest";
 import { followEvents, type StreamEvent } from "@/api/events";
-import { server } from "../server";
+import { server } from "@tests/support/server";
 
 const URL = "http://localhost:3000/stream";
 const stop = new AbortController();
@@ -10,7 +10,7 @@ afterEach(() => {
   stop.abort();
 });
 
-it("reads events across chunks and, after a break, goes on from the last id", async () => {
+it("reads events across chunks and resumes from the last id after a disconnect", async () => {
   const asked: (string | null)[] = [];
   server.use(
     http.get(URL, ({ request }) => {

@@ -5,13 +5,13 @@ import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
-import { server } from "../server";
+import { server } from "@tests/support/server";
 
 const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "owner" }] };
 const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such run." };
 const REFUSED = { title: "Not allowed", status: 403, code: "forbidden", detail: "Only site admins see nodes." };
 
-it("names each page in the title, and leads on from what does not exist", async () => {
+it("names each page in the title, and offers a way out of missing pages", async () => {
   server.use(
     http.get("*/api/v1/me", () => HttpResponse.json(ME)),
     http.get("*/api/v1/nodes", () => HttpResponse.json(REFUSED, { status: 403 })),
@@ -31,7 +31,7 @@ it("names each page in the title, and leads on from what does not exist", async 
   act(() => {
     router.history.push("/lab/nonsense");
   });
-  await screen.findByRole("heading", { name: "There is nothing here" });
+  await screen.findByRole("heading", { name: "Page not found" });
   expect(screen.getByRole("link", { name: "Datasets" })).toBeDefined();
   expect(screen.getAllByRole("main")).toHaveLength(1);
 

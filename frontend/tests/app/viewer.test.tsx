@@ -5,12 +5,12 @@ import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
-import { server } from "../server";
+import { server } from "@tests/support/server";
 
 const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "viewer" }] };
 const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such run." };
 
-it("offers a viewer nothing that the API refuses", async () => {
+it("offers viewers no action that the API would refuse", async () => {
   server.use(
     http.get("*/api/v1/me", () => HttpResponse.json(ME)),
     http.get("*/api/v1/me/keys", () => HttpResponse.json([])),

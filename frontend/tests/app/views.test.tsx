@@ -6,13 +6,15 @@ import { http, HttpResponse } from "msw";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
-import { aRun } from "../runs";
-import { server } from "../server";
+import { aRun } from "@tests/support/runs";
+import { server } from "@tests/support/server";
 
 const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "viewer" }] };
 const RUNS = ["run_1", "run_2"].map((id) => aRun({ id, name: id, state: "succeeded", ended: "2026-11-21T14:00:00Z" }));
 const STEPS = Array.from({ length: 100 }, (_, index) => index + 1);
 const LOSS = { name: "loss", unit: "", steps: STEPS, values: STEPS.map((step) => 1 / step) };
+
+const LOSS_INFO = { name: "loss", title: "loss", unit: "nats/token", group: "learning", description: "", fp8_only: false, derived: false };
 
 let listed = RUNS;
 
@@ -24,6 +26,7 @@ beforeEach(() => {
       const q = new URL(request.url).searchParams.get("q") ?? "";
       return HttpResponse.json({ items: listed.filter(({ name }) => name.includes(q)), next_cursor: null });
     }),
+    http.get("*/api/v1/series", () => HttpResponse.json({ series: [LOSS_INFO], families: [] })),
     http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json(RUNS.map(({ id }) => ({ run: id, series: [LOSS] })))),
     http.get("*/api/v1/teams/lab/runs/run_1/metrics", () => HttpResponse.json({ series: [LOSS], attempts: [], cursor: "1:1" })),
     http.get("*/api/v1/teams/lab/runs/run_1/events", () => HttpResponse.json([])),
@@ -51,7 +54,7 @@ function search() {
   return router.state.location.search;
 }
 
-it("holds what is chosen just before a tab is left", async () => {
+it("keeps a setting changed just before leaving a tab", async () => {
   open("/lab/runs/run_1/overview");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   fireEvent.click(screen.getByRole("button", { name: "Zoom in" }));
@@ -63,7 +66,7 @@ it("holds what is chosen just before a tab is left", async () => {
   expect(search()).toHaveProperty("from");
 });
 
-it("holds what is chosen also where the address ends with a slash", async () => {
+it("keeps a setting if the address ends with a slash", async () => {
   open("/lab/runs/run_1/overview/");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   await waitFor(() => {
@@ -71,21 +74,21 @@ it("holds what is chosen also where the address ends with a slash", async () => 
   });
 });
 
-it("writes nothing into the page that a run is left for", async () => {
+it("writes no pending setting of a run into the next page's address", async () => {
   open("/lab/runs/run_1/overview");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   act(() => {
     router.history.push("/lab/compare?runs=run_1,run_2");
   });
   await screen.findByRole("checkbox", { name: "Show run_1" });
-  // What is chosen now is told after what was chosen there would be.
+  // A change made now is committed after the change made on the other page would have been.
   fireEvent.click(screen.getByRole("radio", { name: "tokens" }));
   await waitFor(() => {
     expect(search()).toEqual({ runs: "run_1,run_2", x: "tokens" });
   });
 });
 
-it("keeps what the list and the charts of a comparison write at once", async () => {
+it("keeps simultaneous changes of a comparison's table and charts", async () => {
   open("/lab/compare?runs=run_1,run_2");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   const list = await screen.findByRole("checkbox", { name: "Show run_1" });
@@ -98,7 +101,7 @@ it("keeps what the list and the charts of a comparison write at once", async () 
   });
 });
 
-it("opens a comparison with other runs, by keyboard alone", async () => {
+it("opens a comparison with other runs by keyboard alone", async () => {
   open("/lab/runs/run_1/overview");
   const button = await screen.findByRole("button", { name: "compare with" });
   button.focus();
@@ -113,14 +116,14 @@ it("opens a comparison with other runs, by keyboard alone", async () => {
   expect(search()).toEqual({ runs: "run_1,run_2" });
 });
 
-it("offers no comparison where there is no other run", async () => {
+it("offers no comparison if there is no other run", async () => {
   listed = RUNS.slice(0, 1);
   open("/lab/runs/run_1/overview");
   await screen.findByRole("button", { name: "Zoom in" });
   expect(screen.queryByRole("button", { name: "compare with" })).toBeNull();
 });
 
-it("says what each run of a comparison ended at, though its lines are drawn by their extremes", async () => {
+it("shows the last value of each compared run although lines are drawn from extremes", async () => {
   const steps = Array.from({ length: 1_000 }, (_, index) => index + 1);
   const values = steps.map((step) => (step === 998 ? 1 : step === 999 ? 9 : 5));
   server.use(http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json([{ run: "run_1", series: [{ ...LOSS, steps, values }] }, { run: "run_2", series: [LOSS] }])));

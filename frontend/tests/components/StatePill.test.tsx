@@ -2,12 +2,12 @@ import { render, screen } from "@testing-library/react";
 import { expect, it } from "vitest";
 import { StatePill } from "@/components/StatePill";
 
-it("says the state in a word", () => {
+it("shows the state's label", () => {
   render(<StatePill state="retry_wait" />);
   expect(screen.getByText("Recovering")).toBeDefined();
 });
 
-it("tells that the node is silent", () => {
+it("says that the node is silent", () => {
   render(<StatePill state="running" suspectSeconds={34.2} />);
-  expect(screen.getByText(", no word from its node for 34 s")).toBeDefined();
+  expect(screen.getByText(", no contact with its node for 34 s")).toBeDefined();
 });

@@ -14,7 +14,7 @@ describe("duration", () => {
     [183_600, "2 d 3 h"],
     [-1, "–"],
     [NaN, "–"],
-  ])("says %d seconds as %s", (seconds, text) => {
+  ])("formats %d seconds as %s", (seconds, text) => {
     expect(duration(seconds)).toBe(text);
   });
 });
@@ -38,7 +38,7 @@ describe("numbers", () => {
     [0, "0"],
     [12_345.6, "12,346"],
     [Infinity, "Infinity"],
-  ])("writes %d as %s", (value, text) => {
+  ])("formats %d as %s", (value, text) => {
     expect(decimal(value)).toBe(text);
   });
 
@@ -57,7 +57,7 @@ describe("numbers", () => {
     [2_040_109_465, "1.9 GiB"],
     [1_048_576, "1 MiB"],
     [104_857_600, "100 MiB"],
-  ])("measures %d bytes as %s", (value, text) => {
+  ])("formats %d bytes as %s", (value, text) => {
     expect(bytes(value)).toBe(text);
   });
 
@@ -68,22 +68,22 @@ describe("numbers", () => {
     [0.351, "351 ms"],
     [1.19, "1.19 s"],
     [75, "1 min 15 s"],
-  ])("times %d seconds as %s", (seconds, text) => {
+  ])("formats a duration of %d seconds as %s", (seconds, text) => {
     expect(shortTime(seconds)).toBe(text);
   });
 
-  it("counts one and many", () => {
+  it("pluralizes", () => {
     expect([plural(1, "shard"), plural(3, "shard"), plural(0, "shard")]).toEqual(["1 shard", "3 shards", "0 shards"]);
   });
 });
 
-it("leaves out the day of a moment of today", () => {
+it("omits the date of times today", () => {
   const now = new Date(2026, 10, 21, 14, 0).getTime();
   expect(moment(new Date(2026, 10, 21, 13, 46).toISOString(), now)).toBe("13:46");
   expect(moment(new Date(2026, 10, 18, 13, 46).toISOString(), now)).toBe("18 Nov 13:46");
 });
 
-it("says shares from none to all, and powers of two", () => {
+it("formats shares and powers of two", () => {
   expect([0, 1e-9, 1.04e-5, 0.0131, 0.28, 1].map(share)).toEqual(["0", "1e-7 %", "0.001 %", "1.3 %", "28 %", "100 %"]);
   expect([-13, 0, 4].map(powerOfTwo)).toEqual(["2^−13", "2^0", "2^4"]);
 });

@@ -1,4 +1,4 @@
-"""Commands about datasets: sending files, looking at what they hold and what became of them."""
+"""Commands about datasets: upload, preview, show and delete them."""
 
 from __future__ import annotations
 
@@ -16,38 +16,41 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
-    complain,
+    apply_set,
     err,
-    in_mib,
+    exit_with_problems,
+    format_mib,
     open_team,
     out,
-    refuse,
-    set_value,
+    print_error,
     show_bytes,
     table_of,
 )
 from trainwright.contracts.api.datasets import Dataset, DatasetVersion
 from trainwright.contracts.api.uploads import PreviewFile
 from trainwright.contracts.base import problems
-from trainwright.contracts.recipe import Recipe, TextDocuments
-from trainwright.files import find_files
+from trainwright.contracts.curation import CurationSpec, TextDocuments
+from trainwright.transport.local_files import find_files
 
-app = typer.Typer(no_args_is_help=True, help="Upload and look at datasets.")
+app = typer.Typer(no_args_is_help=True, help="Upload and manage datasets.")
 
 Text = Annotated[
-    TextDocuments | None, typer.Option("--text-documents", help="What a document is in files of plain text.")
+    TextDocuments | None, typer.Option("--text-documents", help="What a document is in plain text files.")
 ]
-Field = Annotated[str | None, typer.Option("--field", help="Key or column that holds a document.")]
+Field = Annotated[str | None, typer.Option("--field", help="Key or column with the document.")]
 Wait = Annotated[
     bool,
-    typer.Option("--wait", help="Until it is read and its tokens are made; ends with 1 when that fails."),
+    typer.Option("--wait", help="Wait until it is read and tokenized; exit with 1 if that fails."),
 ]
 Duplicates = Annotated[
-    bool | None, typer.Option("--drop-duplicates", help="Keep the first of documents with the same text.")
+    bool | None,
+    typer.Option("--drop-duplicates", help="Keep only the first of several documents with the same text."),
 ]
-RecipeSets = Annotated[
+CurationSets = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change one value of the recipe, such as recipe.rules.min_characters=200."),
+    typer.Option(
+        "--set", help="Change one value of the curation, such as curation.rules.min_characters=200."
+    ),
 ]
 
 
@@ -61,14 +64,14 @@ def upload(
     text_documents: Text = None,
     field: Field = None,
     drop_duplicates: Duplicates = None,
-    sets: RecipeSets = None,
+    sets: CurationSets = None,
     wait: Wait = False,
 ) -> None:
-    """Upload files and folders as a new dataset. The same command goes on where one that was cut off was."""
-    recipe = recipe_of(text_documents, field, drop_duplicates, sets)
+    """Upload files and folders as a new dataset. Repeat an interrupted command to continue the upload."""
+    curation = curation_of(text_documents, field, drop_duplicates, sets)
     with open_team(server, key, team) as api:
-        _tell_skipped(paths)
-        dataset = api.upload(name, paths, recipe, show_bytes)
+        _print_skipped(paths)
+        dataset = api.upload(name, paths, curation, show_bytes)
         err.print()
         typer.echo(dataset.id)
         if wait:
@@ -82,19 +85,21 @@ def add(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    keep_files: Annotated[bool, typer.Option(help="Add them to the files of the newest version.")] = False,
+    keep_files: Annotated[
+        bool, typer.Option(help="Add them to the files of the newest version instead of replacing these.")
+    ] = False,
     text_documents: Text = None,
     field: Field = None,
     drop_duplicates: Duplicates = None,
-    sets: RecipeSets = None,
+    sets: CurationSets = None,
     wait: Wait = False,
 ) -> None:
-    """Upload files and folders as a dataset's next version; its recipe stays unless options change it."""
+    """Upload files and folders as the next version of a dataset. Options change its curation."""
     with open_team(server, key, team) as api:
-        base = api.dataset(dataset).versions[0].recipe
-        recipe = recipe_of(text_documents, field, drop_duplicates, sets, base)
-        _tell_skipped(paths)
-        made = api.upload_version(dataset, paths, recipe, show_bytes, keep_files=keep_files)
+        base = api.dataset(dataset).versions[0].curation
+        curation = curation_of(text_documents, field, drop_duplicates, sets, base)
+        _print_skipped(paths)
+        made = api.upload_version(dataset, paths, curation, show_bytes, keep_files=keep_files)
         err.print()
         typer.echo(f"{made.id} version {made.versions[0].number}")
         if wait:
@@ -109,18 +114,18 @@ def preview(
     server: Server = LOCAL_SERVER,
     text_documents: Text = None,
     field: Field = None,
-    sets: RecipeSets = None,
+    sets: CurationSets = None,
 ) -> None:
-    """Show the first documents of files. They are sent for it; `upload` then has little left to send."""
-    recipe = recipe_of(text_documents, field, None, sets)
+    """Show the first documents of files. This uploads the files, so `upload` has little left to send."""
+    curation = curation_of(text_documents, field, None, sets)
     with open_team(server, key, team) as api:
-        _tell_skipped(paths)
-        found = api.preview(paths, recipe, show_bytes)
+        _print_skipped(paths)
+        found = api.preview(paths, curation, show_bytes)
         err.print()
         for file in found.files:
             _show_file(file)
         if not any(file.documents for file in found.files):
-            complain("Nothing here can be read as documents.")
+            print_error("Nothing here can be read as documents.")
             raise typer.Exit(1)
 
 
@@ -131,7 +136,9 @@ def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> No
         table = table_of("name", "version", "MiB", "state")
         for dataset in api.datasets():
             newest = dataset.versions[0]
-            table.add_row(dataset.id, dataset.name, str(newest.number), in_mib(newest.bytes), newest.state)
+            table.add_row(
+                dataset.id, dataset.name, str(newest.number), format_mib(newest.bytes), newest.state
+            )
         out.print(table)
 
 
@@ -143,7 +150,7 @@ def show(
     server: Server = LOCAL_SERVER,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Show a dataset's versions: state, statistics, what was rejected, preparations."""
+    """Show the versions of a dataset: state, statistics, rejected documents, preparations."""
     with open_team(server, key, team) as api:
         shown = api.dataset(dataset)
         if as_json:
@@ -168,7 +175,7 @@ def delete_dataset(
     server: Server = LOCAL_SERVER,
     version: Annotated[int | None, typer.Option(help="Only this version.")] = None,
 ) -> None:
-    """Delete a dataset that no run uses, or one of its versions."""
+    """Delete a dataset or one of its versions, if no run uses it."""
     with open_team(server, key, team) as api:
         if version is None:
             api.delete_dataset(dataset)
@@ -176,45 +183,46 @@ def delete_dataset(
             api.delete_version(dataset, version)
 
 
-def recipe_of(
+def curation_of(
     text_documents: TextDocuments | None,
     field: str | None,
     drop_duplicates: bool | None,
     sets: list[str] | None,
-    base: Recipe | None = None,
-) -> Recipe | None:
-    """The recipe that the options make of ``base``; None when they say nothing."""
+    base: CurationSpec | None = None,
+) -> CurationSpec | None:
+    """``base`` changed by the options; None if they change nothing."""
     changes: dict[str, Any] = {
         "read.text_documents": text_documents,
         "read.field": field,
         "drop_duplicates": drop_duplicates,
     }
-    said: dict[str, Any] = {"recipe": (base or Recipe()).model_dump(mode="json")}
-    before = json.dumps(said)
+    changed: dict[str, Any] = {"curation": (base or CurationSpec()).model_dump(mode="json")}
+    before = json.dumps(changed)
     for path, value in changes.items():
         if value is not None:
-            set_value(said, f"recipe.{path}={json.dumps(value)}", {"recipe": Recipe})
+            apply_set(changed, f"curation.{path}={json.dumps(value)}", {"curation": CurationSpec})
     for change in sets or []:
-        set_value(said, f"recipe.{change.removeprefix('recipe.')}", {"recipe": Recipe})
+        path = change.removeprefix("curation.").removeprefix("recipe.")  # its name up to version 0.1
+        apply_set(changed, f"curation.{path}", {"curation": CurationSpec})
     try:
-        return Recipe.model_validate(said["recipe"]) if json.dumps(said) != before else None
+        return CurationSpec.model_validate(changed["curation"]) if json.dumps(changed) != before else None
     except ValidationError as error:
-        refuse(problems(error, Recipe))
+        exit_with_problems(problems(error, CurationSpec))
         raise
 
 
 def _finish(version: DatasetVersion) -> None:
-    """Say what became of it; a failure is the command's own."""
+    """Show a finished version, or fail with its error."""
     failed = [one.error for one in version.preparations if one.error is not None]
     reason = version.error or next(iter(failed), None)
     if reason is not None:
-        complain(reason)
+        print_error(reason)
         raise typer.Exit(1)
     _show_version(version)
 
 
-def _tell_skipped(paths: list[Path]) -> None:
-    """Say on the error stream what lies in the folders and is not sent."""
+def _print_skipped(paths: list[Path]) -> None:
+    """Print to stderr which files in the folders are not uploaded."""
     skipped = find_files(paths).skipped
     if skipped:
         shown = ", ".join(skipped[:5]) + (" and more" if len(skipped) > 5 else "")

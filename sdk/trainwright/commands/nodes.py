@@ -5,15 +5,15 @@ from __future__ import annotations
 import typer
 
 from trainwright.client import Client
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, complain, open_client, out, table_of
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, out, print_error, table_of
 from trainwright.contracts.api.nodes import Node
 
-app = typer.Typer(no_args_is_help=True, help="Look at nodes and drain them. For site admins.")
+app = typer.Typer(no_args_is_help=True, help="List and drain nodes. For site admins.")
 
 
 @app.command("list")
 def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
-    """List the nodes, and what runs on them."""
+    """List the nodes and their runs."""
     with open_client(server, key) as client:
         table = table_of("name", "state", "slots free", "runs")
         for node in client.nodes():
@@ -24,7 +24,7 @@ def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
 
 @app.command("drain")
 def drain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
-    """Place nothing new on a node. What runs there goes on to its end."""
+    """Drain a node: it gets no new runs, and its current runs continue."""
     with open_client(server, key) as client:
         drained = client.set_draining(_node_id(client, node), True)
         typer.echo(f"{drained.name} gets no new runs; {len(drained.runs)} are on it.")
@@ -32,18 +32,18 @@ def drain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
 
 @app.command("undrain")
 def undrain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
-    """Let a drained node take runs again."""
+    """Undrain a node: it gets new runs again."""
     with open_client(server, key) as client:
-        typer.echo(f"{client.set_draining(_node_id(client, node), False).name} takes runs again.")
+        typer.echo(f"{client.set_draining(_node_id(client, node), False).name} gets new runs again.")
 
 
 def _node_id(client: Client, node: str) -> str:
-    """Of a node by its id, or by its name, which no other node has."""
+    """Id of a node that is given by id or by name."""
     if node.startswith("node_"):
         return node
     known = {one.name: one.id for one in client.nodes()}
     if node not in known:
-        complain(f"There is no node {node!r}. There is {', '.join(sorted(known)) or 'none yet'}.")
+        print_error(f"There is no node {node!r}. There is {', '.join(sorted(known)) or 'none yet'}.")
         raise typer.Exit(1)
     return known[node]
 

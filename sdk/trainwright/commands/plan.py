@@ -1,4 +1,4 @@
-"""The commands that show what a run would come to before it is submitted, and lay one out anew."""
+"""Commands that plan runs before they are submitted, and change the layout of runs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from trainwright.commands.terminal import (
     Server,
     Sets,
     TeamSlug,
-    complain,
-    in_bytes,
-    in_mib,
+    apply_set,
+    exit_with_problems,
+    format_bytes,
+    format_mib,
     open_team,
     out,
+    print_error,
     read_spec,
-    refuse,
-    set_value,
 )
+from trainwright.contracts.api.actions import RunLayout
 from trainwright.contracts.api.plans import PlannedMemory, RunPlan
 from trainwright.contracts.api.usage import RunEstimate
-from trainwright.contracts.api.verbs import RunLayout
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
 
@@ -34,7 +34,7 @@ _PARTS = ("weights", "copies", "gradients", "optimizer", "activations", "gathere
 
 
 def plan(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
-    """Show how a spec's work would be cut over the ranks, and the memory that each would need."""
+    """Show how a run would be distributed over ranks, and how much memory each rank would need."""
     with open_team(server, key, team) as api:
         show(api.plan_run(read_spec(spec, sets)))
 
@@ -46,17 +46,17 @@ def estimate(
     server: Server = LOCAL_SERVER,
     sets: Sets = None,
     begin_step: Annotated[
-        int, typer.Option(min=0, help="Step of the checkpoint that a fork would go on from.")
+        int, typer.Option(min=0, help="Step of the checkpoint that a fork would continue from.")
     ] = 0,
 ) -> None:
-    """Show what a spec's run would come to: arithmetic, memory, bytes, and time where it was measured."""
+    """Estimate the compute, memory and storage of a run, and its time if a similar run was measured."""
     with open_team(server, key, team) as api:
         show_estimate(api.estimate(read_spec(spec, sets), begin_step))
 
 
 def layout(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
-    """Cut a run's next attempt over its ranks in another way, as in --set parallelism.pipeline=2. What --set does not
-    name stays, and so does an attempt that lives."""
+    """Change the layout of a run for its next attempt, for example with --set parallelism.pipeline=2. A current attempt
+    is not affected."""
     with open_team(server, key, team) as api:
         changed = changed_layout(api.run(run).spec, sets or [])
         typer.echo(show_layout(api.change_layout(run, changed).spec))
@@ -68,42 +68,40 @@ def changed_layout(spec: RunSpec, sets: list[str]) -> RunLayout:
     for change in sets:
         path = change.partition("=")[0]
         if not path.startswith("parallelism.") and path != "batch.micro_sequences":
-            complain(
-                f"--set {change}: a layout is parallelism.… and batch.micro_sequences; the rest of a run stays."
-            )
+            print_error(f"--set {change}: only parallelism.… and batch.micro_sequences can be changed here.")
             raise typer.Exit(2)
-        set_value(whole, change)
+        apply_set(whole, change)
     asked = {"parallelism": whole["parallelism"], "micro_sequences": whole["batch"]["micro_sequences"]}
     try:
         return RunLayout.model_validate(asked)
     except ValidationError as error:
-        refuse(problems(error, RunLayout))
+        exit_with_problems(problems(error, RunLayout))
         raise
 
 
 def show_layout(spec: RunSpec) -> str:
-    """A line that says how the next attempt is cut."""
+    """The layout of the next attempt in one line."""
     degrees = spec.degrees
     return (
         f"{degrees.ranks} ranks = pipeline {degrees.pipeline} × data {degrees.data} × tensor {degrees.tensor}, "
-        f"{spec.batch.micro_sequences} sequences in a micro batch; from the next attempt on"
+        f"{spec.batch.micro_sequences} sequences per micro batch, starting with the next attempt"
     )
 
 
 def show_estimate(found: RunEstimate) -> None:
-    """Print the figures of an estimate, one a line."""
+    """Print an estimate, one figure per line."""
     storage = found.storage
     typer.echo(f"parameters   {found.parameters:,}")
     typer.echo(f"arithmetic   {found.flops:.3g} FLOPs, {found.petaflop_days:.3g} petaFLOP/s-days")
-    typer.echo(f"memory       {in_mib(found.memory_bytes)} MiB on the fullest rank")
+    typer.echo(f"memory       {format_mib(found.memory_bytes)} MiB on the rank that needs most")
     if found.host_bytes:
-        typer.echo(f"host memory  {in_mib(found.host_bytes)} MiB on each node, by offload")
+        typer.echo(f"host memory  {format_mib(found.host_bytes)} MiB on each node, by offload")
     typer.echo(
-        f"checkpoints  {in_mib(found.checkpoint_bytes)} MiB each, {in_mib(found.stored_bytes)} MiB kept in all"
+        f"checkpoints  {format_mib(found.checkpoint_bytes)} MiB each, {format_mib(found.stored_bytes)} MiB in total"
     )
     typer.echo(
-        f"stored now   {in_bytes(found.team_checkpoint_bytes)} of checkpoints, which no limit refuses; "
-        f"{in_bytes(storage.used_bytes)} of {in_bytes(storage.limit_bytes)} of files"
+        f"stored now   {format_bytes(found.team_checkpoint_bytes)} of checkpoints, which have no limit; "
+        f"{format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)} of files"
     )
     if found.measured is None or found.seconds is None or found.slot_hours is None:
         typer.echo("time         not measured yet")
@@ -117,7 +115,7 @@ def show_estimate(found: RunEstimate) -> None:
 
 def show(plan: RunPlan) -> None:
     """Print degrees, stages with their memory, and the bubble."""
-    shared = f", of which {plan.shard} share one copy" if plan.shard > 1 else ""
+    shared = f", sharded over {plan.shard}" if plan.shard > 1 else ""
     typer.echo(
         f"{len(plan.ranks)} ranks = pipeline {plan.pipeline} × data {plan.data}{shared} × tensor {plan.tensor}"
     )
@@ -129,9 +127,9 @@ def show(plan: RunPlan) -> None:
         has = (
             ""
             if plan.host_node_bytes is None
-            else f"; {plan.host_node} has {in_mib(plan.host_node_bytes)} MiB"
+            else f"; {plan.host_node} has {format_mib(plan.host_node_bytes)} MiB"
         )
-        typer.echo(f"Offload puts {in_mib(plan.host_bytes)} MiB into the memory of each node{has}.")
+        typer.echo(f"Offload uses {format_mib(plan.host_bytes)} MiB of host memory on each node{has}.")
     for warning in plan.warnings:
         typer.secho(warning, fg=typer.colors.YELLOW)
     if plan.stages_are_measured:
@@ -140,7 +138,7 @@ def show(plan: RunPlan) -> None:
         )
     if plan.pipeline > 1:
         typer.echo(
-            f"{plan.schedule}, {plan.micro_batches} micro batches a step: ranks wait {plan.bubble_fraction:.1%} of the time."
+            f"{plan.schedule}, {plan.micro_batches} micro batches per step: ranks are idle {plan.bubble_fraction:.1%} of the time."
         )
 
 
@@ -156,7 +154,7 @@ def _stages(plan: RunPlan) -> Table:
 
 
 def _memory(memory: list[PlannedMemory]) -> Table:
-    """MiB by part; parts that nobody has are left out."""
+    """MiB by component; components without any are left out."""
     parts = [name for name in (*_PARTS, "host") if any(getattr(one, name) for one in memory)]
     columns = [Column(name, justify="right") for name in ("MiB", *parts)]
     table = Table("pipeline rank", *columns, box=None)

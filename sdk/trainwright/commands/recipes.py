@@ -1,4 +1,4 @@
-"""Commands about saved recipes."""
+"""Commands about recipes: specs that are saved under a name."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from trainwright.commands.terminal import (
     Server,
     Sets,
     TeamSlug,
-    complain,
+    apply_set,
     open_team,
     out,
+    print_error,
     read_json,
-    set_value,
     table_of,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Keep specs under a name, for the next run.")
+app = typer.Typer(no_args_is_help=True, help="Save specs as recipes for later runs.")
 
 
 @app.command("list")
 def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """List the team's saved recipes, with what this version refuses in them."""
+    """List the team's recipes, and what is invalid in them."""
     with open_team(server, key, team) as api:
         table = table_of("name", "saved", "by", "")
         for recipe in api.recipes():
@@ -41,34 +41,34 @@ def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> Non
 def save(
     name: str, spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None
 ) -> None:
-    """Keep a spec under a name, without its own name and dataset. One of the same name is replaced."""
+    """Save a spec as a recipe, without its name and dataset. A recipe of the same name is replaced."""
     with open_team(server, key, team) as api:
         kept = read_json(spec)
         for change in sets or []:
-            set_value(kept, change)
+            apply_set(kept, change)
         typer.echo(api.save_recipe(name, without_data(kept)).id)
 
 
 @app.command("show")
 def show(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Print a recipe as JSON. As a spec it lacks `name` and `data.dataset`, which --set can give."""
+    """Print a recipe as JSON. To submit it, add `name` and `data.dataset`, for example with --set."""
     with open_team(server, key, team) as api:
         found = next((one for one in api.recipes() if recipe in (one.id, one.name)), None)
         if found is None:
-            complain(f"There is no recipe {recipe!r}. `trainwright recipes list` lists them.")
+            print_error(f"There is no recipe {recipe!r}. `trainwright recipes list` lists them.")
             raise typer.Exit(1)
         typer.echo(json.dumps(found.spec, indent=2))
 
 
 @app.command("delete")
 def delete(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Forget a recipe. Runs that were started with it stay as they are."""
+    """Delete a recipe. Runs that were started with it are not affected."""
     with open_team(server, key, team) as api:
         api.delete_recipe(recipe)
 
 
 def without_data(spec: dict[str, Any]) -> dict[str, Any]:
-    """``spec`` without what each run chooses anew."""
+    """``spec`` without its name, dataset and version, which each run chooses."""
     kept = {section: value for section, value in spec.items() if section != "name"}
     data = kept.get("data")
     if isinstance(data, dict):

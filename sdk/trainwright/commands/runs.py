@@ -18,33 +18,33 @@ from trainwright.commands.terminal import (
     Server,
     Sets,
     TeamSlug,
-    changes_of,
-    complain,
+    describe_freed,
     err,
-    freed_in_words,
-    in_form,
-    in_mib,
+    exit_with_problems,
+    format_mib,
+    format_or_dash,
     open_team,
     out,
+    parse_sets,
+    print_error,
     read_spec,
-    refuse,
     show_bytes,
     table_of,
 )
-from trainwright.connection import ApiError
+from trainwright.contracts.api.actions import MOST_RUNS_AT_ONCE, BulkResult, RunAction
 from trainwright.contracts.api.runs import Run
-from trainwright.contracts.api.verbs import MOST_RUNS_AT_ONCE, BulkResult, BulkVerb
 from trainwright.contracts.run_state import RunState
+from trainwright.transport.connection import ApiError
 
-app = typer.Typer(no_args_is_help=True, help="Start, watch and end runs.")
+app = typer.Typer(no_args_is_help=True, help="Start, monitor and stop runs.")
 
 
 @app.command("check")
 def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
-    """Ask the server whether it would take a spec, without submitting it."""
+    """Check whether the server would accept a spec, without submitting it."""
     with open_team(server, key, team) as api:
         verdict = api.validate(read_spec(spec, sets))
-        refuse(verdict.problems)
+        exit_with_problems(verdict.problems)
         typer.echo(f"Valid: {verdict.parameters:,} parameters.")
 
 
@@ -52,7 +52,7 @@ def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, s
 def submit(
     spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None, wait: bool = False
 ) -> None:
-    """Start a run from a JSON spec; with --wait, follow it to its end."""
+    """Start a run from a JSON spec; with --wait, wait until it ends."""
     with open_team(server, key, team) as api:
         run = api.submit(read_spec(spec, sets))
         typer.echo(run.id)
@@ -69,7 +69,12 @@ def list_runs(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, state: Ru
             values = run.summary.values
             loss, rate = values.get("loss"), values.get("tokens_per_second")
             table.add_row(
-                run.id, run.state, run.name, in_form(loss, ".3f"), in_form(rate, ",.0f"), run.sentence
+                run.id,
+                run.state,
+                run.name,
+                format_or_dash(loss, ".3f"),
+                format_or_dash(rate, ",.0f"),
+                run.sentence,
             )
         out.print(table)
 
@@ -83,14 +88,14 @@ def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> N
 
 @app.command("watch")
 def watch(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Follow a run to its end. Ending this command leaves the run alone."""
+    """Wait until a run ends, and show its progress. Stopping this command does not affect the run."""
     with open_team(server, key, team) as api:
         _finish(api.wait(run, _show_run))
 
 
 @app.command("events")
 def events(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """List what happened to a run."""
+    """List the events of a run."""
     with open_team(server, key, team) as api:
         for event in api.events(run):
             typer.echo(f"{event.time.astimezone():%Y-%m-%d %H:%M:%S}  {event.message}")
@@ -102,7 +107,7 @@ def logs(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    attempt: Annotated[int | None, typer.Option(help="The newest when left out.")] = None,
+    attempt: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
     rank: int = 0,
 ) -> None:
     """Print the log of one rank."""
@@ -110,32 +115,32 @@ def logs(
         number = attempt or api.run(run).attempt
         offset = 0
         while True:
-            piece = api.log_text(run, number, f"rank-{rank}.log", offset)
-            sys.stdout.write(piece.text)
-            offset = piece.next_offset
-            if piece.end:
+            part = api.log_text(run, number, f"rank-{rank}.log", offset)
+            sys.stdout.write(part.text)
+            offset = part.next_offset
+            if part.end:
                 return
 
 
 @app.command("cancel")
 def cancel(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Ask the nodes of runs to stop them."""
+    """Cancel runs."""
     with open_team(server, key, team) as api:
-        _act(api, BulkVerb.CANCEL, runs)
+        _act(api, RunAction.CANCEL, runs)
 
 
 @app.command("pause")
 def pause(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Have runs save their state and free their slots, until they are resumed."""
+    """Pause runs: they save their state and free their slots until they are resumed."""
     with open_team(server, key, team) as api:
-        _act(api, BulkVerb.PAUSE, runs)
+        _act(api, RunAction.PAUSE, runs)
 
 
 @app.command("resume")
 def resume(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Queue paused runs again; they go on from their newest checkpoints."""
+    """Resume paused runs from their newest checkpoints."""
     with open_team(server, key, team) as api:
-        _act(api, BulkVerb.RESUME, runs)
+        _act(api, RunAction.RESUME, runs)
 
 
 @app.command("edit")
@@ -144,8 +149,8 @@ def edit(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    name: Annotated[str | None, typer.Option(help="Its new name.")] = None,
-    notes: Annotated[str | None, typer.Option(help="Replaces its notes.")] = None,
+    name: Annotated[str | None, typer.Option(help="New name of the run.")] = None,
+    notes: Annotated[str | None, typer.Option(help="New notes of the run.")] = None,
 ) -> None:
     """Change a run's name or notes."""
     with open_team(server, key, team) as api:
@@ -158,27 +163,27 @@ def tag(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    add: Annotated[list[str] | None, typer.Option("--add", help="A tag to give; may be repeated.")] = None,
+    add: Annotated[list[str] | None, typer.Option("--add", help="A tag to add; can be repeated.")] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", help="A tag to take; may be repeated.")
+        list[str] | None, typer.Option("--remove", help="A tag to remove; can be repeated.")
     ] = None,
 ) -> None:
-    """Take tags from runs, then give them others."""
+    """Remove tags from runs, then add others."""
     if not add and not remove:
-        complain("Name tags to --add or to --remove.")
+        print_error("Give tags to --add or --remove.")
         raise typer.Exit(2)
     with open_team(server, key, team) as api:
-        changed = [api.change_tags(some, remove=remove or (), add=add or ()) for some in _at_once(runs)]
-        _tell([result for results in changed for result in results], lambda _: "done")
+        changed = [api.change_tags(some, remove=remove or (), add=add or ()) for some in _batches(runs)]
+        _print_results_or_fail([result for results in changed for result in results], lambda _: "done")
 
 
 @app.command("clone")
 def clone(
     run: str, name: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None
 ) -> None:
-    """Start a run NAME with the configuration of another, from step 0; --set changes fields."""
+    """Start a run NAME with the configuration of another one, from step 0; --set changes fields."""
     with open_team(server, key, team) as api:
-        typer.echo(api.clone(run, name, changes_of(sets)).id)
+        typer.echo(api.clone(run, name, parse_sets(sets)).id)
 
 
 @app.command("fork")
@@ -189,23 +194,25 @@ def fork(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     sets: Sets = None,
-    checkpoint: Annotated[str | None, typer.Option(help="Id; the newest state when left out.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Id of a checkpoint. Default: the newest one.")
+    ] = None,
 ) -> None:
-    """Start a run NAME that goes on from a checkpoint of another; --set changes fields."""
+    """Start a run NAME that continues from a checkpoint of another one; --set changes fields."""
     with open_team(server, key, team) as api:
-        typer.echo(api.fork(run, name, changes_of(sets), checkpoint).id)
+        typer.echo(api.fork(run, name, parse_sets(sets), checkpoint).id)
 
 
 @app.command("delete")
 def delete_runs(
     runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, dry_run: DryRun = False
 ) -> None:
-    """Delete runs that have ended, with their metrics and checkpoints."""
+    """Delete ended runs with their metrics and checkpoints."""
     with open_team(server, key, team) as api:
         if dry_run:
-            _tell([_would_free(api, run) for run in runs], _freed)
+            _print_results_or_fail([_would_free(api, run) for run in runs], _freed)
             return
-        _act(api, BulkVerb.DELETE, runs)
+        _act(api, RunAction.DELETE, runs)
 
 
 @app.command("checkpoints")
@@ -214,7 +221,7 @@ def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVE
     with open_team(server, key, team) as api:
         table = table_of("kind", "step", "MiB")
         for checkpoint in api.checkpoints(run):
-            table.add_row(checkpoint.id, checkpoint.kind, str(checkpoint.step), in_mib(checkpoint.bytes))
+            table.add_row(checkpoint.id, checkpoint.kind, str(checkpoint.step), format_mib(checkpoint.bytes))
         out.print(table)
 
 
@@ -225,63 +232,65 @@ def download(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    checkpoint: Annotated[str | None, typer.Option(help="Id; the newest export when left out.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Id of a checkpoint. Default: the newest export.")
+    ] = None,
 ) -> None:
-    """Download a checkpoint into a folder, each file checked against its digest."""
+    """Download a checkpoint to a folder, verifying the digest of each file."""
     with open_team(server, key, team) as api:
         api.download(run, folder, checkpoint, show_bytes)
         err.print()
         typer.echo(str(folder))
 
 
-def _act(api: TeamClient, verb: BulkVerb, runs: list[str]) -> None:
-    """Do the verb for each run, and tell what became of it, some at a time: what is done is told if the next ones fail."""
-    refused = False
-    for some in _at_once(list(dict.fromkeys(runs))):
-        results = api.act(verb, some)
+def _act(api: TeamClient, action: RunAction, runs: list[str]) -> None:
+    """Apply an action to runs in batches and print each result, so that results are shown even if a later batch fails."""
+    failed = False
+    for some in _batches(list(dict.fromkeys(runs))):
+        results = api.act(action, some)
         done = [result.run for result in results if result.done]
-        if verb is BulkVerb.DELETE or not done:
-            refused |= _told(results, _freed)
+        if action is RunAction.DELETE or not done:
+            failed |= _print_results(results, _freed)
             continue
         shown = {run.id: run.sentence for run in api.runs(ids=done)}
-        refused |= _told(results, partial(_sentence, shown))
-    if refused:
+        failed |= _print_results(results, partial(_sentence, shown))
+    if failed:
         raise typer.Exit(1)
 
 
-def _at_once(runs: list[str]) -> Iterator[list[str]]:
-    """As many as the server takes at a time."""
+def _batches(runs: list[str]) -> Iterator[list[str]]:
+    """``runs`` in batches of as many as the server accepts at once."""
     return (runs[first : first + MOST_RUNS_AT_ONCE] for first in range(0, len(runs), MOST_RUNS_AT_ONCE))
 
 
 def _would_free(api: TeamClient, run: str) -> BulkResult:
     try:
         return BulkResult(run=run, done=True, freed=api.delete_run(run, dry_run=True))
-    except ApiError as refused:
-        return BulkResult(run=run, done=False, code=refused.code, detail=refused.detail)
+    except ApiError as error:
+        return BulkResult(run=run, done=False, code=error.code, detail=error.detail)
 
 
 def _freed(result: BulkResult) -> str:
-    return "deleted" if result.freed is None else freed_in_words(result.freed)
+    return "deleted" if result.freed is None else describe_freed(result.freed)
 
 
 def _sentence(shown: Mapping[str, str], result: BulkResult) -> str:
     return shown.get(result.run, "done")
 
 
-def _tell(results: list[BulkResult], words: Callable[[BulkResult], str]) -> None:
-    """A line for each run; the command fails if one was refused."""
-    if _told(results, words):
+def _print_results_or_fail(results: list[BulkResult], describe: Callable[[BulkResult], str]) -> None:
+    """Print a line for each run; the command fails if the action failed for one."""
+    if _print_results(results, describe):
         raise typer.Exit(1)
 
 
-def _told(results: list[BulkResult], words: Callable[[BulkResult], str]) -> bool:
-    """A line for each run, and whether one was refused."""
+def _print_results(results: list[BulkResult], describe: Callable[[BulkResult], str]) -> bool:
+    """Print a line for each run, and return whether the action failed for one."""
     for result in results:
         if result.done:
-            typer.echo(f"{result.run}  {words(result)}")
+            typer.echo(f"{result.run}  {describe(result)}")
         else:
-            complain(f"{result.run}  {result.detail}")
+            print_error(f"{result.run}  {result.detail}")
     return not all(result.done for result in results)
 
 
@@ -295,7 +304,7 @@ def _finish(run: Run) -> None:
 def _show_run(run: Run) -> None:
     if not sys.stderr.isatty():
         return
-    loss = in_form(run.summary.values.get("loss"), ".3f")
+    loss = format_or_dash(run.summary.values.get("loss"), ".3f")
     line = (
         f"{run.state}  step {run.summary.step:,} of {run.spec.schedule.steps:,}  loss {loss}  {run.sentence}"
     )

@@ -1,4 +1,4 @@
-"""What all commands share: the server, key and team they speak to, `--set`, tables, complaints."""
+"""Shared by all commands: server, key and team options, `--set`, tables, errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from trainwright.client import Client, TeamClient
-from trainwright.connection import ApiError, DigestMismatchError
-from trainwright.contracts.api.verbs import Freed
+from trainwright.contracts.api.actions import FreedSpace
 from trainwright.contracts.base import Problem, problems, problems_in
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.tus import FileChangedError
+from trainwright.contracts.spec_upgrade import upgrade_field, upgrade_spec
+from trainwright.transport.connection import ApiError, DigestMismatchError
+from trainwright.transport.tus import FileChangedError
 
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
@@ -35,11 +36,11 @@ Sets = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change one value, such as schedule.steps=500 or precision.kind=fp8; nothing after the equals sign sets"
-        " null where the field may be null, as in optimizer.clip_norm= for no clipping.",
+        help="Change one value, such as schedule.steps=500 or precision.kind=fp8. An empty value sets null if the field"
+        " may be null, for example optimizer.clip_norm= for no clipping.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be freed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be freed.")]
 LOCAL_SERVER = "http://127.0.0.1:8000"
 Value = TypeVar("Value")
 
@@ -52,67 +53,68 @@ def open_team(server: str, key: str, team: str) -> Iterator[TeamClient]:
 
 @contextmanager
 def open_client(server: str, key: str) -> Iterator[Client]:
-    """A connection; what goes wrong is told to the person, and ends the command."""
+    """A connection. Errors are printed and end the command."""
     try:
         with Client(server, key) as client:
             yield client
     except ApiError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
     except OSError as error:
         named = error.filename is not None and error.strerror
-        complain(f"{error.filename}: {error.strerror}." if named else str(error))
+        print_error(f"{error.filename}: {error.strerror}." if named else str(error))
         raise typer.Exit(1) from error
-    except ValidationError as error:  # what a command was given, refused before it was sent
-        refuse(problems_in(error.errors(include_url=False), None))
+    except ValidationError as error:  # invalid arguments, found before anything was sent
+        exit_with_problems(problems_in(error.errors(include_url=False), None))
     except (LookupError, ValueError, DigestMismatchError, FileChangedError) as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
     except httpx.TransportError as error:
-        complain(f"No answer from {server}: {error}. Is the server running, and is the address right?")
+        print_error(f"No response from {server}: {error}. Is the server running, and is the address correct?")
         raise typer.Exit(1) from error
 
 
 def read_spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
-    """The spec file with the changes of ``--set``, checked as far as it can be without the server."""
-    spec = read_json(path)
+    """The spec file with the changes of ``--set``, validated as far as possible without the server."""
+    spec: dict[str, Any] = upgrade_spec(read_json(path))
     for change in sets or []:
-        set_value(spec, change)
+        apply_set(spec, change)
     try:
         RunSpec.model_validate(spec)
     except ValidationError as error:
-        refuse(problems(error, RunSpec))
+        exit_with_problems(problems(error, RunSpec))
     return spec
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What a file with a JSON object holds."""
+    """The JSON object in a file."""
     try:
         found = json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        complain(f"{path} is not valid JSON: {error}.")
+        print_error(f"{path} is not valid JSON: {error}.")
         raise typer.Exit(2) from error
     if not isinstance(found, dict):
-        complain(f"{path} holds no object: write {{...}} with keys and values.")
+        print_error(f"{path} is not a JSON object: write {{...}} with keys and values.")
         raise typer.Exit(2)
     return found
 
 
-def set_value(spec: dict[str, Any], change: str, models: Mapping[str, type[BaseModel]] | None = None) -> None:
-    """Do one ``--set`` in ``spec``, a run's spec; with ``models``, what other sections it has at its top."""
+def apply_set(spec: dict[str, Any], change: str, models: Mapping[str, type[BaseModel]] | None = None) -> None:
+    """Apply one ``--set`` to ``spec``: a run's spec, or if ``models`` is given, a dict with these sections at the top."""
     path, equals, text = change.partition("=")
     if not equals:
-        complain(f"--set {change}: write it as section.key=value.")
+        print_error(f"--set {change}: write it as section.key=value.")
         raise typer.Exit(2)
+    path = upgrade_field(path)
     *sections, key = parts = path.split(".")
     for section in sections:
-        if spec.get(section) is None:  # as the copied spec of a run says it, for instance precision.fp8
+        if spec.get(section) is None:  # null in stored specs, for example precision.fp8
             spec[section] = {}
         spec = spec[section]
         if not isinstance(spec, dict):
-            complain(f"--set {change}: '{section}' is a value, not a section.")
+            print_error(f"--set {change}: '{section}' is a value, not a section.")
             raise typer.Exit(2)
-    if text == "" and may_be_null(parts, models):
+    if text == "" and is_nullable(parts, models):
         spec[key] = None
         return
     try:
@@ -121,13 +123,13 @@ def set_value(spec: dict[str, Any], change: str, models: Mapping[str, type[BaseM
         spec[key] = text
 
 
-def changes_of(sets: list[str] | None) -> dict[str, Any]:
-    """What ``--set`` changes in a spec that lies at the server, by dotted name."""
+def parse_sets(sets: list[str] | None) -> dict[str, Any]:
+    """Changes of ``--set`` to a spec on the server, by dotted name."""
     changes: dict[str, Any] = {}
     for change in sets or []:
         nested: dict[str, Any] = {}
-        set_value(nested, change)
-        field = change.partition("=")[0]
+        apply_set(nested, change)
+        field = upgrade_field(change.partition("=")[0])
         value: Any = nested
         for part in field.split("."):
             value = value[part]
@@ -135,8 +137,8 @@ def changes_of(sets: list[str] | None) -> dict[str, Any]:
     return changes
 
 
-def may_be_null(path: list[str], models: Mapping[str, type[BaseModel]] | None) -> bool:
-    """Whether a field of the spec takes null; one that does not exist is for validation to name."""
+def is_nullable(path: list[str], models: Mapping[str, type[BaseModel]] | None) -> bool:
+    """Whether a field of the spec may be null. Unknown fields are left to validation."""
     section: type[BaseModel] | None = RunSpec
     if models is not None:
         section, path = models.get(path[0]), path[1:]
@@ -152,11 +154,11 @@ def may_be_null(path: list[str], models: Mapping[str, type[BaseModel]] | None) -
     return NoneType in kinds
 
 
-def refuse(found: list[Problem]) -> None:
+def exit_with_problems(found: list[Problem]) -> None:
     if not found:
         return
     for problem in found:
-        complain(f"{problem.field}: {problem.message}")
+        print_error(f"{problem.field}: {problem.message}")
     raise typer.Exit(1)
 
 
@@ -167,35 +169,35 @@ def show_bytes(done: int, total: int) -> None:
     sys.stderr.flush()
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     err.print(text, style="red", markup=False, soft_wrap=True)
 
 
 def table_of(*columns: str) -> Table:
-    """A table whose first column is an id, which is never cut off: people copy it."""
+    """A table whose first column is an id, which is never truncated so that it can be copied."""
     return Table(Column("id", no_wrap=True, min_width=30), *columns, box=None)
 
 
-def in_mib(size_bytes: int) -> str:
-    """A size with three digits that say something, however small."""
+def format_mib(size_bytes: int) -> str:
+    """A size in MiB with at least three significant digits."""
     size = size_bytes / 2**20
     return f"{size:,.1f}" if size >= 1 or not size else f"{size:.3g}"
 
 
-def in_bytes(size_bytes: int) -> str:
-    """A size in the unit that leaves the fewest digits: 4.7 MiB, 1,000 TiB."""
+def format_bytes(size_bytes: int) -> str:
+    """A size in the largest fitting unit: 4.7 MiB, 1,000 TiB."""
     size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]
     return f"{size:,.0f} {units[0]}" if size >= 100 or size.is_integer() else f"{size:,.1f} {units[0]}"
 
 
-def freed_in_words(freed: Freed) -> str:
-    """What a deletion freed, or would free."""
+def describe_freed(freed: FreedSpace) -> str:
+    """Space that a deletion freed, or would free."""
     verb = "Would free" if freed.dry_run else "Freed"
     number = "1 checkpoint" if freed.checkpoints == 1 else f"{freed.checkpoints:,} checkpoints"
-    return f"{verb} {in_mib(freed.bytes)} MiB: {number}."
+    return f"{verb} {format_mib(freed.bytes)} MiB: {number}."
 
 
-def in_form(value: float | None, form: str) -> str:
+def format_or_dash(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)

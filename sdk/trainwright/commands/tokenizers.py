@@ -8,7 +8,7 @@ import typer
 
 from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
 
-app = typer.Typer(no_args_is_help=True, help="Upload and list tokenizers.")
+app = typer.Typer(no_args_is_help=True, help="Upload and manage tokenizers.")
 
 
 @app.command("upload")
@@ -30,6 +30,6 @@ def list_tokenizers(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> 
 
 @app.command("delete")
 def delete(tokenizer: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Delete a tokenizer; what was prepared with it keeps its own copy."""
+    """Delete a tokenizer. Preparations that use it keep their own copy."""
     with open_team(server, key, team) as api:
         api.delete_tokenizer(tokenizer)

@@ -1,4 +1,4 @@
-"""The command that shows what a team has used."""
+"""The command that shows the usage of a team."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, in_bytes, open_team, out
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
 from trainwright.contracts.api.usage import Usage
 
-Days = Annotated[int, typer.Option(min=1, max=366, help="How many days, today being the last (UTC).")]
+Days = Annotated[int, typer.Option(min=1, max=366, help="Number of days up to today (UTC).")]
 
 
 def usage(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, days: Days = 30) -> None:
-    """Show what the team occupies, and its slot-hours by day and by run."""
+    """Show quota, storage, and slot-hours by day and by run."""
     with open_team(server, key, team) as api:
         show(api.usage(days))
 
@@ -24,8 +24,8 @@ def show(found: Usage) -> None:
     for quota in found.quota:
         typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
     storage = found.storage
-    typer.echo(f"files: {in_bytes(storage.used_bytes)} of {in_bytes(storage.limit_bytes)}")
-    typer.echo(f"checkpoints: {in_bytes(found.team_checkpoint_bytes)}, beside the limit, which is for files")
+    typer.echo(f"files: {format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)}")
+    typer.echo(f"checkpoints: {format_bytes(found.team_checkpoint_bytes)}, not counted toward the limit")
     hours = Column("slot-hours", justify="right")
     if found.days:
         days = Table("day", "device", hours, box=None)

@@ -1,24 +1,24 @@
-"""What agents and supervisors say to the API, and what it answers. See docs/lifecycle.md for the protocol.
+"""Messages between agents, supervisors and the API. See docs/lifecycle.md for the protocol.
 
-All routes lie under ``/api/v1/agent``; the node token is a bearer token. Every message that writes for a run carries
-the fence of the attempt it speaks for and is refused with 409 ``stale_fence`` when that is not the run's newest.
+All routes are below ``/api/v1/agent``; the node token is a bearer token. Every message that writes to a run carries the fence
+of its attempt, and gets 409 ``stale_fence`` if that is not the newest fence of the run.
 
 ========  =====================================  ====================================================
 method    path                                   body → answer
 ========  =====================================  ====================================================
-POST      /join                                  Join → Joined (the one-time join token is in the body)
+POST      /join                                  Join → JoinReply (the one-time join token is in the body)
 POST      /heartbeat                             Heartbeat → HeartbeatReply
 POST      /runs/{run}/claim                      ClaimRequest → Claim (409 ``claim_refused``)
 POST      /runs/{run}/renew                      Renewal → RenewalReply (409 ``stale_fence``)
-POST      /runs/{run}/batches                    Batch → Stored (409 ``wrong_offset``, extension ``offset``)
-POST      /runs/{run}/logs/{file}?attempt&fence&offset  bytes → Stored (409 ``wrong_offset``)
+POST      /runs/{run}/batches                    Batch → OffsetReply (409 ``wrong_offset``, extension ``offset``)
+POST      /runs/{run}/logs/{file}?attempt&fence&offset  bytes → OffsetReply (409 ``wrong_offset``)
 POST      /runs/{run}/uploads                    UploadRequest → UploadLinks
-POST      /runs/{run}/checkpoints                CheckpointCommit → Committed (409 ``events_behind``)
-POST      /runs/{run}/end                        EndReport → Ended (409 ``file_short``, ``not_exported``)
-GET       /runs/{run}/offsets?attempt            → Offsets: what is stored, so that a new agent reads on
+POST      /runs/{run}/checkpoints                CheckpointCommit → CommitReply (409 ``events_behind``)
+POST      /runs/{run}/end                        EndReport → EndReply (409 ``file_short``, ``not_exported``)
+GET       /runs/{run}/offsets?attempt            → Offsets: what is stored, for a new agent to continue from
 ========  =====================================  ====================================================
 
-404 for a run means that it was deleted: kill by marker, delete the folder.
+404 for a run means that it was deleted: kill its processes by their marker, and delete its folder.
 """
 
 from __future__ import annotations
@@ -28,68 +28,68 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import NODE_PATTERN, Envelope, refused
+from trainwright.contracts.base import NODE_PATTERN, Envelope, field_error
 from trainwright.contracts.checkpoint import CheckpointKind, FileEntry
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobSpec, Outcome
 from trainwright.contracts.run_state import RunState
 
 HINT_TASK = "node.dispatch"
-"""Name of the one Celery task that agents know; its argument is a run id."""
+"""Name of the only Celery task of agents; its argument is a run id."""
 
 HINTS_KEY_PREFIX = "trainwright-hints:"
-"""Prefix of every key in the hints broker (`global_keyprefix`), so that an ACL can bind agents to it."""
+"""Prefix of every key in the hints broker (`global_keyprefix`), so that an ACL can restrict agents to it."""
 
 
 def hints_queue(node_name: str) -> str:
-    """The Celery queue on which the agent of a node listens."""
+    """The Celery queue that the agent of a node listens to."""
     return f"node.{node_name}"
 
 
 STANDARD_LEASE_SECONDS = 120.0
 FENCING_SLACK_SECONDS = 15.0
-"""At the standard lease: what a kill may take beyond the grace period. Scales with the lease."""
+"""Time that a kill may take beyond the grace period, with the standard lease. It scales with the lease."""
 
 
 class Timers(Envelope):
-    """The protocol's clocks. The API owns them; claims and renewals carry what was granted."""
+    """Timers of the protocol. The API sets them; claims and renewals carry them to agents."""
 
     heartbeat_seconds: float = Field(default=10.0, gt=0)
     renewal_seconds: float = Field(default=10.0, gt=0)
     lease_seconds: float = Field(default=STANDARD_LEASE_SECONDS, gt=0)
     margin_seconds: float = Field(default=45.0, gt=0)
-    """The supervisor begins to stop its children this long before the lease would lapse."""
+    """The supervisor starts to stop its children this long before the lease expires."""
 
     grace_seconds: float = Field(default=10.0, gt=0)
     """Between SIGTERM and SIGKILL."""
 
     sweep_seconds: float = Field(default=5.0, gt=0)
-    """Period of the control loop."""
+    """Interval of the control loop."""
 
     backoff_seconds: float = Field(default=10.0, gt=0)
-    """First wait before a retry; it doubles with each."""
+    """Delay before the first retry. It doubles with each retry."""
 
     backoff_limit_seconds: float = Field(default=600.0, gt=0)
     claim_seconds: float = Field(default=15.0, gt=0)
-    """A set of placements not fully claimed after this goes back to the queue."""
+    """If a run's placements are not all claimed within this time, the run goes back to the queue."""
 
     start_seconds: float = Field(default=600.0, gt=0)
     """Longest time in `starting` without progress."""
 
     @property
     def scale(self) -> float:
-        """How these timers compare with the standard ones; tests run at a fraction."""
+        """Ratio of these timers to the standard ones; tests use a fraction."""
         return self.lease_seconds / STANDARD_LEASE_SECONDS
 
     @model_validator(mode="after")
-    def _killing_fits_the_margin(self) -> Self:
+    def _kill_fits_the_margin(self) -> Self:
         slack = FENCING_SLACK_SECONDS * self.scale
         if self.grace_seconds + slack > self.margin_seconds:
             rule = f"must be at least grace_seconds + {slack:g} = {self.grace_seconds + slack:g}"
-            raise refused("margin_seconds", self.margin_seconds, rule)
+            raise field_error("margin_seconds", self.margin_seconds, rule)
         if self.margin_seconds + 2 * self.renewal_seconds >= self.lease_seconds:
             rule = f"must exceed margin_seconds + 2 · renewal_seconds = {self.margin_seconds + 2 * self.renewal_seconds:g}"
-            raise refused("lease_seconds", self.lease_seconds, rule)
+            raise field_error("lease_seconds", self.lease_seconds, rule)
         return self
 
 
@@ -102,16 +102,16 @@ class Gpu(Envelope):
 
 
 class CpuPeak(Envelope):
-    """FLOP/s of one CPU slot, measured with all slots busy."""
+    """FLOP/s of one CPU slot, measured while all slots are busy."""
 
     fp32: float
     bf16: float
     fp8: float | None = None
-    """Products of FP8 codes, which CPUs multiply in bfloat16; empty from agents older than this figure."""
+    """Products of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet."""
 
 
 class Inventory(Envelope):
-    """What a node has."""
+    """Hardware and software of a node."""
 
     hostname: str
     os: str
@@ -122,65 +122,65 @@ class Inventory(Envelope):
     cpu_slots: int = Field(default=2, ge=0)
     cpu_peak: CpuPeak | None = None
     deepspeed: bool | None = None
-    """Whether the engine `deepspeed` is installed; empty from agents older than this field."""
+    """Whether the engine `deepspeed` is installed; empty from agents that do not report it yet."""
 
     agent_version: str = ""
 
 
 class Join(Envelope):
-    """A node introduces itself with a one-time token."""
+    """A node registers with a one-time token."""
 
     token: str
     name: str = Field(pattern=NODE_PATTERN)
     inventory: Inventory
 
 
-class Joined(Envelope):
+class JoinReply(Envelope):
     node_id: str
     node_token: str
-    """Shown once; the API keeps only its hash."""
+    """Returned once; the API stores only its hash."""
 
     hints_url: str | None = None
-    """Broker for dispatch hints; without it the node lives by heartbeats alone."""
+    """Broker for dispatch hints; without it the node relies on heartbeats."""
 
     timers: Timers
 
 
 class Heartbeat(Envelope):
-    """The node lives."""
+    """The agent reports that its node is alive."""
 
     inventory: Inventory | None = None
-    """Sent at the agent's start and when it changed."""
+    """Sent when the agent starts and when it changes."""
 
     busy_slots: dict[str, list[int]] = {}
-    """Slots by device (`cuda`, `cpu`) on which a marked process lives; placement skips them."""
+    """Slots by device (`cuda`, `cpu`) on which a process of a run is alive; placement skips them."""
 
 
 class PlacedRun(Envelope):
-    """A run that is placed on the node and whose end has not been accepted."""
+    """A run that is placed on the node and whose end report has not been accepted."""
 
     run_id: str
     device: str
     slots: list[int]
     claimed: bool
     fence: int | None = None
-    """Of the claim, when claimed."""
+    """Fence of the claim, if claimed."""
 
 
 class HeartbeatReply(Envelope):
     placements: list[PlacedRun]
     timers: Timers
     hints_url: str | None = None
-    """Broker for dispatch hints, which may have moved since the node joined; None: as told before."""
+    """Broker for dispatch hints, which may have moved since the node joined; None: unchanged."""
 
 
 class ClaimRequest(Envelope):
     claim_id: str = Field(min_length=16, max_length=64)
-    """Made by the agent before it claims; names the attempt's folder. Repeating a claim gives the same answer."""
+    """Generated by the agent; also the name of the attempt's folder. Claiming again with the same id returns the same claim."""
 
 
 class Download(Envelope):
-    """A file the supervisor fetches into the attempt's folder before it starts anything."""
+    """A file that the supervisor downloads to the attempt's folder before it starts the trainer."""
 
     path: str
     """Relative to the folder of ``job.json``."""
@@ -190,14 +190,14 @@ class Download(Envelope):
     """SHA-256, in hex; checked before the file is used."""
 
     url: str
-    """Signed; relative to the API's address when it begins with `/`."""
+    """Signed; relative to the API's address if it starts with `/`."""
 
     object_key: str
-    """Name in the object store, for an agent that shares the store's disk."""
+    """Key in the object store, for an agent on the same disk."""
 
 
 class Claim(Envelope):
-    """A granted lease. It starts nothing: the supervisor's first renewal does."""
+    """A granted lease. Nothing starts before the supervisor's first renewal."""
 
     claim_id: str
     fence: int
@@ -215,16 +215,16 @@ class Phase(StrEnum):
 
 
 class Renewal(Envelope):
-    """The supervisor keeps its placement, and tells how far it is."""
+    """The supervisor renews its lease and reports progress."""
 
     claim_id: str
     fence: int
     phase: Phase
     progress: str = ""
-    """What is being done now, for people: `fetching shards 3 of 8`."""
+    """Current activity, for users: `fetching shards 3 of 8`."""
 
     exit: Outcome | None = None
-    """With phase `ended`: what stands in ``exit.json``."""
+    """With phase `ended`: the content of ``exit.json``."""
 
 
 class Order(StrEnum):
@@ -233,7 +233,7 @@ class Order(StrEnum):
     SAVE = "save"
     KILL = "kill"
     LEAVE = "leave"
-    """The end was accepted, or nobody will report it: nothing is left to do."""
+    """The end report was accepted, or none is expected: nothing is left to do."""
 
 
 class RenewalReply(Envelope):
@@ -242,7 +242,7 @@ class RenewalReply(Envelope):
 
 
 class MetricBlock(Envelope):
-    """Numbers of consecutive lines with the same series, as columns."""
+    """Metrics of consecutive lines with the same series, as columns."""
 
     steps: list[int]
     series: dict[str, list[float]]
@@ -251,12 +251,14 @@ class MetricBlock(Envelope):
     def _columns_match(self) -> Self:
         for name, values in self.series.items():
             if len(values) != len(self.steps):
-                raise refused(f"series.{name}", len(values), f"values, but there are {len(self.steps)} steps")
+                raise field_error(
+                    f"series.{name}", len(values), f"values, but there are {len(self.steps)} steps"
+                )
         return self
 
 
 class Batch(Envelope):
-    """One stretch of complete lines of ``events.jsonl``, in file order."""
+    """A batch of complete lines of ``events.jsonl``, in file order."""
 
     fence: int
     attempt: int
@@ -264,21 +266,21 @@ class Batch(Envelope):
     offset: int = Field(ge=0)
     next_offset: int = Field(ge=0)
     events: list[dict[str, object]] = []
-    """Lines that are no numbers, each with its end offset as ``end_offset``."""
+    """Lines without metrics, each with its end offset as ``end_offset``."""
 
     metrics: list[MetricBlock] = []
-    """Numbers of steps after the resume point."""
+    """Metrics of steps after the resume point."""
 
     @model_validator(mode="after")
     def _goes_forward(self) -> Self:
         if self.next_offset < self.offset:
-            raise refused("next_offset", self.next_offset, f"must be at least offset = {self.offset}")
+            raise field_error("next_offset", self.next_offset, f"must be at least offset = {self.offset}")
         return self
 
 
-class Stored(Envelope):
+class OffsetReply(Envelope):
     offset: int
-    """Bytes of the file that the API holds."""
+    """Bytes of the file that the API has stored."""
 
 
 class Offsets(Envelope):
@@ -288,7 +290,7 @@ class Offsets(Envelope):
 
 
 class UploadRequest(Envelope):
-    """Asks for links to send a checkpoint's files."""
+    """Requests links to upload the files of a checkpoint."""
 
     fence: int
     kind: CheckpointKind
@@ -300,39 +302,39 @@ class UploadRequest(Envelope):
 class UploadLink(Envelope):
     name: str
     url: str
-    """Signed for one PUT of exactly the announced bytes; the store refuses another digest."""
+    """Signed for one PUT of exactly the announced bytes; the store rejects any other digest."""
 
     object_key: str
 
 
 class UploadLinks(Envelope):
     links: list[UploadLink]
-    """Only for files that the store does not hold yet."""
+    """Only for files that the store does not have yet."""
 
 
 class CheckpointCommit(Envelope):
-    """Makes a checkpoint visible. All its files have been sent."""
+    """Makes a checkpoint visible, after all its files were uploaded."""
 
     fence: int
     kind: CheckpointKind
     step: int
     manifest_digest: str
     events_offset: int = Field(default=0, ge=0)
-    """End of the `checkpoint_saved` line; the commit waits until events are stored up to it. 0 for an export."""
+    """End offset of the `checkpoint_saved` line: events must be stored up to it before the commit. 0 for an export."""
 
     @model_validator(mode="after")
-    def _a_state_has_its_line(self) -> Self:
+    def _states_have_an_offset(self) -> Self:
         if self.kind is CheckpointKind.STATE and self.events_offset == 0:
-            raise refused("events_offset", 0, "must be the end of the checkpoint_saved line")
+            raise field_error("events_offset", 0, "must be the end offset of the checkpoint_saved line")
         return self
 
 
-class Committed(Envelope):
+class CommitReply(Envelope):
     checkpoint_id: str
 
 
 class EndReport(Envelope):
-    """The agent has shipped everything and hands the placement back."""
+    """The agent has shipped everything and releases the placement."""
 
     claim_id: str
     fence: int
@@ -341,6 +343,6 @@ class EndReport(Envelope):
     """Final size of every shipped file: ``events.jsonl`` and logs."""
 
 
-class Ended(Envelope):
+class EndReply(Envelope):
     state: RunState
     code: EndCode

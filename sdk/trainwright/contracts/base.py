@@ -1,7 +1,7 @@
-"""What every contract is built on: strict specs, lenient envelopes, and errors a person can act on.
+"""Base classes of the contracts: strict specs, lenient envelopes, and errors that users can act on.
 
-A *spec* says what to do, so an unknown key in it is an error: ignoring one would change the training. An
-*envelope* carries what happened, so unknown keys in it are ignored: an older reader must survive a newer writer.
+A *spec* says what to do, so an unknown key is an error: ignoring it would change the training. An *envelope* reports what
+happened, so unknown keys are ignored: an older reader must understand a newer writer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Strict(BaseModel):
-    """A part of a spec: immutable, unknown keys refused, the sentence under a field is its documentation."""
+    """A section of a spec: immutable, without unknown keys. The sentence under a field is its documentation."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
@@ -26,17 +26,17 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_zero_characters(cls, given: Any) -> Any:
-        """PostgreSQL keeps no text that holds one, and no person writes one."""
+    def _without_null_characters(cls, given: Any) -> Any:
+        """PostgreSQL cannot store them, and nobody types them."""
         for key, value in given.items() if isinstance(given, Mapping) else ():
             if isinstance(value, str) and "\0" in value:
-                message = "It holds a character of code zero, which no text has."
-                raise PydanticCustomError("refused", message, {"field": str(key), "value": value})
+                message = "It contains a null character, which text cannot have."
+                raise PydanticCustomError("field_error", message, {"field": str(key), "value": value})
         return given
 
 
 class Envelope(BaseModel):
-    """A message between parts that are upgraded apart: unknown keys are ignored."""
+    """A message between components that are upgraded separately: unknown keys are ignored."""
 
     model_config = ConfigDict(
         extra="ignore", frozen=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
@@ -44,7 +44,7 @@ class Envelope(BaseModel):
 
 
 class _Percent:
-    """Marks a fraction that people read and write in percent."""
+    """Marks a fraction that users read and write in percent."""
 
 
 IN_PERCENT = _Percent()
@@ -55,7 +55,7 @@ RANGE_ERRORS = {
     "less_than": "large",
     "less_than_equal": "large",
 }
-"""A library's names for numbers out of range, and which way they are."""
+"""Pydantic's error types for numbers out of range, and whether they are too small or too large."""
 
 LARGEST_SHOWN = 10**18
 LONGEST_SHOWN = 40
@@ -67,59 +67,61 @@ PLAIN = {
     "float_parsing": "Write a number",
     "float_type": "Write a number",
     "bool_parsing": "Write true or false",
-    "string_type": "Write a text",
+    "string_type": "Write text",
     "model_type": "Write an object with keys and values",
     "model_attributes_type": "Write an object with keys and values",
     "dict_type": "Write an object with keys and values",
     "tuple_type": "Write a list",
     "list_type": "Write a list",
 }
-"""What people read in the place of a library's words about its types."""
+"""Plain messages that replace Pydantic's messages about types."""
 
 EMAIL_PATTERN = r"^[^@\s]+@[^@\s]+$"
 SLUG_PATTERN = r"^[a-z][a-z0-9-]{1,38}[a-z0-9]$"
 NODE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 PATTERNS = {
     EMAIL_PATTERN: "Write an e-mail address, such as ana@example.org",
-    SLUG_PATTERN: "Write 3 to 40 lower-case letters, digits and hyphens, such as my-team: a letter first, and no"
-    " hyphen last",
-    NODE_PATTERN: "Write lower-case letters, digits and hyphens, such as gpu-07: 63 at most, and no hyphen first",
+    SLUG_PATTERN: "Write 3 to 40 lower-case letters, digits and hyphens, such as my-team. Start with a letter, and"
+    " do not end with a hyphen",
+    NODE_PATTERN: "Write up to 63 lower-case letters, digits and hyphens, such as gpu-07. Do not start with a hyphen",
 }
-"""What people read in the place of a pattern."""
+"""Plain messages that replace patterns."""
 
 
 class Problem(Envelope):
-    """One thing that is wrong with an input, at the field where it is wrong."""
+    """One thing that is wrong with an input, and the field that it concerns."""
 
     field: str
-    """Dotted path of the field, such as ``optimizer.learning_rate``; empty for the input as a whole."""
+    """Dotted path of the field, such as ``optimizer.learning_rate``; empty for the entire input."""
 
     message: str
-    """The rule that was broken and, where it is known, what to write instead."""
+    """The rule that was broken and, if known, what to write instead."""
 
     value: Any = None
-    """The value that was given, shortened when long."""
+    """The given value, shortened if it is long."""
 
 
-def refused(field: str, value: Any, rule: str) -> PydanticCustomError:
-    """The error of a validator that looks at several fields and blames one, ``field`` of the model it stands in."""
-    return PydanticCustomError("refused", "{value} {rule}", {"field": field, "value": value, "rule": rule})
+def field_error(field: str, value: Any, rule: str) -> PydanticCustomError:
+    """The error of a validator that checks several fields and reports one of them, ``field``, relative to its model."""
+    return PydanticCustomError(
+        "field_error", "{value} {rule}", {"field": field, "value": value, "rule": rule}
+    )
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Turn a validation error of ``model`` into problems that name field, value and rule.
 
-    A key that does not exist is answered with the closest one that does.
+    For an unknown key the message suggests the closest existing one.
     """
     return problems_in(error.errors(include_url=False), model)
 
 
 def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | None) -> list[Problem]:
-    """As `problems`, from error records that a framework has already taken out of the exception."""
+    """Like `problems`, from the error records of an exception."""
     found: list[Problem] = []
     for item in errors:
         path = tuple(str(part) for part in item["loc"])
-        if item["type"] == "refused":
+        if item["type"] == "field_error":
             blamed = item["ctx"]
             field = ".".join((*path, blamed["field"]))
             found.append(Problem(field=field, message=_ended(item["msg"]), value=_short(blamed["value"])))
@@ -137,11 +139,11 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
             found.append(
                 Problem(field=".".join(path), message=_sentence(message), value=_short(item["input"]))
             )
-    return _alternatives_joined(found)
+    return _join_alternatives(found)
 
 
 def _in_plain_words(item: Mapping[str, Any]) -> str:
-    """A library's message, or ours where it speaks of types, patterns and its own counting."""
+    """Pydantic's message, or a plain one for types, patterns and lengths."""
     kind, context = item["type"], item.get("ctx", {})
     said: str = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
     if kind == "string_too_long":
@@ -157,11 +159,11 @@ def _in_plain_words(item: Mapping[str, Any]) -> str:
 
 
 ALTERNATIVE = re.compile(r"\.(str-enum|tuple|list)\[[^\]]*\]$")
-"""No place in the input, but a library's name for one of several types that would do: ``stages.tuple[int, ...]``."""
+"""Suffix that Pydantic adds to a path for one of several allowed types: ``stages.tuple[int, ...]``."""
 
 
-def _alternatives_joined(found: Sequence[Problem]) -> list[Problem]:
-    """One problem for a field that may be of several types, each of which has said why not."""
+def _join_alternatives(found: Sequence[Problem]) -> list[Problem]:
+    """Join the problems of a field that may have several types, one problem for each type."""
     joined: list[Problem] = []
     for one in found:
         field = ALTERNATIVE.sub("", one.field)
@@ -174,7 +176,7 @@ def _alternatives_joined(found: Sequence[Problem]) -> list[Problem]:
 
 
 def _out_of_range(item: Mapping[str, Any], field: FieldInfo | None) -> str:
-    """Value, range and unit, in percent where pages show percent."""
+    """A message with value and range, in percent if pages show percent."""
     broken = item["ctx"]
     bounds = {name: broken[name] for name in ("ge", "gt", "le", "lt") if name in broken}
     for mark in field.metadata if field else ():
@@ -202,7 +204,7 @@ def _number(value: Any) -> str:
 
 
 def _field_at(path: tuple[str, ...], model: type[BaseModel] | None) -> FieldInfo | None:
-    """The declaration of the field at ``path``, indices of lists passed over."""
+    """The declaration of the field at ``path``, ignoring list indices."""
     field = None
     for part in path:
         if part.isdecimal():
@@ -244,12 +246,12 @@ def _sentence(message: str) -> str:
 
 
 def _ended(text: str) -> str:
-    """With a full stop; what was given stays as it was written."""
+    """``text`` with a full stop, unless it already ends a sentence."""
     return text if text.endswith((".", "?")) else f"{text}."
 
 
 def _short(value: Any, limit: int = 120) -> Any:
-    """What JSON can carry: numbers that are finite, text that is text."""
+    """``value`` as JSON can represent it, shortened: finite numbers, valid Unicode."""
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
         return value
     text = value if isinstance(value, str) else repr(value)

@@ -1,15 +1,18 @@
 """The manifest of a checkpoint or an export: the list by which it is verified, committed and re-sharded.
 
 Names are canonical and unsharded (``model.layers.0.attention.query.weight``,
-``optimizer.exp_avg.layers.0.…``); each piece tells where it lies in the whole, so that loading on another number of
-ranks is reading slices. Scalars (step, cursor, random states) stand in JSON, tensors in safetensors files.
+``optimizer.exp_avg.layers.0.…``). Each slice has its offset in the whole tensor, so a checkpoint can be loaded on any number
+of ranks. Scalars (step, cursor, random states) are in JSON, tensors in safetensors files.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
+
+from pydantic import model_validator
 
 from trainwright.contracts.base import Envelope
 
@@ -30,31 +33,43 @@ class FileEntry(Envelope):
     """SHA-256, in hex."""
 
 
-class Piece(Envelope):
-    """A slice of a tensor in one file."""
+class TensorSlice(Envelope):
+    """A slice of a tensor, in one file."""
 
     file: str
-    start: tuple[int, ...]
+    offset: tuple[int, ...]
     """First index of the slice along each dim of the whole tensor."""
 
     shape: tuple[int, ...]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_start(cls, given: Any) -> Any:
+        """Manifests up to version 0.1 call the offset `start`."""
+        return _with_key(given, "start", "offset")
+
 
 class TensorEntry(Envelope):
-    """A whole tensor and where its pieces lie."""
+    """A whole tensor, and the files that its slices are in."""
 
     shape: tuple[int, ...]
     dtype: str
-    pieces: list[Piece]
+    slices: list[TensorSlice]
     scale: str | None = None
-    """Name of the tensor that the stored values are multiplied with to get real ones. Empty: they are the real ones.
+    """Name of the tensor by which stored values are multiplied to get real ones. Empty: stored values are the real ones.
 
-    It is one number, or one for each 128 elements of the tensor in row-major order. Of a tensor with several pieces the
-    latter belong to pieces: each has its own blocks, along its own rows, under the name that ``block_scale_name`` gives."""
+    It is one number, or one for each block of 128 elements of the tensor in row-major order. If a tensor has several slices,
+    each slice has its own blocks, along its own rows, under the name that ``block_scale_name`` gives."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_pieces(cls, given: Any) -> Any:
+        """Manifests up to version 0.1 call slices `pieces`."""
+        return _with_key(given, "pieces", "slices")
 
 
 class CheckpointManifest(Envelope):
-    """Written last; a folder without it is no checkpoint."""
+    """Written last: a folder without it is not a checkpoint."""
 
     schema_version: Literal[1] = 1
     kind: CheckpointKind
@@ -80,15 +95,21 @@ class CheckpointManifest(Envelope):
 
 
 def block_scale_name(
-    scale: str, whole: tuple[int, ...], start: tuple[int, ...], shape: tuple[int, ...]
+    scale: str, whole: tuple[int, ...], offset: tuple[int, ...], shape: tuple[int, ...]
 ) -> str:
-    """Name of the tensor with the scales of a piece's blocks: ``scale`` itself for a piece that is all of the tensor.
+    """Name of the tensor with the scales of a slice's blocks: ``scale`` itself if the slice is the whole tensor.
 
     Args:
         scale: as ``TensorEntry`` has it.
-        whole: shape of the tensor that the piece is of; ``start`` and ``shape`` are the piece's.
+        whole: shape of the whole tensor; ``offset`` and ``shape`` are those of the slice.
     """
-    return scale if shape == whole else f"{scale}@{','.join(map(str, start))}"
+    return scale if shape == whole else f"{scale}@{','.join(map(str, offset))}"
+
+
+def _with_key(given: Any, older: str, current: str) -> Any:
+    if isinstance(given, Mapping) and older in given and current not in given:
+        return {current if key == older else key: value for key, value in given.items()}
+    return given
 
 
 def digest_of(content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Why an attempt or a run ended, what the platform does about each reason, and the sentence a person reads."""
+"""Why an attempt or a run ended, what the platform does about it, and the sentence that users read."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from enum import StrEnum
 
 
 class EndClass(StrEnum):
-    """What the platform does when an attempt ends so."""
+    """What the platform does when an attempt ends."""
 
     PLANNED = "planned"
-    """Wanted: the attempt did what it was asked."""
+    """The attempt did what it was asked to do."""
     USER = "user"
-    """Trying again gives the same: the run fails at once."""
+    """A retry would fail the same way: the run fails at once."""
     LOST = "lost"
-    """The supervisor vanished: the 2nd in a row fails the run as `poison`."""
-    LAPSE = "lapse"
-    """The node fell silent: the 10th in a row fails the run as `unreachable`."""
+    """The supervisor disappeared: the 2nd time in a row the run fails as `poison`."""
+    LEASE_EXPIRED = "lease_expired"
+    """The node stopped responding: the 10th time in a row the run fails as `unreachable`."""
     RETRYABLE = "retryable"
-    """Anything else: the 3rd in a row fails the run with its own reason."""
+    """Anything else: the 3rd time in a row the run fails with this reason."""
 
 
-RETRIES: dict[EndClass, int] = {EndClass.LOST: 2, EndClass.LAPSE: 10, EndClass.RETRYABLE: 3}
-"""At this many ends of the class since the newest committed checkpoint the run fails."""
+RETRIES: dict[EndClass, int] = {EndClass.LOST: 2, EndClass.LEASE_EXPIRED: 10, EndClass.RETRYABLE: 3}
+"""The run fails at this many ends of a class since the newest committed checkpoint."""
 
 
 class EndCode(StrEnum):
-    """Reason of an end. The first group ends attempts, the second only whole runs; the last stands for one
-    that a newer version gave."""
+    """Why an attempt or a run ended. The first group is for attempts, the second for runs only. The last one is a code of a
+    newer version."""
 
     FINISHED = "finished"
     SAVED = "saved"
@@ -43,7 +43,7 @@ class EndCode(StrEnum):
     SUPERVISOR_LOST = "supervisor_lost"
     NODE_REBOOTED = "node_rebooted"
     SELF_FENCED = "self_fenced"
-    LEASE_LAPSED = "lease_lapsed"
+    LEASE_EXPIRED = "lease_expired"
 
     DATA = "data"
     POISON = "poison"
@@ -55,17 +55,23 @@ class EndCode(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> EndCode | None:
-        """A word of a newer version is read as the unknown that it is: parts are upgraded apart."""
-        return cls.UNKNOWN if isinstance(value, str) else None
+        """Read an older name of a code, and a code of a newer version as unknown: parts are upgraded separately."""
+        if not isinstance(value, str):
+            return None
+        return cls(OLDER_CODES[value]) if value in OLDER_CODES else cls.UNKNOWN
+
+
+OLDER_CODES = {"lease_lapsed": "lease_expired"}
+"""Codes by their names up to version 0.1, which stored rows and older agents still have."""
 
 
 _RULES: dict[EndCode, tuple[EndClass, str]] = {
     EndCode.FINISHED: (EndClass.PLANNED, "Finished."),
-    EndCode.SAVED: (EndClass.PLANNED, "Saved its state and left, as asked."),
-    EndCode.STOPPED: (EndClass.PLANNED, "Stopped, as asked."),
+    EndCode.SAVED: (EndClass.PLANNED, "Saved its state and exited, as requested."),
+    EndCode.STOPPED: (EndClass.PLANNED, "Stopped, as requested."),
     EndCode.BAD_JOB: (
         EndClass.USER,
-        "The trainer refused the job. Read the message, change the configuration and start a new run.",
+        "The trainer rejected the job. Read the message, change the configuration and start a new run.",
     ),
     EndCode.DIVERGED: (
         EndClass.USER,
@@ -77,11 +83,11 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     ),
     EndCode.CRASHED: (
         EndClass.RETRYABLE,
-        "A training process ended without giving a reason. Read the log of the rank that is named.",
+        "A training process ended without giving a reason. Read the log of that rank.",
     ),
     EndCode.START_TIMEOUT: (
         EndClass.RETRYABLE,
-        "No step was made in the time allowed for starting. Read the logs of the ranks.",
+        "The run did not complete a step within the time allowed for starting. Read the logs of the ranks.",
     ),
     EndCode.FETCH_FAILED: (
         EndClass.RETRYABLE,
@@ -89,37 +95,40 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     ),
     EndCode.CHECKPOINT_INVALID: (
         EndClass.RETRYABLE,
-        "A checkpoint did not match its manifest, so the one before it is used.",
+        "A checkpoint did not match its manifest, so the previous one is used.",
     ),
     EndCode.EXPORT_FAILED: (EndClass.RETRYABLE, "The export ended with an error. Read its log."),
     EndCode.DISK_FULL: (EndClass.RETRYABLE, "The node's disk is full. Free space on the node."),
     EndCode.SUPERVISOR_LOST: (
         EndClass.LOST,
-        "The process that watches over the run was killed. If the node ran out of memory, ask for less.",
+        "The process that supervises the run was killed. If the node ran out of memory, use less.",
     ),
     EndCode.NODE_REBOOTED: (EndClass.LOST, "The node was restarted."),
     EndCode.SELF_FENCED: (
-        EndClass.LAPSE,
+        EndClass.LEASE_EXPIRED,
         "The node could not reach the platform and stopped the run in time.",
     ),
-    EndCode.LEASE_LAPSED: (
-        EndClass.LAPSE,
-        "The node fell silent. Check that it is up and can reach the platform.",
+    EndCode.LEASE_EXPIRED: (
+        EndClass.LEASE_EXPIRED,
+        "The node stopped responding. Check that it is up and can reach the platform.",
     ),
     EndCode.DATA: (
         EndClass.USER,
-        "The dataset could not be prepared. Read the reason on the dataset's page.",
+        "The dataset could not be prepared. The reason is on the dataset's page.",
     ),
     EndCode.POISON: (
         EndClass.USER,
-        "The run twice took its supervising process down. It probably asks for more memory than the node has.",
+        "The run's supervisor was killed twice in a row. The run probably needs more memory than the node has.",
     ),
-    EndCode.UNREACHABLE: (EndClass.USER, "Its nodes fell silent ten times in a row. Check their network."),
-    EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "It used up resources.max_attempts."),
+    EndCode.UNREACHABLE: (
+        EndClass.USER,
+        "Its nodes stopped responding ten times in a row. Check their network.",
+    ),
+    EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "It reached resources.max_attempts."),
     EndCode.CANCELLED: (EndClass.PLANNED, "Cancelled."),
     EndCode.UNKNOWN: (
         EndClass.RETRYABLE,
-        "It ended for a reason that this version does not know. Upgrade it to the version that wrote the reason.",
+        "It ended for a reason that this version does not know. Upgrade to the version that reported it.",
     ),
 }
 
@@ -130,5 +139,5 @@ def end_class(code: EndCode) -> EndClass:
 
 
 def sentence(code: EndCode) -> str:
-    """What a person is told of ``code``: what happened and, where something can be done, what to do."""
+    """What happened, for users, and what they can do about it."""
     return _RULES[code][1]

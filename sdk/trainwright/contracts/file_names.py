@@ -1,4 +1,4 @@
-"""The one rule for names of files that nodes make and the platform keeps: logs, checkpoint files, parts of object keys."""
+"""The rule for names of files that nodes create and the platform stores: logs, checkpoint files, parts of object keys."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether ``name`` names a file right in its folder: no separators, no leading dot, nothing exotic."""
+    """Whether ``name`` is a plain file name: ASCII letters, digits and . _ - only, no separators, no leading dot."""
     return _PLAIN.fullmatch(name) is not None

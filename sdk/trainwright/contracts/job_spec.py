@@ -1,7 +1,7 @@
-"""JobSpec: everything one attempt needs, in the ``job.json`` that the trainer is started with.
+"""JobSpec: everything that an attempt needs, in the ``job.json`` that the trainer is started with.
 
-Paths are relative to the folder of ``job.json``, so that whoever writes the file need not know where it will lie.
-The trainer reads this folder and writes below ``out/``; it speaks files and signals only.
+Paths are relative to the folder of ``job.json``, so the writer of the file need not know where it will be. The trainer
+reads this folder and writes to ``out/``; it communicates by files and signals only.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ DATA_FOLDER = "data"
 RESUME_FOLDER = "resume"
 """The checkpoint to start from."""
 STOP_NAME = "stop.json"
-"""Beside ``job.json``: put there, whole, when the trainer is to save its state after the step at hand and leave."""
+"""Next to ``job.json``, written atomically: asks the trainer to save its state after the current step and exit."""
 OUTPUT_FOLDER = "out"
 EVENTS_NAME = "events.jsonl"
 LOGS_FOLDER = "logs"
-"""One ``rank-<n>.log`` a rank, and ``export.log``."""
+"""One ``rank-<n>.log`` per rank, and ``export.log``."""
 CHECKPOINTS_FOLDER = "checkpoints"
 EXPORT_FOLDER = "export"
 OUTCOME_NAME = "outcome.json"
 """Written by rank 0 at a planned end."""
 RANKS_NAME = "ranks.json"
-"""Written by the launcher: how each rank that failed left."""
+"""Written by the launcher: how each failed rank exited."""
 
 
 class JobKind(StrEnum):
@@ -41,19 +41,19 @@ class JobKind(StrEnum):
 
 
 class Peak(Strict):
-    """The arithmetic rate that MFU is a fraction of, for one rank's device."""
+    """The peak FLOP/s of one rank's device, which MFU is a fraction of."""
 
     flops_per_second: float = Field(gt=0)
     dtype: str
-    """Dtype of the products, such as `bf16`."""
+    """Dtype of matrix products, such as `bf16`."""
 
     device: str
     measured: bool
-    """True when a self-test measured it here, false when it is the vendor's figure."""
+    """True if a self-test measured it on this node, false if it is the vendor's figure."""
 
     @property
     def name(self) -> str:
-        """How it is named to people: `BF16 peak 989 TFLOP/s of NVIDIA H200`."""
+        """Display name: `BF16 peak 989 TFLOP/s of NVIDIA H200`."""
         rate = self.flops_per_second
         figure = f"{rate / 1e12:.0f} TFLOP/s" if rate >= 10e12 else f"{rate / 1e9:.0f} GFLOP/s"
         how = "measured peak" if self.measured else "peak"
@@ -68,14 +68,14 @@ class ResumePoint(Strict):
     """SHA-256 of its manifest."""
 
     forked: bool = False
-    """It is another run's, which may have been configured otherwise: shapes must agree, the rest may differ."""
+    """It belongs to another run, whose configuration may differ except for shapes."""
 
     data_from_start: bool = False
-    """It was trained on other data, or in another order: this run's data starts at its beginning."""
+    """It was trained on other data, or in another order, so this run starts at the beginning of its data."""
 
 
 class JobSpec(Strict):
-    """RunSpec, and where, with what and from which point to run it."""
+    """A RunSpec, and where, with which data and from which checkpoint to run it."""
 
     schema_version: Literal[1] = 1
     kind: JobKind = JobKind.TRAIN
@@ -85,14 +85,14 @@ class JobSpec(Strict):
     spec: RunSpec
     device: Literal["cuda", "cpu"]
     slots: tuple[int, ...] = Field(min_length=1)
-    """Indices of the node's GPUs or CPU shares; one rank runs on each."""
+    """Indices of the node's GPUs or CPU slots. One rank runs on each."""
 
     threads_per_rank: int = Field(default=1, ge=1)
     peak: Peak | None = None
-    """The device's peak in the dtype of the run's products."""
+    """Peak of the device in the dtype of the run's matrix products."""
 
     bf16_peak: Peak | None = None
-    """In an FP8 run also its BF16 peak, so that both MFUs can be told."""
+    """In an FP8 run also the BF16 peak, to report both MFUs."""
 
     resume: ResumePoint | None = None
 
@@ -102,21 +102,21 @@ class JobSpec(Strict):
 
 
 class Outcome(Envelope):
-    """How an attempt ended, as its own processes tell it: ``outcome.json``, ``failure-<rank>.json``, ``exit.json``."""
+    """How an attempt ended, as its own processes report it: ``outcome.json``, ``failure-<rank>.json``, ``exit.json``."""
 
     code: EndCode
     message: str
-    """What happened, for a person; the sentence of the code says what to do."""
+    """What happened. The sentence of the code says what to do."""
 
     step: int | None = None
-    """Last step made."""
+    """Last completed step."""
 
     rank: int | None = None
     """Rank that failed first."""
 
 
 class RankExit(Envelope):
-    """How one rank left."""
+    """How one rank exited."""
 
     rank: int
     exit_code: int | None = None
@@ -126,13 +126,13 @@ class RankExit(Envelope):
 
 
 class RankExits(Envelope):
-    """``ranks.json``: ranks that left with an error, the first one first."""
+    """``ranks.json``: ranks that exited with an error, in order of time."""
 
     exits: list[RankExit]
 
 
 def failure_name(rank: int) -> str:
-    """File in which a failing rank says why."""
+    """File in which a failing rank writes the reason."""
     return f"failure-{rank}.json"
 
 
@@ -141,5 +141,5 @@ def log_name(rank: int) -> str:
 
 
 def output_folder(job_file: Path) -> Path:
-    """Where the trainer started with ``job_file`` writes."""
+    """Folder that the trainer started with ``job_file`` writes to."""
     return job_file.parent / OUTPUT_FOLDER

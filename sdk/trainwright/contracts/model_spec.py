@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Strict, refused
+from trainwright.contracts.base import Strict, field_error
 
 
 class ModelSpec(Strict):
@@ -22,13 +22,13 @@ class ModelSpec(Strict):
     """Number of query heads in each attention layer."""
 
     kv_heads: int | None = Field(default=None, ge=1, le=1_024)
-    """Number of key and value heads, shared by groups of query heads; as many as query heads when left empty."""
+    """Number of key and value heads, shared by groups of query heads. Empty: as many as query heads."""
 
     head_size: int | None = Field(default=None, ge=2, le=1_024)
-    """Features of one head; width ÷ heads when left empty."""
+    """Features of one head. Empty: width ÷ heads."""
 
     feed_forward: int | None = Field(default=None, ge=8, le=262_144)
-    """Hidden size of the SwiGLU block; 8/3 · width, rounded up to a multiple of 32, when left empty."""
+    """Hidden size of the SwiGLU block. Empty: 8/3 · width, rounded up to a multiple of 32."""
 
     rope_theta: float = Field(default=10_000.0, gt=1.0)
     """Base of the rotary position frequencies."""
@@ -37,22 +37,24 @@ class ModelSpec(Strict):
     """Small number that RMSNorm adds to the mean square."""
 
     tied_embeddings: bool = True
-    """Use the token embedding as the output projection too."""
+    """Use the token embedding as the output projection as well."""
 
     initializer_std: float = Field(default=0.02, gt=0.0, le=1.0)
-    """Standard deviation of the initial weights; projections into the residual stream get it ÷ √(2 · layers)."""
+    """Standard deviation of the initial weights. For projections into the residual stream it is divided by √(2 · layers)."""
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
         if self.width % self.heads:
             # With a head_size of its own the network would be sound, but transformers refuses its export.
-            raise refused("width", self.width, f"is not a multiple of heads {self.heads}: change one of them")
+            raise field_error(
+                "width", self.width, f"is not a multiple of heads {self.heads}: change one of them"
+            )
         if self.heads % self.key_value_heads:
             rule = "must divide heads {}, so that each key head serves the same number of query heads"
-            raise refused("kv_heads", self.key_value_heads, rule.format(self.heads))
+            raise field_error("kv_heads", self.key_value_heads, rule.format(self.heads))
         if self.features_per_head % 2:
-            raise refused(
-                "head_size", self.features_per_head, "must be even: rotary positions turn pairs of features"
+            raise field_error(
+                "head_size", self.features_per_head, "must be even: rotary positions rotate pairs of features"
             )
         return self
 

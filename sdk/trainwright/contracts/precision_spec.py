@@ -1,4 +1,4 @@
-"""The number formats of the training arithmetic, and the FP8-LM recipe."""
+"""Number formats of the training arithmetic, and FP8 training as in FP8-LM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Strict, refused
+from trainwright.contracts.base import Strict, field_error
 
 
 class PrecisionKind(StrEnum):
@@ -29,7 +29,7 @@ class ScalingKind(StrEnum):
 
 
 class AmaxKind(StrEnum):
-    PRESENT = "present"
+    CURRENT = "current"
     DELAYED = "delayed"
 
 
@@ -44,55 +44,55 @@ class AccumulationKind(StrEnum):
 
 
 class FP8Spec(Strict):
-    """The FP8-LM recipe: what is kept and sent in 8 bits, and how it is scaled."""
+    """FP8 training as in FP8-LM: what is stored and sent in 8 bits, and how it is scaled."""
 
     level: FP8Level = FP8Level.O2
-    """`O1`: gradients in FP8; `O2`: the optimizer too; `O3`: cut over the ranks, and products read E4M3 weights."""
+    """`O1`: FP8 gradients. `O2`: an FP8 optimizer too. `O3`: both sharded over the ranks, with E4M3 weights in products."""
 
     scaling: ScalingKind = ScalingKind.TENSOR
-    """What shares one scale in the products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128)."""
+    """What shares one scale in matrix products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128)."""
 
-    amax: AmaxKind = AmaxKind.PRESENT
-    """Inputs and output gradients are scaled by their `present` maximum, or by that of the last 16 steps (`delayed`)."""
+    amax: AmaxKind = AmaxKind.CURRENT
+    """Inputs and output gradients are scaled by their `current` amax, or by the largest of the last 16 steps (`delayed`)."""
 
-    high_first_layers: int = Field(default=0, ge=0)
-    """Blocks at the start whose products stay in bfloat16, as the head's always do; at O3 their weights are E4M3."""
+    bf16_first_layers: int = Field(default=0, ge=0)
+    """Blocks at the start whose products stay in bfloat16, as those of the head always do. At O3 their weights are still E4M3."""
 
-    high_last_layers: int = Field(default=0, ge=0)
-    """Blocks at the end whose products stay in bfloat16; at O3 the weights in them are E4M3 copies all the same."""
+    bf16_last_layers: int = Field(default=0, ge=0)
+    """Blocks at the end whose products stay in bfloat16. At O3 their weights are still E4M3."""
 
     accumulation: AccumulationKind = AccumulationKind.BF16
-    """Format in which the gradients of several micro batches are added up, before they are stored in E4M3 once."""
+    """Format in which gradients of several micro batches are accumulated before they are stored in E4M3."""
 
     moments: MomentsKind = MomentsKind.PAPER
-    """Adam's moments at O2 and O3: `paper` has E4M3 and FP16, one scale a tensor; `block` has both in E4M3, by 128."""
+    """Adam's moments at O2 and O3: `paper` is E4M3 and FP16 with a scale per tensor, `block` is E4M3 with a scale per 128."""
 
-    release_gradients: bool = False
-    """Update each weight in the backward pass as soon as its gradient is there, and keep no gradients at all."""
+    optimizer_in_backward: bool = False
+    """Update each weight during the backward pass as soon as its gradient is ready, and store no gradients."""
 
     skip_limit: int = Field(default=3, ge=0, le=1_000)
-    """Steps in a row that are skipped because a gradient is not finite, before the run ends as diverged."""
+    """Consecutive steps that may be skipped because a gradient is not finite, before the run ends as diverged."""
 
     observe_every_steps: int = Field(default=10, ge=1)
-    """Steps between two measurements of scales, clamped tensors, flushed values, and updates lost to rounding."""
+    """Steps between measurements of scales, saturation, underflow, and updates lost to rounding."""
 
     @model_validator(mode="after")
     def _choices_go_together(self) -> Self:
         if self.scaling is not ScalingKind.TENSOR and self.amax is AmaxKind.DELAYED:
-            rule = f"needs a history, which whole tensors have only: use present with scaling {self.scaling}"
-            raise refused("amax", self.amax, rule)
+            rule = f"needs an amax history, which only scaling tensor has: use current with scaling {self.scaling}"
+            raise field_error("amax", self.amax, rule)
         if self.scaling is not ScalingKind.TENSOR and self.level is FP8Level.O3:
-            rule = "does not go with O3, which holds weights with one scale a tensor: use tensor, or level O2"
-            raise refused("scaling", self.scaling, rule)
+            rule = "does not work with O3, which stores weights with one scale per tensor: use tensor, or level O2"
+            raise field_error("scaling", self.scaling, rule)
         if self.level is FP8Level.O1 and self.moments is MomentsKind.BLOCK:
-            raise refused(
+            raise field_error(
                 "moments",
                 self.moments,
-                "does not go with O1, which keeps float32 moments: use level O2 or O3",
+                "does not work with O1, which has float32 moments: use level O2 or O3",
             )
-        if self.release_gradients and self.level is FP8Level.O1:
-            rule = "does not go with O1, which is about stored gradients: use level O2, or false"
-            raise refused("release_gradients", "true", rule)
+        if self.optimizer_in_backward and self.level is FP8Level.O1:
+            rule = "does not work with O1, which stores gradients: use level O2, or false"
+            raise field_error("optimizer_in_backward", "true", rule)
         return self
 
 
@@ -103,27 +103,27 @@ class CompileKind(StrEnum):
 
 
 class PrecisionSpec(Strict):
-    """The number formats of the training arithmetic."""
+    """Number formats of the training arithmetic."""
 
     kind: PrecisionKind = PrecisionKind.BF16
-    """`bf16` computes products in bfloat16 with float32 weights, `fp32` all in float32, `fp8` by the recipe below."""
+    """`bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`."""
 
     fp8: FP8Spec | None = None
-    """The FP8 recipe; only for kind `fp8`, where leaving it empty takes its defaults."""
+    """FP8 settings, for kind `fp8` only. Empty: their defaults."""
 
     compile: CompileKind = CompileKind.AUTO
-    """Compile the model with torch.compile; `auto` does so on GPUs, and on CPUs in `bf16` runs over 10¹⁴ FLOPs a rank."""
+    """Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank."""
 
     @model_validator(mode="before")
     @classmethod
-    def _default_recipe(cls, given: object) -> object:
+    def _default_fp8(cls, given: object) -> object:
         if isinstance(given, dict) and given.get("kind") == PrecisionKind.FP8 and given.get("fp8") is None:
             return given | {"fp8": {}}
         return given
 
     @model_validator(mode="after")
-    def _recipe_fits_kind(self) -> Self:
+    def _fp8_fits_kind(self) -> Self:
         if self.fp8 is not None and self.kind is not PrecisionKind.FP8:
-            rule = f"is for kind fp8, and the kind here is {self.kind}: set precision.kind to fp8 too, or leave it out"
-            raise refused("fp8", "a recipe", rule)
+            rule = f"are for kind fp8, but precision.kind is {self.kind}: set it to fp8, or leave precision.fp8 out"
+            raise field_error("fp8", "FP8 settings", rule)
         return self

@@ -1,4 +1,4 @@
-"""Named model sizes. A preset fills the model section; every number of it stays open to change."""
+"""Named model sizes. A preset fills the model section, and each of its values can be changed."""
 
 from __future__ import annotations
 

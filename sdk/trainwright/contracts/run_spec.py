@@ -1,26 +1,26 @@
-"""RunSpec: what somebody asked for. It is stored, shown, compared and forked, and never carries a path or code.
+"""RunSpec: the configuration of a run. It is stored, shown, compared and forked, and never contains a path or code.
 
-Each section stands in a file of its own (``…_spec``) and is taken by the one component that it configures; no component
-takes the whole spec. Defaults stand there and nowhere else. The sentence under a field becomes the help of the form, the
-CLI, the API and the docs.
+Each section is in its own file (``…_spec``) and configures one component; no component takes the whole spec. Defaults are
+defined there and nowhere else. The sentence under a field is its help in the form, the CLI, the API and the docs.
 
-What is not built yet is refused here, at the field, with the reason.
+Values that are not supported yet are rejected here, at the field, with the reason.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from trainwright.contracts.base import Strict, refused
+from trainwright.contracts.base import Strict, field_error
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.layout_rules import Sections, check_layout
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees, ParallelismSpec, ResourcesSpec, degrees_of
 from trainwright.contracts.precision_spec import FP8Spec, PrecisionSpec, ScalingKind
+from trainwright.contracts.spec_upgrade import SCHEMA_VERSION, upgrade_spec
 from trainwright.contracts.training_spec import (
     BatchSpec,
     CheckpointSpec,
@@ -30,12 +30,10 @@ from trainwright.contracts.training_spec import (
     ValidationSpec,
 )
 
-SCHEMA_VERSION = 1
-
 
 def _plain(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]*", name):
-        raise ValueError("use letters, digits, spaces and . _ -, beginning with a letter or a digit")
+        raise ValueError("use letters, digits, spaces and . _ -, starting with a letter or a digit")
     return name
 
 
@@ -43,49 +41,54 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValid
 
 
 class RunSpec(Strict):
-    """Everything that was asked of one run."""
+    """The configuration of a run."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = SCHEMA_VERSION
     """Version of this format."""
 
     name: Name
-    """What people call the run: letters, digits, spaces and . _ -."""
+    """Name of the run: letters, digits, spaces and . _ -."""
 
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of the weights and of the order of the data."""
+    """Seed of the initial weights and of the data order."""
 
     data: DataSpec
-    """What the model is trained on."""
+    """The training data."""
 
     model: ModelSpec = ModelSpec()
-    """Shape of the network."""
+    """The shape of the network."""
 
     batch: BatchSpec = BatchSpec()
-    """How much text one step sees."""
+    """How much text each step processes."""
 
     optimizer: OptimizerSpec = OptimizerSpec()
     """The update rule."""
 
     schedule: ScheduleSpec = ScheduleSpec()
-    """Length of the run and learning rate."""
+    """The length of the run and its learning rate."""
 
     validation: ValidationSpec = ValidationSpec()
-    """Loss on held-out documents."""
+    """The loss on held-out documents."""
 
     precision: PrecisionSpec = PrecisionSpec()
     """Number formats."""
 
     memory: MemorySpec = MemorySpec()
-    """Memory against time."""
+    """Trading time for memory."""
 
     parallelism: ParallelismSpec = ParallelismSpec()
-    """How the work is cut over the ranks."""
+    """How the work is distributed over the ranks."""
 
     checkpoint: CheckpointSpec = CheckpointSpec()
     """How often the state is saved."""
 
     resources: ResourcesSpec = ResourcesSpec()
-    """What the run occupies."""
+    """The nodes and slots that the run occupies."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _upgrade(cls, given: Any) -> Any:
+        return upgrade_spec(given)
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
@@ -95,37 +98,37 @@ class RunSpec(Strict):
         return self
 
     def _fp8_fits(self, fp8: FP8Spec) -> None:
-        """What the recipe asks of the sections around it."""
+        """Check what FP8 requires of the other sections."""
         _check_fp8_shapes(self.model, self.batch, fp8.scaling, self.parallelism.tensor)
-        high = fp8.high_first_layers + fp8.high_last_layers
+        high = fp8.bf16_first_layers + fp8.bf16_last_layers
         if high >= self.model.layers:
-            rule = f"first and {fp8.high_last_layers} last layers leave none of {self.model.layers} for FP8: lower one"
-            raise refused("precision.fp8.high_first_layers", fp8.high_first_layers, rule)
-        if fp8.release_gradients:
-            hindrances = "; ".join(self._why_no_release(fp8))
-            if hindrances:
-                rule = f"updates in the backward pass, before all is known: {hindrances}; or use false"
-                raise refused("precision.fp8.release_gradients", "true", rule)
+            rule = f"first and {fp8.bf16_last_layers} last layers leave none of the {self.model.layers} layers for FP8: lower one of them"
+            raise field_error("precision.fp8.bf16_first_layers", fp8.bf16_first_layers, rule)
+        if fp8.optimizer_in_backward:
+            obstacles = "; ".join(self._obstacles_to_optimizer_in_backward(fp8))
+            if obstacles:
+                rule = f"updates weights during the backward pass: {obstacles}; or use false"
+                raise field_error("precision.fp8.optimizer_in_backward", "true", rule)
 
-    def _why_no_release(self, fp8: FP8Spec) -> Iterator[str]:
-        """What hinders that a weight is updated as soon as this rank has its gradient."""
+    def _obstacles_to_optimizer_in_backward(self, fp8: FP8Spec) -> Iterator[str]:
+        """Why a weight cannot be updated as soon as this rank has its gradient."""
         if fp8.skip_limit:
             yield "set skip_limit to 0, since no step can be skipped"
         if self.optimizer.clip_norm is not None:
-            yield "set optimizer.clip_norm to null (off), since clipping needs the norm of all gradients"
-        if self.accumulation_rounds > 1:
-            yield "make batch.micro_sequences × ranks equal batch.global_sequences, since rounds must be added up"
+            yield "set optimizer.clip_norm to null (off), since clipping needs the norm over all gradients"
+        if self.accumulation_steps > 1:
+            yield "make batch.micro_sequences × ranks equal batch.global_sequences, since gradients of several micro batches must be added up"
         if self.resources.ranks > 1:
-            yield "use one slot, since all ranks must have found their gradients finite"
+            yield "use one slot, since every rank must first find its gradients finite"
 
     @property
-    def accumulation_rounds(self) -> int:
-        """Forward passes of one rank in one optimizer step."""
+    def accumulation_steps(self) -> int:
+        """Micro batches of one rank in one optimizer step."""
         return self.batch.global_sequences // (self.batch.micro_sequences * self.degrees.data)
 
     @property
     def degrees(self) -> Degrees:
-        """Sizes of the axes that the ranks form."""
+        """Sizes of the mesh axes."""
         return degrees_of(self.parallelism, self.resources.ranks)
 
     @property
@@ -137,9 +140,9 @@ class RunSpec(Strict):
 
 
 def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, tensor: int) -> None:
-    """The products' dims: GPUs multiply FP8 matrices in tiles of 16, and blocks of 128 must not be cut.
+    """Check the dims of matrix products: GPUs multiply FP8 matrices in tiles of 16, and blocks of 128 must stay whole.
 
-    A tensor group cuts heads and hidden features, of which each rank's part must fit.
+    Tensor parallelism splits heads and hidden features, and each rank's part must meet the same rule.
     """
     tile = 128 if scaling is ScalingKind.BLOCK else 16
     sizes = {
@@ -154,11 +157,11 @@ def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, 
         "model.kv_heads": "kv_heads × head_size",
         "batch.micro_sequences": "micro_sequences × sequence_tokens",
     }
-    cut = ("model.heads", "model.kv_heads", "model.feed_forward")
+    split = ("model.heads", "model.kv_heads", "model.feed_forward")
     for field, size in sizes.items():
-        step = tile * tensor if field in cut else tile
+        step = tile * tensor if field in split else tile
         if size % step:
             product = what.get(field, field.partition(".")[2])
-            parts = f" over tensor {tensor}" if step > tile else ""
-            rule = f"is no multiple of {step}, which FP8 products with scaling {scaling} need of {product}{parts}"
-            raise refused(field, size, f"{rule}: the next is {-(-size // step) * step}")
+            parts = f" with tensor {tensor}" if step > tile else ""
+            rule = f"is not a multiple of {step}, which FP8 products with scaling {scaling} need for {product}{parts}"
+            raise field_error(field, size, f"{rule}: the next is {-(-size // step) * step}")

@@ -1,7 +1,7 @@
-"""The states of a run, the verdicts of a stopping one, and the moves that are allowed.
+"""The states of a run, the verdicts of a stopping run, and the allowed moves.
 
-``queued → leased → starting → running → completing → succeeded``. Every early end of a run that holds a node passes
-through ``stopping`` with a verdict; a stronger verdict replaces a weaker one.
+``queued → leased → starting → running → completing → succeeded``. A run that occupies a node and ends early passes through
+``stopping`` with a verdict. A stronger verdict replaces a weaker one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RunState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a stopping run is to become, weakest first."""
+    """What a stopping run will become, weakest first."""
 
     RETRY = "retry"
     PAUSE = "pause"
@@ -38,11 +38,11 @@ class Verdict(StrEnum):
 
 FINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 WITHOUT_TRAINER = frozenset({RunState.QUEUED, RunState.RETRY_WAIT, RunState.PAUSED}) | FINAL
-"""States in which no node holds the run."""
+"""States in which the run is not on a node."""
 HOLDS_QUOTA = frozenset(RunState) - FINAL - {RunState.PAUSED}
-"""States in which the run's slots are reserved in its team's quota."""
+"""States in which the run's slots count toward its team's quota."""
 ADVANCING = (RunState.QUEUED, RunState.LEASED, RunState.STARTING, RunState.RUNNING, RunState.COMPLETING)
-"""The way of a run that nothing disturbs, up to its success."""
+"""The states of an undisturbed run, in order, before it succeeds."""
 
 SETTLES_TO = {
     Verdict.RETRY: RunState.RETRY_WAIT,
@@ -64,5 +64,5 @@ MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.FAILED: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
-"""Allowed moves. ``starting → completing`` is the claim of an export: nothing is left to train. ``stopping → succeeded`` is
-a run that had done everything before the word to pause reached it."""
+"""Allowed moves. ``starting → completing`` is a claim that only exports: nothing is left to train. ``stopping → succeeded`` is
+a run that finished before the request to pause reached it."""

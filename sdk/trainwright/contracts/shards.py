@@ -1,8 +1,8 @@
-"""Token shards: what a preparation of a dataset version consists of.
+"""Token shards: the files of a preparation of a dataset version.
 
-A shard is a flat little-endian file of token ids, uint16 when the vocabulary fits 65,536 and uint32 otherwise,
-an end-of-text token after each document. The manifest lists shards with digests and counts. It is a pure function
-of the documents, the tokenizer and the split, and so is every shard: a preparation can be killed and repeated.
+A shard is a flat little-endian file of token ids, uint16 if the vocabulary has at most 65,536 ids and uint32 otherwise,
+with an end-of-text token after each document. The manifest lists shards with digests and counts. Manifest and shards are
+pure functions of the documents, the tokenizer and the split, so a preparation can be killed and repeated.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shard(Envelope):
 
 
 class ShardSplit(Envelope):
-    """The shards of the train or the validation split, in order."""
+    """The shards of the train or validation split, in order."""
 
     documents: int = 0
     tokens: int = 0
@@ -55,7 +55,7 @@ class ShardSplit(Envelope):
 
 
 class ShardManifest(Envelope):
-    """Describes a whole preparation; its own file is ``manifest.json``."""
+    """Describes a preparation, in its file ``manifest.json``."""
 
     schema_version: Literal[1] = 1
     tokenizer: TokenizerSpec
@@ -68,7 +68,7 @@ class ShardManifest(Envelope):
 
     validation_fraction: float
     validation_from_tail: bool = False
-    """No document fell into the validation split, so the last 1 % of tokens was cut off for it."""
+    """Whether the validation split is the last 1 % of the tokens because no document fell into it."""
 
     train: ShardSplit = Field(default_factory=ShardSplit)
     validation: ShardSplit = Field(default_factory=ShardSplit)

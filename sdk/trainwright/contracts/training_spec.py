@@ -1,4 +1,4 @@
-"""How a run learns: batch, update rule, schedule, validation, checkpoints, and memory against time."""
+"""How a run trains: batch, optimizer, schedule, validation, memory and checkpoints."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Strict, refused
+from trainwright.contracts.base import Strict, field_error
 
 
 class BatchSpec(Strict):
-    """How much text one optimizer step sees."""
+    """How much text one optimizer step processes."""
 
     sequence_tokens: int = Field(default=256, ge=8, le=1_048_576)
     """Tokens in one sequence."""
@@ -20,7 +20,7 @@ class BatchSpec(Strict):
     """Sequences one rank processes in one forward pass."""
 
     global_sequences: int = Field(default=64, ge=1, le=1_048_576)
-    """Sequences in one optimizer step, over all ranks and accumulation rounds."""
+    """Sequences in one optimizer step, over all ranks and gradient accumulation steps."""
 
 
 class OptimizerSpec(Strict):
@@ -39,13 +39,13 @@ class OptimizerSpec(Strict):
     """Decay of the second moment."""
 
     epsilon: float = Field(default=1e-8, gt=0.0, le=1.0)
-    """Small number added to the root of the second moment."""
+    """Small number added to the square root of the second moment."""
 
     weight_decay: float = Field(default=0.1, ge=0.0, le=10.0)
-    """Decoupled weight decay of matrices; norms and other vectors have none."""
+    """Decoupled weight decay of matrices. Norms and other vectors have none."""
 
     clip_norm: float | None = Field(default=1.0, gt=0.0)
-    """Gradients are scaled down to this global L2 norm; no clipping when null (off)."""
+    """Gradients are clipped to this global L2 norm. Null (off): no clipping."""
 
 
 class ScheduleKind(StrEnum):
@@ -55,13 +55,13 @@ class ScheduleKind(StrEnum):
 
 
 class ScheduleSpec(Strict):
-    """How long training lasts, and the learning rate along the way."""
+    """How long training lasts, and its learning rate."""
 
     kind: ScheduleKind = ScheduleKind.COSINE
-    """After the warm-up `cosine` and `linear` fall to the last step; `wsd` stays at the peak and falls at the end."""
+    """After the warm-up, `cosine` and `linear` decay until the last step; `wsd` stays at the peak and decays at the end."""
 
     steps: int = Field(default=1_000, ge=1, le=100_000_000)
-    """Optimizer steps in the whole run."""
+    """Optimizer steps of the run."""
 
     warmup_steps: int = Field(default=50, ge=0)
     """Steps over which the learning rate rises linearly from 0."""
@@ -70,22 +70,26 @@ class ScheduleSpec(Strict):
     """Learning rate at the last step, as a fraction of the peak."""
 
     decay_steps: int | None = Field(default=None, ge=1)
-    """Steps over which `wsd` falls linearly at the end; a fifth of all steps when left empty."""
+    """Steps over which `wsd` decays linearly at the end. Empty: a fifth of all steps."""
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
         if self.warmup_steps >= self.steps:
-            raise refused("warmup_steps", self.warmup_steps, f"must be less than steps {self.steps}")
+            raise field_error(
+                "warmup_steps", self.warmup_steps, f"must be less than steps, which is {self.steps}"
+            )
         if self.decay_steps is not None and self.kind is not ScheduleKind.WSD:
-            raise refused("decay_steps", self.decay_steps, f"belongs to wsd: leave it empty for {self.kind}")
+            raise field_error(
+                "decay_steps", self.decay_steps, f"applies to wsd only: leave it empty for {self.kind}"
+            )
         if self.decay_steps is not None and self.decay_steps > self.steps - self.warmup_steps:
             rule = f"must be at most steps - warmup_steps = {self.steps - self.warmup_steps}"
-            raise refused("decay_steps", self.decay_steps, rule)
+            raise field_error("decay_steps", self.decay_steps, rule)
         return self
 
     @property
     def final_steps(self) -> int:
-        """Steps of the fall at the end of `wsd`."""
+        """Steps of the decay at the end of `wsd`."""
         return self.decay_steps or min(-(-self.steps // 5), self.steps - self.warmup_steps)
 
 
@@ -93,10 +97,10 @@ class ValidationSpec(Strict):
     """How often the loss on held-out documents is measured."""
 
     every_steps: int = Field(default=100, ge=1)
-    """Steps between two measurements; one more is made at the last step."""
+    """Steps between measurements. The last step is always measured."""
 
     sequences: int = Field(default=64, ge=1, le=1_048_576)
-    """Sequences in one measurement, always the same ones; fewer when the split has fewer."""
+    """Sequences in each measurement, always the same ones. Fewer if the validation split has fewer."""
 
 
 class RecomputeKind(StrEnum):
@@ -106,48 +110,48 @@ class RecomputeKind(StrEnum):
 
 
 class MemorySpec(Strict):
-    """What is computed twice or in pieces so that less memory is needed."""
+    """What is recomputed or computed in chunks to save memory."""
 
     recompute: RecomputeKind = RecomputeKind.NONE
-    """In the backward pass: `selective` computes all but products and attention again, `full` each block whole."""
+    """In the backward pass, `selective` recomputes everything but matrix products and attention, `full` entire blocks."""
 
     recompute_layers: str | None = Field(default=None, pattern=r"^\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*$")
-    """Layers that `recompute` is for, counted from 0, such as 0-3,12; all of them when left empty."""
+    """Layers that `recompute` applies to, counted from 0, such as 0-3,12. Empty: all layers."""
 
     loss_chunk_tokens: int = Field(default=4_096, ge=128, le=1_048_576)
-    """Tokens whose logits exist at one time; a micro batch with more of them gets its loss in chunks."""
+    """Tokens whose logits are in memory at once. The loss of a larger micro batch is computed in chunks."""
 
     @model_validator(mode="after")
     def _layers_are_recomputed(self) -> Self:
         if self.recompute_layers is not None and self.recompute is RecomputeKind.NONE:
-            rule = "are chosen, but recompute is none: set it to full or selective"
-            raise refused("recompute_layers", self.recompute_layers, rule)
+            rule = "is given, but recompute is none: set recompute to full or selective"
+            raise field_error("recompute_layers", self.recompute_layers, rule)
         if any(first > last for first, last in self.recomputed or ()):
-            rule = "has a stretch that ends before it begins: write first-last, such as 0-3"
-            raise refused("recompute_layers", self.recompute_layers, rule)
+            rule = "has a range that ends before it starts: write first-last, such as 0-3"
+            raise field_error("recompute_layers", self.recompute_layers, rule)
         return self
 
     @property
     def recomputed(self) -> list[tuple[int, int]] | None:
-        """First and last layer of each stretch that `recompute` is for; None for all layers."""
+        """First and last layer of each range that `recompute` applies to; None for all layers."""
         if self.recompute_layers is None:
             return None
-        ends = [stretch.split("-") for stretch in self.recompute_layers.split(",")]
+        ends = [layers.split("-") for layers in self.recompute_layers.split(",")]
         return [(int(pair[0]), int(pair[-1])) for pair in ends]
 
     def recomputes(self, layer: int) -> bool:
-        """Whether `recompute` is for layer ``layer``, counted from 0."""
+        """Whether `recompute` applies to layer ``layer``, counted from 0."""
         return self.recomputed is None or any(first <= layer <= last for first, last in self.recomputed)
 
 
 class CheckpointSpec(Strict):
-    """How often the state is saved. The last step is always saved."""
+    """How often checkpoints are saved. The last step is always saved."""
 
     every_steps: int = Field(default=200, ge=1)
-    """Steps between two checkpoints."""
+    """Steps between checkpoints."""
 
     keep: int = Field(default=2, ge=2, le=1_000)
-    """Newest checkpoints to keep; older ones are deleted once a newer one is committed."""
+    """How many of the newest checkpoints to keep. Older ones are deleted when a newer one is committed."""
 
     export_dtype: Literal["fp32", "bf16"] = "fp32"
     """Number format of the exported weights."""

@@ -1,23 +1,23 @@
-"""Bytes that a block keeps between its forward and its backward pass, by what is computed and how, in closed form.
+"""Bytes that a block stores between its forward and backward pass, in closed form.
 
-    D width   Q heads · head size   G kv heads · head size   H heads   F hidden   t tensor degree   e bytes a number
+    D width   Q heads · head size   G kv heads · head size   H heads   F hidden   t tensor degree   e bytes per value
 
-All figures are for one token of a micro batch on one rank. In bfloat16, computed operation by operation, a block keeps
+All figures are for one token of a micro batch on one rank. In bfloat16, without compilation, a block stores
 
-    2 norms              2 · (4 D + 4 D + 4) / t     input and normed input in float32, and the root
-    inputs of products   2 · e D                     gathered from the tensor group's ranks, and therefore whole
-    attention            e (2 Q + 2 G) / t + 4 H / t queries, keys, values and what they give; a logarithm a head
+    2 norms              2 · (4 D + 4 D + 4) / t     input and normalized input in float32, and the root
+    inputs of products   2 · e D                     gathered from all ranks of the tensor group
+    attention            e (2 Q + 2 G) / t + 4 H / t queries, keys, values and result; a logarithm per head
     gate                 4 · e F / t                 gate, up, silu(gate), their product
 
-which is Korthikanti et al. 2022 (their table 2) for this network: RMSNorm instead of LayerNorm, SwiGLU instead of GELU,
-fused attention, no dropout. Compiled blocks keep less: norms give up their float32 copies, the gate its silu. In FP8 the
-inputs of products are kept as one byte each. ``selective`` keeps the block's input and what products and attention give,
-``full`` the block's input alone (``trainwright_trainer.model.recompute``).
+as in table 2 of Korthikanti et al. 2022, adapted to this network: RMSNorm instead of LayerNorm, SwiGLU instead of GELU, fused
+attention, no dropout. Compiled blocks store less: norms without float32 copies, the gate without silu. In FP8 the inputs of
+products take one byte each. ``selective`` stores the input of the block and the results of products and attention, ``full`` only
+the input of the block (``trainwright_trainer.model.recompute``).
 
-Autocast casts weights for each forward pass and keeps the casts until its backward pass: 2 bytes a weight of the block for
-every micro batch in flight. That is no activation, and counted apart.
+Autocast casts weights for each forward pass and stores the casts until the backward pass: 2 bytes per weight of the block for
+each micro batch in flight. These are not activations, and are counted separately.
 
-Only tensors are counted: what allocators and kernels need beside them is not.
+Only tensors are counted, not the memory of allocators and kernels.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from trainwright.contracts.training_spec import RecomputeKind
 
 
 @dataclass(frozen=True)
-class Form:
+class BlockMode:
     """How a block is computed."""
 
     precision: PrecisionKind
-    """FP8 where the block's products are; bfloat16 for a block of an FP8 run that is kept high."""
+    """Precision of the block's products: bfloat16 for the blocks of an FP8 run that are not in FP8."""
 
     compiled: bool = False
     recompute: RecomputeKind = RecomputeKind.NONE
     tensor: int = 1
 
     @property
-    def number_bytes(self) -> int:
-        """Bytes of a number between operations."""
+    def value_bytes(self) -> int:
+        """Bytes per value between operations."""
         return 4 if self.precision is PrecisionKind.FP32 else 2
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Bytes of a token, on one rank."""
+class ActivationBytes:
+    """Bytes per token on one rank."""
 
     gathered: float
-    """Inputs of products, which a tensor group's ranks hold whole."""
+    """Inputs of products, gathered from all ranks of the tensor group."""
 
     rest: float
 
@@ -60,67 +60,69 @@ class Kept:
         return self.gathered + self.rest
 
 
-def block_bytes(model: ModelSpec, form: Form) -> Kept:
-    """What a block keeps of a token until its backward pass."""
-    stream = form.number_bytes * model.width / form.tensor
-    if form.recompute is RecomputeKind.FULL:
-        return Kept(0.0, stream)
-    if form.recompute is RecomputeKind.SELECTIVE:
-        return Kept(0.0, stream + _products(model, form))
-    return Kept(_inputs(model, form), _norms(model, form) + _attention(model, form) + _gate(model, form))
+def activation_bytes(model: ModelSpec, mode: BlockMode) -> ActivationBytes:
+    """Bytes per token that a block stores until its backward pass."""
+    stream = mode.value_bytes * model.width / mode.tensor
+    if mode.recompute is RecomputeKind.FULL:
+        return ActivationBytes(0.0, stream)
+    if mode.recompute is RecomputeKind.SELECTIVE:
+        return ActivationBytes(0.0, stream + _products(model, mode))
+    return ActivationBytes(
+        _inputs(model, mode), _norms(model, mode) + _attention(model, mode) + _gate(model, mode)
+    )
 
 
-def again_bytes(model: ModelSpec, form: Form) -> float:
-    """What a block that is computed again needs of a token for that time, beside what it has kept."""
-    if form.recompute is RecomputeKind.NONE:
+def recompute_bytes(model: ModelSpec, mode: BlockMode) -> float:
+    """Additional bytes per token while a block is recomputed."""
+    if mode.recompute is RecomputeKind.NONE:
         return 0.0
-    plain = Form(form.precision, form.compiled, RecomputeKind.NONE, form.tensor)
-    return max(0.0, block_bytes(model, plain).total - block_bytes(model, form).total)
+    plain = BlockMode(mode.precision, mode.compiled, RecomputeKind.NONE, mode.tensor)
+    return max(0.0, activation_bytes(model, plain).total - activation_bytes(model, mode).total)
 
 
-def deferred_bytes(model: ModelSpec, form: Form) -> float:
-    """What is kept of a token from the gradient of a block's input to those of its weights: both factors of each product."""
+def deferred_bytes(model: ModelSpec, mode: BlockMode) -> float:
+    """Bytes per token between input gradient and weight gradients of a block: both factors of each product."""
     queries, keys = _widths(model)
-    own = (2 * queries + 2 * keys + 3 * model.hidden) / form.tensor
-    size = 1 if form.precision is PrecisionKind.FP8 else form.number_bytes
+    own = (2 * queries + 2 * keys + 3 * model.hidden) / mode.tensor
+    size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
     return size * (own + 4 * model.width)
 
 
-def cast_bytes_per_weight(form: Form) -> int:
-    """Of a weight of the block's matrices, for each micro batch between its passes."""
-    casts = form.precision is PrecisionKind.BF16 and form.recompute is RecomputeKind.NONE
+def cast_bytes_per_weight(mode: BlockMode) -> int:
+    """Bytes of casts per weight of the block's matrices, for each micro batch in flight."""
+    casts = mode.precision is PrecisionKind.BF16 and mode.recompute is RecomputeKind.NONE
     return 2 if casts else 0
 
 
-def _norms(model: ModelSpec, form: Form) -> float:
-    kept = form.number_bytes * model.width if form.compiled else 8 * model.width
-    return 2 * (kept + 4) / form.tensor
+def _norms(model: ModelSpec, mode: BlockMode) -> float:
+    kept = mode.value_bytes * model.width if mode.compiled else 8 * model.width
+    return 2 * (kept + 4) / mode.tensor
 
 
-def _inputs(model: ModelSpec, form: Form) -> float:
-    """Compiled casts to FP8 are one for each product; computed one by one, they are shared."""
-    if form.precision is PrecisionKind.FP8:
-        return (5 if form.compiled else 2) * model.width
-    return 2 * form.number_bytes * model.width
+def _inputs(model: ModelSpec, mode: BlockMode) -> float:
+    """With compilation there is one cast to FP8 per product; without it, products share casts."""
+    if mode.precision is PrecisionKind.FP8:
+        return (5 if mode.compiled else 2) * model.width
+    return 2 * mode.value_bytes * model.width
 
 
-def _attention(model: ModelSpec, form: Form) -> float:
+def _attention(model: ModelSpec, mode: BlockMode) -> float:
     queries, keys = _widths(model)
-    codes = queries if form.precision is PrecisionKind.FP8 else 0
-    return (form.number_bytes * (2 * queries + 2 * keys) + 4 * model.heads + codes) / form.tensor
+    codes = queries if mode.precision is PrecisionKind.FP8 else 0
+    return (mode.value_bytes * (2 * queries + 2 * keys) + 4 * model.heads + codes) / mode.tensor
 
 
-def _gate(model: ModelSpec, form: Form) -> float:
-    before = 2 if form.compiled else 3
-    product = 1 if form.precision is PrecisionKind.FP8 else form.number_bytes
-    return (form.number_bytes * before + product) * model.hidden / form.tensor
+def _gate(model: ModelSpec, mode: BlockMode) -> float:
+    before = 2 if mode.compiled else 3
+    product = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
+    return (mode.value_bytes * before + product) * model.hidden / mode.tensor
 
 
-def _products(model: ModelSpec, form: Form) -> float:
-    """What products and attention give; outputs before they are summed over the tensor group are whole."""
+def _products(model: ModelSpec, mode: BlockMode) -> float:
+    """Results of products and attention. Outputs before the reduction over the tensor group are not sharded."""
     queries, keys = _widths(model)
-    cut = form.number_bytes * (2 * queries + 2 * keys + 2 * model.hidden) + 4 * model.heads
-    return cut / form.tensor + 2 * form.number_bytes * model.width
+    cut = mode.value_bytes * (2 * queries + 2 * keys + 2 * model.hidden) + 4 * model.heads
+    return cut / mode.tensor + 2 * mode.value_bytes * model.width
 
 
 def _widths(model: ModelSpec) -> tuple[int, int]:

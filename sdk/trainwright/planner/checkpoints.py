@@ -1,13 +1,13 @@
-"""Bytes of a run's checkpoints, before anything runs.
+"""Sizes of a run's checkpoints, before it starts.
 
-A state holds each parameter and its two moments, once, whatever the layout; in bytes a parameter:
+A checkpoint has each parameter and its two moments once, in any layout. In bytes per parameter:
 
     fp32, bf16, FP8 O1    4 + 4 + 4          float32 weights and moments
     FP8 O2, O3            2 + 1 + 2          float16 masters, moments in E4M3 and float16
-    with moments: block   2 + 1 + 1 + 1/16   both moments in E4M3, with a float32 scale for each 128 numbers of each
+    with moments: block   2 + 1 + 1 + 1/16   both moments in E4M3, with a float32 scale per 128 elements
 
-An export holds each parameter in its ``export_dtype``. Not counted is what does not grow with the model: a manifest, one
-scale a tensor, the tokenizer.
+An export has each parameter in its ``export_dtype``. Everything that does not grow with the model is not counted: manifest,
+scales per tensor, tokenizer.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _EXPORTED = {"fp32": 4, "bf16": 2}
 
 
 def state_bytes(spec: RunSpec) -> int:
-    """One state."""
+    """Size of one checkpoint."""
     return int(
         count_parameters(spec.model, spec.data.tokenizer.size).total * _state_bytes_per_parameter(spec)
     )
 
 
 def export_bytes(spec: RunSpec) -> int:
-    """The export."""
+    """Size of the export."""
     parameters = count_parameters(spec.model, spec.data.tokenizer.size).total
     return parameters * _EXPORTED[spec.checkpoint.export_dtype]
 
 
 def stored_bytes(spec: RunSpec, begin_step: int = 0) -> int:
-    """All that is there when the run has ended: of the states saved after ``begin_step`` those that are kept, and the
-    export. The state that a fork begins from is its parent's."""
+    """Size of everything that remains when the run has ended: the kept checkpoints among those after ``begin_step``, and the
+    export. The checkpoint that a fork starts from belongs to its parent."""
     every = spec.checkpoint.every_steps
     saved = -(-spec.schedule.steps // every) - begin_step // every
     return min(saved, spec.checkpoint.keep) * state_bytes(spec) + export_bytes(spec)

@@ -1,8 +1,8 @@
-"""Parameters and arithmetic of a decoder, in closed form: one count for trainer, backend and planner.
+"""Parameters and FLOPs of a decoder in closed form, for trainer, backend and planner.
 
-A product with a matrix of n entries costs 2·n FLOPs a token forward and twice that backward: 6·n. Attention compares
-and mixes T tokens in each head: 4·(heads · head size)·T forward, 12 with the backward pass, in each layer; that a
-causal mask makes half of it superfluous is not subtracted (PaLM, appendix B), so figures compare with published ones.
+A product with a matrix of n elements costs 2·n FLOPs per token forward and twice that backward: 6·n. Attention over T tokens
+costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer. The half that a causal mask makes superfluous
+is not subtracted (PaLM, appendix B), so that figures are comparable with published ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Parameters:
     feed_forward: int
     norms: int
     head: int
-    """Zero when the embedding is used as the head."""
+    """Zero if the embedding is used as the head."""
 
     @property
     def total(self) -> int:
@@ -46,8 +46,8 @@ def count_parameters(model: ModelSpec, vocabulary: int) -> Parameters:
 def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> int:
     """FLOPs of one token in training, forward and backward: 6·N + 12·L·(heads · head size)·T.
 
-    N counts the matrices that a token is multiplied with: the head's product is among them even when it shares the
-    embedding's weights; the embedding's lookup and the norms are no products.
+    N counts the elements of all matrices that a token is multiplied by. That includes the head even if it shares the weights
+    of the embedding, but not the embedding lookup and the norms.
     """
     parameters = count_parameters(model, vocabulary)
     products = parameters.attention + parameters.feed_forward + vocabulary * model.width
@@ -56,17 +56,17 @@ def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> 
 
 
 def training_flops(spec: RunSpec, begin_step: int = 0) -> float:
-    """FLOPs of the steps after ``begin_step``, at which a fork begins, to the run's last."""
+    """FLOPs of the steps after ``begin_step``, the step that a fork starts from."""
     tokens = (spec.schedule.steps - begin_step) * spec.tokens_per_step
     per_token = flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     return float(tokens) * per_token
 
 
 def recomputed_flops_per_token(model: ModelSpec, memory: MemorySpec, sequence_tokens: int) -> int:
-    """FLOPs of one token that are made a second time, which MFU leaves out and HFU counts (Chowdhery et al. 2022).
+    """FLOPs per token of recomputation, which HFU counts and MFU does not (Chowdhery et al. 2022).
 
-    ``full`` makes the forward pass of a layer again, 2·n + 4·(heads · head size)·T; ``selective`` keeps what products and
-    attention give, so that it repeats none of what is counted here.
+    ``full`` repeats the forward pass of a layer, 2·n + 4·(heads · head size)·T. ``selective`` keeps the results of matrix
+    products and attention, so it repeats nothing that is counted here.
     """
     if memory.recompute is not RecomputeKind.FULL:
         return 0

@@ -1,26 +1,26 @@
-"""Bytes that a rank needs, by part, before anything runs.
+"""Bytes that a rank needs, by component, before a run starts.
 
-    weights        what the optimizer moves and the products read, as it is stored
-    copies         what else there is of weights: casts for products of micro batches in flight, FP8 copies of O3, weights
-                   that ZeRO-3 has gathered
-    gradients      as they are kept for the update, and as rounds and buckets add them up
-    optimizer      moments, and masters where they are not the weights
-    activations    of micro batches in flight (``activations``, times what the schedule keeps)
-    gathered       inputs of products, which a tensor group's ranks hold whole
-    loss           logits of a chunk, and the gradients of features and head that the loss makes at once
-    transfers      what stages hand each other
+    weights        the weights that the optimizer updates, as stored
+    copies         other copies of weights: casts for products of micro batches in flight, FP8 copies of O3, weights that
+                   ZeRO-3 has gathered
+    gradients      as stored for the update, and as accumulated in buckets
+    optimizer      moments, and master weights if they are separate from the weights
+    activations    of micro batches in flight (``activations``, times the micro batches that the schedule stores)
+    gathered       inputs of products, gathered from all ranks of a tensor group
+    loss           logits of a chunk, and the gradients of features and head that the loss computes at once
+    transfers      buffers between stages
 
-A parameter takes, in bytes (weights + gradients + optimizer):
+Bytes per parameter (weights + gradients + optimizer):
 
     native fp32, bf16   4 + 4 + 8      ZeRO 1, 2, 3 divide the last, the last two, all by the shard degree (Rajbhandari 2020)
-    FP8 O1              4 + 1 + 8      E4M3 gradients; float32 masters and moments (FP8-LM, section 3)
-    FP8 O2              2 + 1 + 3      float16 masters, moments in E4M3 and float16; blocks of 128 have both in E4M3
-    FP8 O3              O2 ÷ data + 1  each tensor's state on one rank, an E4M3 copy on all
-    DeepSpeed           4 + 4 + 8      all in float32, whatever the products are in. ZeRO 1, 2, 3 add masters, 4, which are cut
-                                       like the moments; and a bucket of 2 GB, which even a small model takes whole
+    FP8 O1              4 + 1 + 8      E4M3 gradients; float32 master weights and moments (FP8-LM, section 3)
+    FP8 O2              2 + 1 + 3      float16 master weights, moments in E4M3 and float16; with blocks of 128 both in E4M3
+    FP8 O3              O2 ÷ data + 1  the state of each tensor on one rank, an E4M3 copy on all ranks
+    DeepSpeed           4 + 4 + 8      everything in float32, whatever the precision of products. ZeRO 1, 2, 3 add master
+                                       weights, 4, sharded like the moments, and a bucket of 2 GB, even for small models
 
-Who shares whole tensors (ZeRO 1 and 2, O3) does not share evenly: the figure is that of the rank with most. Counted are
-tensors. What a device's context, kernels and a fragmented allocator take besides, some GiB on a GPU, is not.
+If entire tensors are assigned to ranks (ZeRO 1 and 2, O3), ranks differ, and the figure is for the fullest rank. Only tensors
+are counted, not the device context, kernels and fragmentation, which take some GiB on a GPU.
 """
 
 from __future__ import annotations
@@ -39,31 +39,32 @@ from trainwright.contracts.precision_spec import (
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
 from trainwright.planner.activations import (
-    Form,
-    again_bytes,
-    block_bytes,
+    BlockMode,
+    activation_bytes,
     cast_bytes_per_weight,
     deferred_bytes,
+    recompute_bytes,
 )
-from trainwright.planner.schedule import Pipeline, kept, orders
+from trainwright.planner.schedule import Pipeline, action_orders, in_flight
 
 _GRADIENT_BUCKET_BYTES = 25 * 2**20
-"""Of ``trainwright_trainer.parallel.data.replicate``."""
+"""The value in ``trainwright_trainer.parallel.data.gradient_buckets``."""
 
 _FP8_BUCKET_ELEMENTS = 64 * 2**20
-"""Of ``trainwright_trainer.fp8.layout``."""
+"""The value in ``trainwright_trainer.fp8.state.row_layout``."""
 
 _DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's own ``reduce_bucket_size``."""
 
 _DEEPSPEED_GATHERED_ELEMENTS = 550_000_000
-"""Weights that ZeRO 3 has whole at the turn from forward to backward pass, at most the model: it lets go of what it does not
-use again within 10⁹ elements (``max_reuse_distance``), there and back, and fetches 5·10⁷ ahead (``prefetch_bucket_size``)."""
+"""Weights that ZeRO 3 has gathered between forward and backward pass, at most the entire model. It frees
+weights that are not used again within 10⁹ elements (``max_reuse_distance``), in both passes, and prefetches
+5·10⁷ (``prefetch_bucket_size``)."""
 
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Bytes of one rank at the moment when it needs most."""
+    """Bytes of one rank at its peak."""
 
     weights: int = 0
     copies: int = 0
@@ -74,7 +75,7 @@ class RankMemory:
     loss: int = 0
     transfers: int = 0
     host: int = 0
-    """In the node's memory instead of the device's."""
+    """In host memory instead of device memory."""
 
     @property
     def total(self) -> int:
@@ -85,7 +86,7 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class StageLayers:
-    """A stage and the layers it holds."""
+    """A stage and its layers."""
 
     number: int
     layers: range
@@ -94,7 +95,7 @@ class StageLayers:
 
 
 def stages_of(layers: Sequence[int]) -> list[StageLayers]:
-    """Stages with so many layers each."""
+    """Stages with the given numbers of layers."""
     found, begin = [], 0
     for number, count in enumerate(layers):
         last = number == len(layers) - 1
@@ -104,18 +105,18 @@ def stages_of(layers: Sequence[int]) -> list[StageLayers]:
 
 
 def pipeline_of(spec: RunSpec) -> Pipeline:
-    """The pipeline of ``spec``, with as many micro batches as make a difference to what is kept."""
+    """The pipeline of ``spec``, with as many micro batches as affect peak memory."""
     chosen = spec.parallelism
-    rounds = spec.accumulation_rounds
+    rounds = spec.accumulation_steps
     enough = 3 * chosen.pipeline
-    return Pipeline(chosen.schedule, chosen.pipeline, chosen.chunks, min(rounds, enough))
+    return Pipeline(chosen.schedule, chosen.pipeline, chosen.local_stages, min(rounds, enough))
 
 
 def rank_memory(spec: RunSpec, layers: Sequence[int], rank: int, compiled: bool = False) -> RankMemory:
-    """What pipeline rank ``rank`` needs where the stages have ``layers``.
+    """Memory of pipeline rank ``rank``, if the stages have ``layers``.
 
     Args:
-        compiled: whether blocks are compiled; see ``compiling``.
+        compiled: whether blocks are compiled; see ``compilation``.
     """
     pipeline = pipeline_of(spec)
     stages = stages_of(layers)
@@ -124,12 +125,12 @@ def rank_memory(spec: RunSpec, layers: Sequence[int], rank: int, compiled: bool 
 
 
 def static_memory(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
-    """Weights, gradients and states of weight tensors with so many elements."""
+    """Memory of weights, gradients and optimizer state for weight tensors with the given numbers of elements."""
     return _deepspeed(spec, tensors) if _on_deepspeed(spec) else _native(spec, tensors)
 
 
 def host_bytes_per_node(spec: RunSpec) -> int:
-    """What the ranks of one node put into its memory, together. Only DeepSpeed's do, which are all alike."""
+    """Host memory of all ranks of a node. Only DeepSpeed uses it, equally on all ranks."""
     if spec.parallelism.offload is OffloadKind.NONE:
         return 0
     whole = stages_of([spec.model.layers])
@@ -137,7 +138,7 @@ def host_bytes_per_node(spec: RunSpec) -> int:
 
 
 def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[int]:
-    """Elements of each weight tensor that a rank of a tensor group holds for ``stages``."""
+    """Elements of each weight tensor of ``stages`` on one rank of a tensor group."""
     held = list(stages)
     blocks = [size for stage in held for _ in stage.layers for size in block_weights(spec)]
     return blocks + end_weights(spec, any(one.first for one in held), any(one.last for one in held))
@@ -153,7 +154,7 @@ def block_weights(spec: RunSpec) -> list[int]:
 
 
 def end_weights(spec: RunSpec, first: bool, last: bool) -> list[int]:
-    """Elements of the tensors at the ends of the model: embedding, last norm, head. Tied ones are there once."""
+    """Elements of embedding, last norm and head. Tied weights count once."""
     model = spec.model
     rows = -(-spec.data.tokenizer.size // spec.parallelism.tensor) * model.width
     embedding = [rows] if first or (last and model.tied_embeddings) else []
@@ -162,7 +163,7 @@ def end_weights(spec: RunSpec, first: bool, last: bool) -> list[int]:
 
 
 def largest_share(sizes: Sequence[int], ranks: int) -> int:
-    """Elements of the rank with most, where whole tensors go, the largest first, to the rank with least so far."""
+    """Elements on the fullest rank, if entire tensors are assigned in descending size to the emptiest rank."""
     loads = [0] * ranks
     for size in sorted(sizes, reverse=True):
         loads[loads.index(min(loads))] += size
@@ -172,36 +173,36 @@ def largest_share(sizes: Sequence[int], ranks: int) -> int:
 def stage_bytes(
     spec: RunSpec, stage: StageLayers, in_flight: int, deferred: int = 0, compiled: bool = False
 ) -> tuple[int, int, int]:
-    """(activations, gathered inputs, casts) of a stage that keeps so many micro batches."""
+    """(activations, gathered inputs, casts) of a stage with the given numbers of micro batches."""
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     weights = sum(block_weights(spec)[:7])
     activations = gathered = casts = 0.0
     for layer in stage.layers:
-        form = form_of(spec, layer, compiled)
-        one = block_bytes(spec.model, form)
-        activations += in_flight * tokens * one.rest + deferred * tokens * deferred_bytes(spec.model, form)
+        mode = block_mode(spec, layer, compiled)
+        one = activation_bytes(spec.model, mode)
+        activations += in_flight * tokens * one.rest + deferred * tokens * deferred_bytes(spec.model, mode)
         gathered += in_flight * tokens * one.gathered
-        casts += in_flight * weights * cast_bytes_per_weight(form)
+        casts += in_flight * weights * cast_bytes_per_weight(mode)
     if (
         not stage.last and spec.parallelism.pipeline > 1
-    ):  # torch keeps what was sent until its gradient is back
+    ):  # torch keeps what was sent until its gradient arrives
         activations += in_flight * stream_bytes(spec)
     return int(activations), int(gathered), int(casts)
 
 
-def form_of(spec: RunSpec, layer: int, compiled: bool = False) -> Form:
+def block_mode(spec: RunSpec, layer: int, compiled: bool = False) -> BlockMode:
     """How a layer is computed."""
     kind = spec.precision.kind
-    if kind is PrecisionKind.FP8 and _is_high(spec, layer):
+    if kind is PrecisionKind.FP8 and _is_bf16(spec, layer):
         kind = PrecisionKind.BF16
     recompute = spec.memory.recompute if spec.memory.recomputes(layer) else RecomputeKind.NONE
-    return Form(kind, compiled, recompute, spec.parallelism.tensor)
+    return BlockMode(kind, compiled, recompute, spec.parallelism.tensor)
 
 
-def _is_high(spec: RunSpec, layer: int) -> bool:
+def _is_bf16(spec: RunSpec, layer: int) -> bool:
     fp8 = spec.precision.fp8
     assert fp8 is not None
-    return layer < fp8.high_first_layers or layer >= spec.model.layers - fp8.high_last_layers
+    return layer < fp8.bf16_first_layers or layer >= spec.model.layers - fp8.bf16_last_layers
 
 
 def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
@@ -238,13 +239,13 @@ def _fp8(spec: RunSpec, fp8: FP8Spec, tensors: Sequence[int]) -> RankMemory:
 
 
 def _fp8_gradients(spec: RunSpec, fp8: FP8Spec, elements: int, owned: int) -> int:
-    """E4M3 codes, what autograd adds up before they are made, and a bucket on its way over the data ranks."""
+    """E4M3 gradients, what autograd accumulates before, and a bucket that is being reduced over data ranks."""
     wide = 2 if fp8.accumulation is AccumulationKind.BF16 else 4
     bucket = min(elements, _FP8_BUCKET_ELEMENTS)
-    arriving = wide * (elements if spec.accumulation_rounds > 1 else bucket)
+    arriving = wide * (elements if spec.accumulation_steps > 1 else bucket)
     data = spec.degrees.data
     travelling = bucket * (wide + 2 + 4 / data) if data > 1 else bucket * wide
-    return int((0 if fp8.release_gradients else owned) + arriving + travelling)
+    return int((0 if fp8.optimizer_in_backward else owned) + arriving + travelling)
 
 
 def _on_deepspeed(spec: RunSpec) -> bool:
@@ -252,7 +253,7 @@ def _on_deepspeed(spec: RunSpec) -> bool:
 
 
 def _deepspeed(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
-    """All in float32. With offload, the host holds besides what it computes with what is on its way there."""
+    """Everything is in float32. With offload, the host also needs memory for transfers."""
     elements, zero, offload = sum(tensors), spec.parallelism.zero_stage, spec.parallelism.offload
     part = -(-elements // spec.degrees.data)
     weights = 4 * (part if zero == 3 else elements)
@@ -264,18 +265,18 @@ def _deepspeed(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
     if offload is not OffloadKind.NONE:
         host, states = states + 8 * part, 0
         if zero >= 2:
-            host, kept = host + (4 * part if zero == 2 and spec.accumulation_rounds > 1 else 0), 0
+            host, kept = host + (4 * part if zero == 2 and spec.accumulation_steps > 1 else 0), 0
     if offload is OffloadKind.PARAMETERS:
         host, weights = host + weights, 0
     return RankMemory(weights=weights, copies=gathered, gradients=kept + passing, optimizer=states, host=host)
 
 
 def _deepspeed_passing(zero: int, elements: int) -> int:
-    """Gradients between the backward pass and where they are kept: the bucket, and the flat copy of what is in it."""
+    """Gradients between the backward pass and their final storage: the bucket, and the flat copy of its content."""
     bucket = 4 * _DEEPSPEED_BUCKET_ELEMENTS if zero else 0
     copied = (
         4 * min(elements, _DEEPSPEED_BUCKET_ELEMENTS) if zero != 1 else 0
-    )  # at 1 gradients move into the bucket
+    )  # at stage 1, gradients move into the bucket
     return bucket + copied
 
 
@@ -287,10 +288,10 @@ def _with_activations(
     own: Sequence[StageLayers],
     compiled: bool,
 ) -> RankMemory:
-    """``static`` and what is kept of micro batches at the moment when that is most."""
+    """``static`` with the activations of the micro batches at their peak."""
     most = (0, 0, 0)
     seen = set()
-    for moment in kept(orders(pipeline)[rank]):
+    for moment in in_flight(action_orders(pipeline)[rank]):
         counts = tuple(
             (moment[one.number].whole, moment[one.number].deferred) if one.number in moment else (0, 0)
             for one in own
@@ -301,13 +302,13 @@ def _with_activations(
             most = max(most, tuple(map(sum, zip(*found, strict=True))), key=sum)  # type: ignore[assignment]
     casts = most[2]
     if spec.parallelism.zero_stage == 3:
-        # Natively, ends are gathered before the first block and kept until after its backward pass.
+        # The native engine gathers embedding and head before the first block, until after its backward pass.
         ends = 4 * sum(end_weights(spec, own[0].first, own[-1].last))
         casts = (
             0 if _on_deepspeed(spec) else casts + ends
-        )  # DeepSpeed's weights are no leaves: casts are not kept
+        )  # DeepSpeed's weights are not leaves, so casts are not kept
     again = max(
-        again_bytes(spec.model, form_of(spec, layer, compiled)) for one in own for layer in one.layers
+        recompute_bytes(spec.model, block_mode(spec, layer, compiled)) for one in own for layer in one.layers
     )
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     cut = spec.parallelism.tensor > 1
@@ -322,7 +323,7 @@ def _with_activations(
 
 
 def loss_bytes(spec: RunSpec, compiled: bool = False) -> int:
-    """Of one micro batch: logits and their gradients for a chunk of tokens, and the gradients that wait for the backward pass."""
+    """Logits and their gradients for a chunk of tokens, and gradients that wait for the backward pass."""
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     rows = -(-spec.data.tokenizer.size // spec.parallelism.tensor)
     size = 4 if spec.precision.kind is PrecisionKind.FP32 else 2
@@ -339,7 +340,7 @@ def loss_bytes(spec: RunSpec, compiled: bool = False) -> int:
 
 
 def transfer_bytes(spec: RunSpec) -> int:
-    """A gradient that arrives and one that leaves."""
+    """Buffers of one received and one sent gradient."""
     return 2 * stream_bytes(spec) if spec.parallelism.pipeline > 1 else 0
 
 

@@ -1,8 +1,8 @@
-"""What a run's layout comes to, before it is submitted: who holds what, how much memory, who works when.
+"""The plan of a run's layout, before it is submitted: what is on each rank, its memory, and the pipeline's timeline.
 
-The same answer serves the form's pictures, the command line and ``stages: auto``. Times are counted in FLOPs, so they show
-proportions and no seconds: a stage's forward pass against another's, and the bubble against the work. Links between ranks
-take none of it, and attention counts as in ``flops``.
+It is shown in the form's diagrams and the command line, and used by ``stages: auto``. Times are counted in FLOPs, so they are
+relative and not in seconds: one stage's forward pass compared with another's, and the bubble compared with the work.
+Communication takes no time, and attention counts as in ``flops``.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
-from trainwright.contracts.layout_rules import given_stages
+from trainwright.contracts.layout_rules import configured_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
-from trainwright.planner.compiling import compiles
+from trainwright.planner.compilation import compiles
 from trainwright.planner.memory import (
     RankMemory,
     StageLayers,
+    block_mode,
     block_weights,
     end_weights,
-    form_of,
     host_bytes_per_node,
     loss_bytes,
     pipeline_of,
@@ -30,16 +30,16 @@ from trainwright.planner.memory import (
     static_memory,
     transfer_bytes,
 )
-from trainwright.planner.schedule import Kept, Pipeline, StageSeconds, kept, orders, simulate
-from trainwright.planner.split import Holder, StageCost, split
+from trainwright.planner.schedule import InFlight, Pipeline, StageSeconds, action_orders, in_flight, simulate
+from trainwright.planner.stage_partition import RankCapacity, StageCost, partition_stages
 
 _MOST_ACTIONS = 4_000
-"""Of a timeline that is shown. A picture of more could not be looked at."""
+"""Most actions in a timeline. A diagram with more would be unreadable."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """The smallest place that a rank may get."""
+    """The smallest slot that a rank may get."""
 
     node: str
     bytes: int
@@ -51,33 +51,33 @@ class Host:
 
     node: str
     bytes: int
-    """Of its own memory, beside that of its GPUs."""
+    """Host memory, without that of GPUs."""
 
 
 def plan(
     spec: RunSpec,
     cuda: bool = False,
-    holders: Sequence[Holder] | None = None,
+    capacities: Sequence[RankCapacity] | None = None,
     slot: Slot | None = None,
     host: Host | None = None,
 ) -> RunPlan:
-    """The layout of ``spec``.
+    """Plan the layout of ``spec``.
 
     Args:
-        cuda: whether it will run on GPUs, where blocks are compiled.
-        holders: the pipeline's ranks, for ``stages: auto``; equal ones where left out.
-        slot: what memory is compared with; with nothing where left out.
-        host: what is compared with the memory that GPU ranks take of their node; CPU ranks' is in their slots' share.
+        cuda: whether the run will be on GPUs, where blocks are compiled.
+        capacities: of the pipeline ranks, for ``stages: auto``; default: equal ones.
+        slot: to compare the memory with, if given.
+        host: to compare the host memory of GPU ranks with, if given. That of CPU ranks is part of their slots.
 
     Raises:
-        DoesNotFitError: stages are to be found, and none fit into the holders' memory.
+        DoesNotFitError: no partition into stages fits into the memory of the ranks.
     """
     compiled = compiles(spec, cuda)
-    given = given_stages(spec.model, spec.parallelism)
-    layers = given or auto_stages(spec, holders, compiled)
+    given = configured_stages(spec.model, spec.parallelism)
+    layers = given or auto_stages(spec, capacities, compiled)
     degrees = spec.degrees
     pipeline = pipeline_of(spec)
-    places = [degrees.place(rank) for rank in range(degrees.ranks)]
+    places = [degrees.coordinates(rank) for rank in range(degrees.ranks)]
     shown, bubble = _timeline(spec, layers)
     memory = [rank_memory(spec, layers, rank, compiled) for rank in range(degrees.pipeline)]
     return RunPlan(
@@ -85,8 +85,8 @@ def plan(
         data=degrees.data,
         shard=degrees.shard,
         tensor=degrees.tensor,
-        stages_per_rank=pipeline.chunks,
-        micro_batches=spec.accumulation_rounds,
+        stages_per_rank=pipeline.stages_per_rank,
+        micro_batches=spec.accumulation_steps,
         schedule=spec.parallelism.schedule,
         ranks=[
             PlannedRank(
@@ -109,7 +109,7 @@ def plan(
             for one in stages_of(layers)
         ],
         stages_are_measured=given is None,
-        memory=[_told(rank, one) for rank, one in enumerate(memory)],
+        memory=[_planned_memory(rank, one) for rank, one in enumerate(memory)],
         slot_bytes=slot.bytes if slot else None,
         slot_node=slot.node if slot else None,
         host_bytes=host_bytes_per_node(spec),
@@ -125,23 +125,23 @@ def plan(
 
 
 def auto_stages(
-    spec: RunSpec, holders: Sequence[Holder] | None = None, compiled: bool = False
+    spec: RunSpec, capacities: Sequence[RankCapacity] | None = None, compiled: bool = False
 ) -> tuple[int, ...]:
-    """Layers of each stage that make the slowest of the pipeline's ranks as fast as can be.
+    """Layers of each stage such that the slowest pipeline rank is as fast as possible.
 
     Args:
-        holders: of each pipeline rank speed and memory; equal speeds and memory without end where left out.
+        capacities: speed and memory of each pipeline rank; default: equal speeds and unlimited memory.
 
     Raises:
-        DoesNotFitError: naming the stage and the bytes that it lacks.
+        DoesNotFitError: naming the stage and how many bytes are missing.
     """
-    ranks = holders or [Holder()] * spec.parallelism.pipeline
+    ranks = capacities or [RankCapacity()] * spec.parallelism.pipeline
     flops = [_layer_flops(spec, layer).total for layer in range(spec.model.layers)]
-    return split(flops, _costs(spec, compiled), ranks)
+    return partition_stages(flops, _costs(spec, compiled), ranks)
 
 
 def stage_times(spec: RunSpec, layers: Sequence[int]) -> list[StageSeconds]:
-    """Work of each stage on a micro batch, in units of one plain layer's forward pass."""
+    """Time of each stage for a micro batch, in units of a plain layer's forward pass."""
     unit = _plain_layer(spec)
     found = []
     for stage in stages_of(layers):
@@ -169,12 +169,12 @@ def _layer_flops(spec: RunSpec, layer: int) -> _Flops:
     products = 2.0 * sum(block_weights(spec)[:7])
     mixing = 4.0 * spec.model.heads * spec.model.features_per_head * spec.batch.sequence_tokens
     mixing /= spec.parallelism.tensor
-    again = products + mixing if form_of(spec, layer).recompute is RecomputeKind.FULL else 0.0
+    again = products + mixing if block_mode(spec, layer).recompute is RecomputeKind.FULL else 0.0
     return _Flops(products + mixing, products + 2 * mixing + again, products)
 
 
 def _loss_flops(spec: RunSpec) -> _Flops:
-    """The head's product; a loss in chunks makes its gradients at once, in the forward pass."""
+    """The product with the head. A chunked loss computes its gradients in the forward pass already."""
     product = 2.0 * spec.data.tokenizer.size * spec.model.width / spec.parallelism.tensor
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     if tokens > spec.memory.loss_chunk_tokens or spec.parallelism.tensor > 1:
@@ -187,14 +187,14 @@ def _plain_layer(spec: RunSpec) -> float:
 
 
 def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
-    """What each stage costs, with each number of layers that it may get."""
+    """The cost of each stage, for each possible number of layers."""
     pipeline = pipeline_of(spec)
     most = [_most_kept(pipeline, rank) for rank in range(pipeline.ranks)]
     block = _even_bytes(spec, block_weights(spec))
     found = []
     for number in range(pipeline.stages):
         rank = pipeline.rank_of(number)
-        whole, deferred = most[rank].get(number, Kept(0, 0))
+        whole, deferred = most[rank].get(number, InFlight(0, 0))
         first, last = number == 0, number == pipeline.stages - 1
         layer_bytes = [
             block + sum(stage_bytes(spec, _alone(layer, first, last), whole, deferred, compiled))
@@ -209,7 +209,7 @@ def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
 
 
 def _ends_beside(spec: RunSpec, pipeline: Pipeline, number: int) -> list[int]:
-    """Tensors of the model's ends that a stage adds to its rank: a tied embedding is there once, though two stages use it."""
+    """Tensors of the model's ends that a stage adds to its rank. A tied embedding counts once, not twice."""
     rank, last = pipeline.rank_of(number), pipeline.stages - 1
     ends = end_weights(spec, number == 0, number == last)
     if number == 0 or number != last or pipeline.rank_of(0) != rank:
@@ -222,26 +222,28 @@ def _alone(layer: int, first: bool, last: bool) -> StageLayers:
 
 
 def _even_bytes(spec: RunSpec, tensors: list[int]) -> int:
-    """Weights, gradients and states of ``tensors`` where they are many enough to be shared evenly."""
+    """Weights, gradients and states of ``tensors``, if there are enough of them to shard evenly."""
     ranks = spec.degrees.data
     return static_memory(spec, tensors * ranks).total // ranks if tensors else 0
 
 
-def _most_kept(pipeline: Pipeline, rank: int) -> dict[int, Kept]:
-    """What a rank keeps of its stages at the moment when that is most."""
-    return max(kept(orders(pipeline)[rank]), key=lambda moment: sum(sum(one) for one in moment.values()))
+def _most_kept(pipeline: Pipeline, rank: int) -> dict[int, InFlight]:
+    """The peak of what a rank stores for its stages."""
+    return max(
+        in_flight(action_orders(pipeline)[rank]), key=lambda moment: sum(sum(one) for one in moment.values())
+    )
 
 
 def _timeline(spec: RunSpec, layers: Sequence[int]) -> tuple[list[list[PlannedAction]], float]:
-    """The beginning of a step as far as it can be shown, and the bubble of the whole step."""
-    chosen, rounds = spec.parallelism, spec.accumulation_rounds
+    """The start of a step, as far as it can be shown, and the bubble of the entire step."""
+    chosen, rounds = spec.parallelism, spec.accumulation_steps
     kinds = 3 if chosen.schedule.is_zero_bubble else 2
     fitting = _MOST_ACTIONS // (chosen.stage_count * kinds) // chosen.pipeline * chosen.pipeline
     shown = min(rounds, max(2 * chosen.pipeline, fitting))
-    pipeline = Pipeline(chosen.schedule, chosen.pipeline, chosen.chunks, shown)
+    pipeline = Pipeline(chosen.schedule, chosen.pipeline, chosen.local_stages, shown)
     times = stage_times(spec, layers)
     timeline = simulate(pipeline, times)
-    # Once the pipeline is full, a micro batch more takes as long as the slowest rank works on it.
+    # Once the pipeline is full, each further micro batch takes as long as the slowest rank needs for it.
     work = [sum(sum(times[stage]) for stage in pipeline.stages_of(rank)) for rank in range(pipeline.ranks)]
     end = timeline.end + (rounds - shown) * max(work)
     cells = [
@@ -260,12 +262,12 @@ def _timeline(spec: RunSpec, layers: Sequence[int]) -> tuple[list[list[PlannedAc
     return cells, max(0.0, 1 - rounds * sum(work) / (pipeline.ranks * end))
 
 
-def _told(rank: int, memory: RankMemory) -> PlannedMemory:
+def _planned_memory(rank: int, memory: RankMemory) -> PlannedMemory:
     return PlannedMemory(rank=rank, total=memory.total, **vars(memory))
 
 
 def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str]:
-    """A sentence where ranks need more than ``slot`` has. What a CPU's rank puts on the host lies in the same memory."""
+    """A warning if ranks need more than ``slot`` has. Host memory of a CPU rank is part of its slot."""
     needs = [one.total if cuda else one.total + one.host for one in memory]
     over = [rank for rank, need in enumerate(needs) if need > slot.bytes]
     if not over:
@@ -281,12 +283,12 @@ def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str
 
 
 def _too_large_for_host(spec: RunSpec, host: Host) -> list[str]:
-    """A sentence where what GPU ranks offload is more than the memory of any node that could run them."""
-    needed = host_bytes_per_node(spec)
-    if needed <= host.bytes:
+    """A warning if GPU ranks offload more than the host memory of any node that could run them."""
+    bytes_needed = host_bytes_per_node(spec)
+    if bytes_needed <= host.bytes:
         return []
     return [
-        f"Offload takes {_gib(needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
+        f"Offload takes {_gib(bytes_needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
         f"{_gib(host.bytes)}: the run may end for want of it. Use less parallelism.offload, or a node with more memory."
     ]
 

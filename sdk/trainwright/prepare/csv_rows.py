@@ -1,8 +1,8 @@
-"""CSV: a header line that names the columns, then rows, one column of which is the document.
+"""CSV: a header line with the names of the columns, then rows, with the document in one column.
 
-Cells may be quoted and then hold delimiters, quotation marks (doubled) and line ends. The delimiter is the one of comma,
-tab, semicolon and bar that the header holds most of. Python's reader takes the lines apart; what this module adds are
-bounds: a row whose quotation never ends is passed over and rejected, in bounded memory.
+Quoted cells may contain delimiters, quotation marks (doubled) and line ends. The delimiter is the most frequent one of comma,
+tab, semicolon and bar in the header. Python's reader parses the lines; this module adds bounds: a row whose quotation never
+ends is skipped and rejected, in bounded memory.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainwright.prepare.budgets import MOST_COLUMNS
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
+from trainwright.prepare.field_values import NoDocumentError, document_text
+from trainwright.prepare.limits import MOST_COLUMNS
 from trainwright.prepare.lines import Line, read_lines
 from trainwright.prepare.rows import Position, Row
-from trainwright.prepare.sniff import BYTE_ORDER_MARK, kind_of_name
-from trainwright.prepare.values import NoDocumentError, document_text
+from trainwright.prepare.sniff import BYTE_ORDER_MARK, suffix_of_name
 
 ROW_BYTES = 16 * 2**20
-"""A longer row is rejected: memory stays bounded whatever is uploaded."""
+"""Longer rows are rejected, so that memory is bounded for any file."""
 DELIMITERS = ",\t;|"
 
-# Python bounds cells to 128 KiB, for the whole process; rows are bounded here.
+# Python limits cells to 128 KiB for the entire process; rows are limited here instead.
 csv.field_size_limit(ROW_BYTES)
 
 
@@ -34,24 +34,24 @@ class CsvReader(Protocol):
 
 @dataclass(frozen=True)
 class Header:
-    """How the rows are to be read."""
+    """How to read the rows."""
 
     columns: list[str]
     delimiter: str
     lines: int
     offset: int
-    """Behind the header."""
+    """Position after the header."""
 
 
 def read_header(stream: PlainStream, source: Source) -> Header:
-    """The header of ``stream``, which stands at its beginning.
+    """The header of ``stream``, which is at its beginning.
 
     Raises:
-        UnusableDataError: it has none that can be read.
+        UnusableDataError: it has no readable header.
     """
     feed = _Feed(read_lines(stream, ROW_BYTES), Position())
     first = feed.peek()
-    delimiter = _delimiter(first, kind_of_name(source.name))
+    delimiter = _delimiter(first, suffix_of_name(source.name))
     try:
         columns = [cell.strip() for cell in next(_reader(feed, delimiter), [])]
         "".join(columns).encode()
@@ -73,7 +73,7 @@ def read_header(stream: PlainStream, source: Source) -> Header:
 def csv_rows(
     stream: PlainStream, source: Source, header: Header, field: str, start: Position
 ) -> Iterator[Row]:
-    """The rows of ``stream``, which stands at ``start``, behind the header; blank lines give none."""
+    """The rows of ``stream``, which is at ``start``, after the header. Blank lines are not rows."""
     feed = _Feed(read_lines(stream, ROW_BYTES), start)
     reader = _reader(feed, header.delimiter)
     column, rows = header.columns.index(field), start.rows
@@ -126,9 +126,9 @@ def _reader(feed: _Feed, delimiter: str) -> CsvReader:
 
 
 class _Feed:
-    """Hands lines to Python's reader, which asks for as many as a row has, and notes where it stands.
+    """Passes lines to Python's reader, which requests as many as a row has, and keeps track of the position.
 
-    When the row in hand grows too long, it is ended by a made-up quotation mark; `skip_row` passes over its rest.
+    A row that gets too long is ended by an artificial quotation mark; `skip_row` skips the rest of it.
     """
 
     def __init__(self, lines: Iterator[Line], start: Position) -> None:
@@ -139,7 +139,7 @@ class _Feed:
         self.begin()
 
     def begin(self) -> None:
-        """A new row begins."""
+        """Start a new row."""
         self.first_line = self.lines + 1
         self.too_long = False
         self.broken = False
@@ -164,7 +164,7 @@ class _Feed:
         if content is None or self._row_bytes > ROW_BYTES:
             self.too_long = True
             quotes = line.quotes if content is None else content.count(b'"')
-            # Within a row, the reader asks for another line only where a quotation is open.
+            # Within a row, the reader requests another line only if a quotation is open.
             self._quoted = (self._row_bytes > line.size) != bool(quotes % 2)
             return '"' if self._row_bytes > line.size else ""
         if self.offset == line.size:
@@ -173,7 +173,7 @@ class _Feed:
         return text + "\n" if line.ends else text
 
     def skip_row(self) -> None:
-        """Pass over the rest of a row that is too long: up to a line by whose end no quotation is open."""
+        """Skip the rest of a row that is too long, up to a line at whose end no quotation is open."""
         while self._quoted and (line := self._take()) is not None:
             quotes = line.quotes if line.content is None else line.content.count(b'"')
             self._quoted ^= bool(quotes % 2)

@@ -1,8 +1,8 @@
-"""Decompression as a stream, with budgets: a small file that swells to terabytes ends in an error, not in a full disk.
+"""Streaming decompression with limits: a small file that expands to terabytes causes an error instead of a full disk.
 
-gzip and Zstandard, several members or frames one after the other included. Memory is bounded whatever the bytes say:
-gzip hands out at most 1 MiB at a time; Zstandard gets 256 bytes at a time, of which the format can make 8 MiB at
-most. Nothing is unpacked to disk here, and what the bytes mean is `reading`'s affair.
+Supports gzip and Zstandard, with any number of members or frames. Memory is bounded for any input: gzip returns at most 1 MiB
+at a time; Zstandard gets 256 bytes at a time, which can expand to at most 8 MiB. Nothing is unpacked to disk here, and the
+content is interpreted by `file_reader`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Protocol, Self
 
 import zstandard
 
-from trainwright.contracts.recipe import Compression
-from trainwright.prepare.budgets import FREE_BYTES, MOST_BYTES, MOST_RATIO
+from trainwright.contracts.curation import Compression
 from trainwright.prepare.documents import Source, UnusableDataError
+from trainwright.prepare.limits import FREE_BYTES, MOST_BYTES, MOST_RATIO
 
 WINDOW_BYTES = 128 * 2**20
-"""Most memory that a Zstandard frame may ask for."""
+"""Most memory that a Zstandard frame may require."""
 BLOCK_BYTES = 2**20
 ZSTANDARD_STEP_BYTES = 2**8
 SKIPPABLE_MAGIC = tuple(bytes([low]) + b"\x2a\x4d\x18" for low in range(0x50, 0x60))
 
 
 class PlainStream:
-    """The plain bytes of a stored file, from the beginning to the end."""
+    """The decompressed bytes of a stored file."""
 
     def __init__(self, source: Source, compression: Compression) -> None:
         self._name = source.name
@@ -48,7 +48,7 @@ class PlainStream:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the stored file that were used up so far."""
+        """Bytes of the stored file that were consumed so far."""
         return self._fed
 
     def read(self, size: int) -> bytes:
@@ -69,7 +69,7 @@ class PlainStream:
         return content[:size] if self._held else content
 
     def skip(self, size: int) -> None:
-        """Leave out the next ``size`` bytes."""
+        """Skip the next ``size`` bytes."""
         if self._seekable and not self._fed:
             self._file.seek(size)
             self._fed = size
@@ -89,7 +89,7 @@ class PlainStream:
         yield from self._members("Zstandard", _Zstandard, ZSTANDARD_STEP_BYTES)
 
     def _members(self, kind: str, begin: type[_Gzip] | type[_Zstandard], step_bytes: int) -> Iterator[bytes]:
-        """Blocks of output, member after member."""
+        """Blocks of output of all members."""
         member: _Member | None = None
         for given in self._steps(step_bytes):
             self._fed += len(given)
@@ -129,7 +129,7 @@ class PlainStream:
             )
 
     def _broken(self, kind: str, why: str) -> UnusableDataError:
-        if "memory" in why.lower():  # libzstd's words for a window beyond the limit
+        if "memory" in why.lower():  # libzstd's message for a window beyond the limit
             return UnusableDataError(
                 f"{self._name} asks for a Zstandard window of more than {WINDOW_BYTES // 2**20} MiB. "
                 "Compress it without --long or --ultra."
@@ -143,7 +143,7 @@ class _Member(Protocol):
     ended: bool
 
     def feed(self, given: bytes) -> tuple[bytes, bytes]:
-        """Some output, and the input that is left."""
+        """Some output, and the remaining input."""
 
 
 class _Gzip:
@@ -160,7 +160,7 @@ class _Gzip:
 
 
 class _Zstandard:
-    """One frame, skippable ones included; its checksum is verified by libzstd."""
+    """One frame, possibly skippable; its checksum is verified by libzstd."""
 
     def __init__(self) -> None:
         self._inner = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES).decompressobj()

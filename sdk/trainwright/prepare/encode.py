@@ -1,20 +1,21 @@
-"""Encoding: from texts to arrays of token ids, as fast as a core allows and always as `tokenizers` would do it.
+"""Encodes texts as arrays of token ids: as fast as possible, and always with the ids of `tokenizers`.
 
-`tokenizers` is the reference: what it says a text's tokens are, they are. For the byte-level BPE that is trained here
-(GPT-2's, with any vocabulary) `fastokens` gives the same ids many times faster. It is taken only for a tokenizer of
-that kind, and only after both have encoded a fixed, nasty text alike, so an update of either library that changes one
-code point costs speed and never a token.
+`tokenizers` is the reference. For the byte-level BPE that is trained here (as in GPT-2, with any vocabulary), `fastokens`
+gives the same ids many times faster. It is used only for this kind of tokenizer, and only after both libraries have encoded
+a fixed, difficult text identically: an update of either library that changes one code point costs speed, but never a token.
 
 Texts that spell a special token get its letters, not its id, and no special token is added. (An uploaded Unigram is the
-exception: it knows its special tokens as pieces like any other, and `tokenizers` finds them in a text.)
+exception: it knows its special tokens as segments like any other, and `tokenizers` finds them in a text.)
 
-Long documents are encoded in pieces, since `tokenizers` needs a hundred bytes and more for each token in hand. A piece
-ends before a space that follows a character which is no white space: there the pre-tokenizers in use cut anyway, so
-the tokens are those of the whole text. Where a piece has no such space, before a line feed of that kind (the same
-for GPT-2's pattern); where it has neither, after ``PIECE_CHARACTERS``, and only there a cut may change tokens. A
-tokenizer that puts something before whatever it is given, as SentencePiece's may, gets its documents whole.
+Long documents are encoded in segments, because `tokenizers` needs over a hundred bytes of memory per token. A
+segment ends before a space that follows a non-space character. The usual pre-tokenizers split there anyway,
+so the tokens are those of the entire text. If there is no such space, the segment ends before a line feed
+that follows a non-space character (equivalent for GPT-2's pattern); otherwise after ``SEGMENT_CHARACTERS``,
+the only split that may change tokens. A tokenizer that prepends something to its input, as SentencePiece's
+may, gets entire documents.
 
-This module reads no documents and writes no shards. An encoder starts threads: make it in the process that uses it.
+This module reads no documents and writes no shards. Create an encoder in the process that uses it: it starts
+threads.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ from tokenizers.pre_tokenizers import ByteLevel
 from trainwright.prepare.documents import UnusableDataError
 from trainwright.prepare.tokenizer import byte_letters, for_preparing, load_tokenizer
 
-PIECE_CHARACTERS = 2**16
-"""Longer documents are encoded in pieces of at most this many characters."""
+SEGMENT_CHARACTERS = 2**16
+"""Longer documents are encoded in segments of at most this many characters."""
 BATCH_CHARACTERS = 2**20
-"""Text handed to a library at once."""
+"""Characters that are passed to a library at once."""
 
 Ids = NDArray[np.uint32]
 Encode = Callable[[list[str]], list[Ids]]
-"""Ids of each of some short texts."""
+"""Returns the ids of each of several short texts."""
 
 _PLACES = (re.compile(r".*\S(?= )", re.DOTALL), re.compile(r".*\S(?=\n)", re.DOTALL))
-"""Up to the last place where a text may be cut, best kind first. What Python takes for white space, all others do."""
+"""Match up to the last position where a text may be split, best kind first. Python's white space is white space for all."""
 _FAST_PRE_TOKENIZER = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _FAST_MODEL = {
     "type": "BPE",
@@ -67,30 +68,30 @@ _CONTROL_SNIPPETS = (
     "a" * 300 + " " * 300 + "\n" * 40 + "7" * 90 + "ab" * 60 + "=-" * 50 + "\u0301" * 40 + "ह" * 70,
 )
 _CONTROL_STRIDE = 193
-"""Every such code point, of all planes, stands in the control text."""
+"""Stride of the code points, over all planes, in the control text."""
 
 
 class Encoder:
     """Encodes texts with one tokenizer."""
 
-    def __init__(self, encode: Encode, library: str, cuts: bool) -> None:
-        """Wrap what encodes short texts; ``cuts`` says whether long ones may be given to it in pieces."""
+    def __init__(self, encode: Encode, library: str, splits: bool) -> None:
+        """Wrap ``encode``, which encodes short texts; ``splits`` says whether long texts may be split into segments."""
         self._encode = encode
-        self._cuts = cuts
+        self._splits = splits
         self.library = library
-        """Name of the library that does the work."""
+        """Name of the library."""
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
-        """Token ids of each text, uint32, without special tokens; they may share one read-only buffer."""
+        """Token ids of each text, uint32, without special tokens. They may share one read-only buffer."""
         owners: list[int] = []
         found: list[list[Ids]] = [[] for _ in texts]
         batch: list[str] = []
         characters = 0
         for index, text in enumerate(texts):
-            for piece in split(text) if self._cuts else [text]:
+            for segment in split(text) if self._splits else [text]:
                 owners.append(index)
-                batch.append(piece)
-                characters += len(piece)
+                batch.append(segment)
+                characters += len(segment)
                 if characters >= BATCH_CHARACTERS:
                     self._flush(batch, owners, found)
                     characters = 0
@@ -110,23 +111,25 @@ def load_encoder(path: Path) -> Encoder:
 
 
 def make_encoder(tokenizer: Tokenizer) -> Encoder:
-    """The fastest encoder that gives exactly the ids of ``tokenizer``, which writes out special tokens as text."""
+    """The fastest encoder with exactly the ids of ``tokenizer``, which treats special tokens in texts as text."""
     exact = exact_encode(tokenizer)
     fast = _fast_and_exact(tokenizer.to_str(), exact)
     if fast is not None:
-        return Encoder(fast, "fastokens", cuts=True)
-    return Encoder(exact, "tokenizers", cuts=_may_be_cut(exact))
+        return Encoder(fast, "fastokens", splits=True)
+    return Encoder(exact, "tokenizers", splits=_may_be_split(exact))
 
 
 def exact_encode(tokenizer: Tokenizer) -> Encode:
-    """How `tokenizers` encodes: the reference."""
-    assert tokenizer.encode_special_tokens, "a tokenizer for preparing data finds no special token in a text"
+    """The reference: encoding by `tokenizers`."""
+    assert tokenizer.encode_special_tokens, (
+        "a tokenizer for preparing data must not recognize special tokens in texts"
+    )
 
     def encode(texts: list[str]) -> list[Ids]:
         try:
             encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         except BaseException as error:
-            # The library panics, with a class of its own beside `Exception`, on a pattern that gives up on a text.
+            # If a pattern gives up on a text, the library raises a panic, which is not an `Exception`.
             if type(error).__name__ != "PanicException":
                 raise
             raise UnusableDataError(f"The tokenizer's pattern gives up on a document: {error}.") from error
@@ -136,15 +139,15 @@ def exact_encode(tokenizer: Tokenizer) -> Encode:
 
 
 def fast_encode(content: str) -> Encode:
-    """How `fastokens` encodes with this ``tokenizer.json``, right or wrong."""
-    # The library carries no types.
+    """Encoding by `fastokens` with this ``tokenizer.json``, which may be wrong."""
+    # The library has no type hints.
     library: Any = fastokens.Tokenizer.from_json_str(content)
 
     def encode(texts: list[str]) -> list[Ids]:
         data, ends = library.encode_batch_flat(texts, add_special_tokens=False, split_special_tokens=True)
         ids = np.frombuffer(data, "<u4")
-        cuts = np.frombuffer(ends, "<u8").tolist()
-        return [ids[start:end] for start, end in pairwise(cuts)]
+        splits = np.frombuffer(ends, "<u8").tolist()
+        return [ids[start:end] for start, end in pairwise(splits)]
 
     return encode
 
@@ -160,7 +163,7 @@ def _fast_and_exact(content: str, exact: Encode) -> Encode | None:
 
 
 def encode_alike(one: Encode, other: Encode) -> bool:
-    """Whether both give the same ids for the control text, in one piece and cut up."""
+    """Whether both give the same ids for the control text, entire and in parts."""
     texts = list(control_texts())
     return all(np.array_equal(a, b) for a, b in zip(one(texts), other(texts), strict=True))
 
@@ -171,10 +174,10 @@ def _patterns_are_alike() -> bool:
 
 
 def telltale() -> str:
-    """A ``tokenizer.json`` that joins neighbouring characters wherever the pre-tokenizer does not cut between them.
+    """A ``tokenizer.json`` that merges neighbouring characters wherever the pre-tokenizer does not split them.
 
-    So a cut too many or too few shows in the ids, as it need not with a vocabulary that joins few characters: its
-    merges are the last byte of a character with the first of another, over all of UTF-8 and some of ASCII.
+    So every wrong split changes the ids, which it might not with a vocabulary with few merges. The merges join the last
+    byte of a character and the first byte of another one, over all of UTF-8 and some of ASCII.
     """
     letters = byte_letters()
     ascii_bytes = b" \n\t'aSsTLldve17.-"
@@ -188,7 +191,7 @@ def telltale() -> str:
 
 
 def control_texts() -> Iterator[str]:
-    """A few kB in which pre-tokenizers, Unicode tables and merges are known to go wrong."""
+    """A few kB of text where errors of pre-tokenizers, Unicode tables and merges show."""
     yield from _CONTROL_SNIPPETS
     yield "".join(_CONTROL_SNIPPETS)
     letters = [chr(point) for point in range(0, 0x110000, _CONTROL_STRIDE) if not 0xD800 <= point < 0xE000]
@@ -198,10 +201,10 @@ def control_texts() -> Iterator[str]:
 
 
 def split(text: str) -> Iterator[str]:
-    """The pieces in which a text is encoded; the module says where they end."""
+    """The segments in which a text is encoded. The module docstring says where they end."""
     start = 0
-    while len(text) - start > PIECE_CHARACTERS:
-        end = _cut(text, start, start + PIECE_CHARACTERS)
+    while len(text) - start > SEGMENT_CHARACTERS:
+        end = _cut(text, start, start + SEGMENT_CHARACTERS)
         yield text[start:end]
         start = end
     yield text[start:]
@@ -215,7 +218,7 @@ def _cut(text: str, start: int, end: int) -> int:
 
 
 def _is_fast_kind(content: dict[str, Any]) -> bool:
-    """A byte-level BPE as it is trained here: GPT-2's pattern, all bytes, no normalizer, only special tokens added."""
+    """Whether it is a byte-level BPE as trained here: GPT-2's pattern, all bytes, no normalizer, only special tokens added."""
     model, before = content["model"], content["pre_tokenizer"]
     return (
         content["normalizer"] is None
@@ -229,8 +232,8 @@ def _is_fast_kind(content: dict[str, Any]) -> bool:
     )
 
 
-def _may_be_cut(encode: Encode) -> bool:
-    """Whether the tokens of a text are those of its pieces, where these begin with a space."""
+def _may_be_split(encode: Encode) -> bool:
+    """Whether the tokens of a text are those of its segments, if these start with a space."""
     whole, first, second = encode(["one two", "one", " two"])
     return np.array_equal(whole, _joined([first, second]))
 

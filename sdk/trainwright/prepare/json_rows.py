@@ -1,4 +1,4 @@
-"""JSON Lines: one JSON object a line, of which one field is the document."""
+"""JSON Lines: one JSON object per line, with the document in one of its fields."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Rejected
+from trainwright.prepare.field_values import NoDocumentError, document_text
 from trainwright.prepare.lines import read_lines
 from trainwright.prepare.rows import Position, Row
 from trainwright.prepare.sniff import BYTE_ORDER_MARK
-from trainwright.prepare.values import NoDocumentError, document_text
 
 MANY_BRACES = 100_000
 MOST_OBJECTS = 500_000
-"""Objects in one line beyond which it is rejected: each takes 200 bytes and more of memory, and 3 of the file."""
+"""A line with more objects is rejected: each object takes over 200 bytes of memory, but only 3 of the file."""
 
 
 def json_rows(stream: PlainStream, name: str, field: str, start: Position) -> Iterator[Row]:
-    """The rows of ``stream``, which stands at ``start``; blank lines give none."""
+    """The rows of ``stream``, which is at ``start``. Blank lines are not rows."""
     lines, offset = start.lines, start.offset
     for content, size, ends, _ in read_lines(stream, DOCUMENT_BYTES):
         if content is not None and offset == 0:
@@ -40,7 +40,7 @@ def parse_object(content: bytes | None) -> dict[str, Any]:
     """The JSON object in a line.
 
     Raises:
-        NoDocumentError: it holds none.
+        NoDocumentError: there is none.
     """
     if content is None:
         raise NoDocumentError(Reason.TOO_LONG)
@@ -65,7 +65,7 @@ def _value(content: bytes | None, field: str) -> object:
 
 
 class _Counter:
-    """Ends the reading of a line that holds too many objects."""
+    """Stops parsing a line with too many objects."""
 
     def __init__(self) -> None:
         self._left = MOST_OBJECTS

@@ -1,4 +1,4 @@
-"""Lines of a stream: bounded in length, with what each takes of the stream."""
+"""Lines of a stream, bounded in length, with the bytes that each occupies."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from trainwright.prepare.decompress import BLOCK_BYTES, PlainStream
 
 
 class Line(NamedTuple):
-    """One line, its line feed left out."""
+    """One line, without its line feed."""
 
     content: bytes | None
-    """None when it is longer than asked for: it was skipped, unread."""
+    """None if the line exceeds the limit and was skipped."""
 
     size: int
-    """Bytes it takes of the stream, its line feed included."""
+    """Bytes of the line in the stream, including its line feed."""
 
     ends: int
-    """1 when a line feed ended it, 0 when the stream did."""
+    """1 if it ends with a line feed, 0 if it ends with the stream."""
 
     quotes: int = 0
-    """Quotation marks in a line that was skipped."""
+    """Quotation marks in a skipped line."""
 
 
 def read_lines(stream: PlainStream, most_bytes: int) -> Iterator[Line]:
-    """The lines from the place where ``stream`` stands."""
+    """The lines from the current position of ``stream``."""
     held = b""
     while block := stream.read(BLOCK_BYTES):
         *whole, held = (held + block).split(b"\n")
@@ -44,7 +44,7 @@ def _skipped(content: bytes) -> Line:
 
 
 def _skip_on(stream: PlainStream, block: bytes) -> tuple[Line, bytes]:
-    """Leave out the rest of a line that began with ``block``; returns it and what was read behind it."""
+    """Skip the rest of a line that starts with ``block``; return the line and what was read after it."""
     size, quotes = 0, 0
     while block:
         head, ended, rest = block.partition(b"\n")

@@ -1,8 +1,8 @@
-"""The pages of a Parquet column, looked through before they are unpacked.
+"""Checks the pages of a Parquet column before they are decompressed.
 
-A page says how long it is packed and unpacked, and the library that reads it believes that: a small file could ask for
-gigabytes. So all page headers of a column are read first, each a struct in Thrift's compact protocol
-(parquet.thrift, `PageHeader`), and what they announce is held against the file and the budgets.
+A page header states the compressed and uncompressed size, and the library trusts it: a small file could
+demand gigabytes. So all page headers of a column are read first, each a struct in Thrift's compact protocol
+(parquet.thrift, `PageHeader`), and their sizes are checked against the file and the budgets.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.prepare.budgets import FREE_BYTES, MOST_RATIO
+from trainwright.prepare.limits import FREE_BYTES, MOST_RATIO
 
 MOST_PAGE_BYTES = 2**30
-"""Most plain bytes of one page: it is unpacked as a whole."""
+"""Most decompressed bytes of one page, which is decompressed at once."""
 MOST_PAGES = 1_000_000
 WINDOW_BYTES = 2**10
 MOST_HEADER_BYTES = 16 * 2**20
@@ -24,24 +24,24 @@ STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 0, 1, 2, 3, 7,
 INTEGERS = (4, 5, 6)
 
 
-class LyingPageError(ValueError):
-    """What a page announces cannot be."""
+class InvalidPageError(ValueError):
+    """The header of a page is impossible."""
 
 
 def largest_page_bytes(file: BinaryIO, start: int, size: int) -> int:
     """Plain bytes of the largest page in the column of ``size`` stored bytes at ``start``.
 
     Raises:
-        LyingPageError: the pages do not fit the column or the budgets.
+        InvalidPageError: the pages do not fit the column or the budgets.
     """
     largest = 0
     for pages, (plain_bytes, stored_bytes) in enumerate(_pages(file, start, start + size)):
         if not 0 <= plain_bytes <= min(MOST_PAGE_BYTES, FREE_BYTES + MOST_RATIO * stored_bytes):
-            raise LyingPageError(
+            raise InvalidPageError(
                 f"a page announces {plain_bytes:,} plain bytes in {stored_bytes:,} stored ones"
             )
         if pages >= MOST_PAGES:
-            raise LyingPageError(f"a column has more than {MOST_PAGES:,} pages")
+            raise InvalidPageError(f"a column has more than {MOST_PAGES:,} pages")
         largest = max(largest, plain_bytes)
     return largest
 
@@ -51,14 +51,14 @@ def _pages(file: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
         header_bytes, plain_bytes, stored_bytes = _header(file, at, end)
         at += header_bytes + stored_bytes
         if stored_bytes < 0 or at > end:
-            raise LyingPageError(
+            raise InvalidPageError(
                 f"a page announces {stored_bytes:,} stored bytes, more than the column has left"
             )
         yield plain_bytes, stored_bytes
 
 
 def _header(file: BinaryIO, at: int, end: int) -> tuple[int, int, int]:
-    """Its own length, and the lengths that it announces."""
+    """Length of a page header, and the sizes that it states."""
     window = WINDOW_BYTES
     while True:
         file.seek(at)
@@ -69,22 +69,22 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, int, int]:
         except IndexError:
             window *= 8
             if window > MOST_HEADER_BYTES or len(cursor.content) == end - at:
-                raise LyingPageError("the header of a page never ends") from None
+                raise InvalidPageError("the header of a page never ends") from None
         except KeyError:
-            raise LyingPageError("the header of a page says no length") from None
+            raise InvalidPageError("the header of a page says no length") from None
 
 
 class _Cursor:
-    """Reads Thrift's compact protocol; IndexError when the bytes end too early."""
+    """Reads Thrift's compact protocol; raises IndexError if the bytes end too early."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.at = 0
 
     def integers_of_struct(self, depth: int = 0) -> dict[int, int]:
-        """The integer fields of a struct by their number; the others are passed over."""
+        """The integer fields of a struct by number; the others are skipped."""
         if depth > MOST_DEPTH:
-            raise LyingPageError("the header of a page is nested too deeply")
+            raise InvalidPageError("the header of a page is nested too deeply")
         found: dict[int, int] = {}
         number = 0
         while (head := self._byte()) != STOP:
@@ -113,13 +113,13 @@ class _Cursor:
         elif kind == STRUCT:
             self.integers_of_struct(depth + 1)
         else:
-            raise LyingPageError("the header of a page holds what none has")
+            raise InvalidPageError("the header of a page holds what none has")
         if self.at > len(self.content):
             raise IndexError
 
     def _pass_over_list(self, depth: int) -> None:
         if depth > MOST_DEPTH:
-            raise LyingPageError("the header of a page is nested too deeply")
+            raise InvalidPageError("the header of a page is nested too deeply")
         head = self._byte()
         count = self._varint() if head >> 4 == 15 else head >> 4
         for _ in range(min(count, len(self.content) + 1)):
@@ -139,7 +139,7 @@ class _Cursor:
             if byte < 128:
                 return value
             if shift > 63:
-                raise LyingPageError("the header of a page holds a number without an end")
+                raise InvalidPageError("the header of a page holds a number without an end")
 
     def _integer(self) -> int:
         value = self._varint()

@@ -1,13 +1,15 @@
-"""Takes a Parquet file apart: ``python -m trainwright.prepare.parquet_process columns|values … < file``.
+"""Reads a Parquet file in a separate process:
+``python -m trainwright.prepare.parquet_process columns|values … < file``.
 
-The library that reads Parquet ends its process on some broken files, and others make it ask for any amount of memory. So
-it reads here, in a process with a memory limit that can be lost; `parquet_rows` starts it and reads what it writes:
+Some broken files make the Parquet library abort its process, and others make it allocate any amount of
+memory. So it runs here, in an expendable process with a memory limit; `parquet_rows` starts it and reads its
+output:
 
 - ``columns``: a JSON list of name, type and whether it can be a document, for each top-level column;
-- ``values FIELD ROW``: an Arrow stream of one column, from that row on. Only this column is read, page by page, after what
-  the pages announce was held against the file; a page is unpacked as a whole.
+- ``values FIELD ROW``: an Arrow stream of one column, from that row on. Only this column is read, page by
+  page, after the page headers were checked against the file; each page is decompressed completely.
 
-What is wrong with the file is said in the last line of the error output, and then the exit status is `WRONG`.
+If the file is at fault, the last line of standard error says why, and the exit status is `WRONG`.
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainwright.prepare.budgets import MOST_COLUMNS
+from trainwright.prepare.limits import MOST_COLUMNS
 from trainwright.prepare.parquet_pages import largest_page_bytes
 
 WRONG = 3
-"""Exit status when the file is at fault."""
+"""Exit status if the file is at fault."""
 ROWS = b"rows"
 """Key, in the metadata of the stream, of the number of rows in the file."""
 MEMORY_BYTES = 4 * 2**30
-"""Address space, of which the libraries alone take 1 GiB."""
+"""Limit of the address space. The libraries alone take 1 GiB."""
 MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 MOST_FOOTER_BYTES = 64 * 2**20
 BUFFER_BYTES = 2**20
@@ -40,11 +42,11 @@ ENCRYPTED = "it is encrypted. Save it without encryption."
 
 
 class WrongError(Exception):
-    """What is wrong with the file, and what to do."""
+    """The file's error and its remedy."""
 
 
 def main(arguments: list[str]) -> int:
-    """Answer for the file on standard input."""
+    """Process the file on standard input."""
     _limit_memory()
     file, out = sys.stdin.buffer, sys.stdout.buffer
     try:
@@ -56,7 +58,7 @@ def main(arguments: list[str]) -> int:
             else:
                 write_values(table, file, out, arguments[1], int(arguments[2]))
     except BrokenPipeError:
-        return 0  # whoever asked needs no more
+        return 0  # the parent has stopped reading
     except WrongError as error:
         return _say(str(error))
     except (pa.ArrowException, OSError, ValueError, OverflowError, LookupError, MemoryError) as error:
@@ -130,7 +132,7 @@ def _columns(table: pq.ParquetFile) -> list[dict[str, Any]]:
 
 
 def _word(kind: pa.DataType) -> str:
-    """`text`, `messages`, or the library's word."""
+    """`text`, `messages`, or the library's type name."""
     kind = _plain(kind)
     if _is_text(kind):
         return TEXT
@@ -146,7 +148,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    # Older writers leave out the mark that tells a text from bytes.
+    # Older writers do not mark which binary columns are text.
     tests = (
         pa.types.is_string,
         pa.types.is_large_string,

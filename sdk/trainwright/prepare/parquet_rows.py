@@ -1,4 +1,4 @@
-"""Parquet: rows of one column, which a process of its own takes out of the file (`parquet_process`).
+"""Parquet: rows of one column, which a separate process reads (`parquet_process`).
 
 A file that brings that process down is broken, and nothing else is lost.
 """
@@ -17,16 +17,16 @@ from typing import Any, BinaryIO, Self, cast
 import pyarrow as pa
 
 from trainwright.contracts.api.uploads import Column
-from trainwright.contracts.recipe import Compression
-from trainwright.prepare.budgets import FREE_BYTES, MOST_RATIO
+from trainwright.contracts.curation import Compression
 from trainwright.prepare.decompress import BLOCK_BYTES, PlainStream
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
+from trainwright.prepare.field_values import NoDocumentError, document_text
+from trainwright.prepare.limits import FREE_BYTES, MOST_RATIO
 from trainwright.prepare.parquet_process import ENCRYPTED, ROWS, WRONG
 from trainwright.prepare.rows import Position, Row
-from trainwright.prepare.values import NoDocumentError, document_text
 
 MOST_UNPACKED_BYTES = 64 * 2**30
-"""Most bytes of a Parquet file that is compressed once more: it has to be unpacked to disk."""
+"""Most bytes of a Parquet file within a compressed file: it has to be unpacked to disk."""
 SAID_BYTES = 2**16
 
 
@@ -58,7 +58,7 @@ def parquet_rows(source: Source, compression: Compression, field: str, start: Po
         found = _found(value, field, source.name, row)
         if isinstance(found, Document):
             text_bytes += len(found.text)
-            if text_bytes > allowed:  # a dictionary can spell one long text a million times
+            if text_bytes > allowed:  # a dictionary can repeat one long text a million times
                 raise UnusableDataError(
                     f"{source.name} swells to more than {allowed:,} bytes of text, beyond {MOST_RATIO} to 1, which "
                     "text does not do. Upload it as .jsonl if it is meant."
@@ -80,7 +80,7 @@ def _found(value: object, field: str, name: str, row: int) -> Document | Rejecte
 
 
 def _values(source: Source, compression: Compression, field: str, skipped: int) -> Iterator[Any]:
-    """First the number of rows in the file, then the values from row ``skipped`` on."""
+    """The number of rows in the file, then the values from row ``skipped`` on."""
     with (
         _plain_file(source, compression) as file,
         _Process(source, file, "values", field, str(skipped)) as process,
@@ -114,7 +114,7 @@ def _value_of(one: pa.Scalar[Any]) -> object:
 
 
 class _Process:
-    """The process that reads ``file``; it is gone when the block is left."""
+    """The process that reads ``file``; it has ended when the block is left."""
 
     def __init__(self, source: Source, file: BinaryIO, *arguments: str) -> None:
         self._name = source.name
@@ -140,7 +140,7 @@ class _Process:
         self._said.close()
 
     def check_end(self) -> None:
-        """Wait for its end.
+        """Wait until it ends.
 
         Raises:
             UnusableDataError: it found something wrong with the file, or the file brought it down.
@@ -161,7 +161,7 @@ class _Process:
 
 
 def _environment() -> dict[str, str]:
-    """What Python needs to start, and none of this process's secrets."""
+    """Environment of the child: what Python needs to start, without secrets of this process."""
     needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
     return {**needed, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 

@@ -1,8 +1,9 @@
-"""Tries an uploaded tokenizer: ``python -m trainwright.prepare.probe_tokenizer < tokenizer.json``.
+"""Checks an uploaded tokenizer: ``python -m trainwright.prepare.probe_tokenizer < tokenizer.json``.
 
-Prints ``{"vocabulary": …, "end_of_text": …, "end_of_text_token": …}``, or ``{"wrong": …}`` with what is wrong and what to do. The process limits
-its own memory and CPU time: a file that is deeply nested, swells when parsed, or holds a regular expression that never
-ends takes this process down and nothing else. What dies, or raises, is refused by `tokenizer.check_tokenizer`.
+Prints ``{"vocabulary": …, "end_of_text": …, "end_of_text_token": …}``, or ``{"wrong": …}`` with what is wrong
+and what to do. The process limits its own memory and CPU time: a file that is deeply nested, expands when
+parsed, or has a regular expression that never terminates brings down only this process.
+`tokenizer.check_tokenizer` refuses a file whose probe dies or raises.
 
 It judges whether a tokenizer can be used, not whether it is a good one.
 """
@@ -23,21 +24,21 @@ from trainwright.prepare.tokenizer import end_of_text_id, for_preparing
 
 MEMORY_BYTES = 2 * 2**30
 READ_SECONDS = 60
-"""CPU time for reading the file: the largest accepted take about a tenth."""
+"""CPU time for reading the file; the largest accepted files take about a tenth."""
 ENCODE_SECONDS = 5
 """CPU time for encoding the probe text."""
 LARGEST_VOCABULARY = 2**20
 MODELS = ("BPE", "Unigram")
 RUN_CHARACTERS = 16_384
-"""Length of the longest runs in the probe text: what takes quadratic time is seen by them."""
+"""Length of the longest runs in the probe text, which reveal quadratic time."""
 
 
 class WrongError(Exception):
-    """What is wrong with the tokenizer, and what to do."""
+    """The tokenizer's error and its remedy."""
 
 
 def main() -> None:
-    """Answer for the file on standard input."""
+    """Check the file on standard input."""
     _limit(resource.RLIMIT_AS, MEMORY_BYTES)
     _limit(resource.RLIMIT_CORE, 0)
     _limit_cpu(READ_SECONDS)
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def probe_text() -> str:
-    """Runs on which regular expressions with nested repetition do not end."""
+    """Texts with runs on which regular expressions with nested repetition do not terminate."""
     runs = [letter * RUN_CHARACTERS for letter in ("a", " ", "\n", "1", "-", "é", "中")]
     for letter in string.printable:
         runs.append(letter * 64 + "\x00" + (letter + "b") * 32 + "\x00" + ("c" + letter) * 32)
@@ -81,7 +82,7 @@ def _check(content: bytes) -> dict[str, Any]:
 
 
 def _check_end_of_text(tokenizer: Tokenizer, end_of_text: int) -> None:
-    """See that a document which spells the token does not seem to end there."""
+    """Check that text that contains the token's name does not encode to the token."""
     name = tokenizer.id_to_token(end_of_text)
     if end_of_text in tokenizer.encode(f"{name} {name}a a{name}\n{name}", add_special_tokens=False).ids:
         raise WrongError(
@@ -91,7 +92,7 @@ def _check_end_of_text(tokenizer: Tokenizer, end_of_text: int) -> None:
 
 
 def _limit_cpu(seconds: int) -> None:
-    """Let the process use ``seconds`` more of CPU time."""
+    """Allow the process ``seconds`` more of CPU time."""
     _limit(resource.RLIMIT_CPU, int(time.process_time()) + 1 + seconds)
 
 
@@ -141,7 +142,7 @@ def _check_model(document: dict[str, Any]) -> None:
 
 
 def _vocabulary(document: dict[str, Any], tokenizer: Tokenizer) -> int:
-    """Number of ids, once it is certain that no two tokens share one."""
+    """Number of ids, after checking that no two tokens share one."""
     tokens = tokenizer.get_vocab(with_added_tokens=True)
     model, added = document["model"]["vocab"], document.get("added_tokens") or []
     listed = model.items() if isinstance(model, dict) else ((piece[0], n) for n, piece in enumerate(model))

@@ -1,4 +1,4 @@
-"""Rows: what reading yields, each with the place behind it, where reading can go on."""
+"""Rows of a file, each with the position after it, where reading can continue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainwright.prepare.documents import Document, Rejected
 
 
 class Position(Envelope):
-    """A place between two rows of a file. Reading on from it gives what reading through gives after it."""
+    """A position between two rows of a file. Reading from it gives the same rows as reading from the beginning."""
 
     rows: int = 0
     """Rows of a table before it."""
@@ -22,14 +22,14 @@ class Position(Envelope):
 
 
 class Row(NamedTuple):
-    """A document or a rejected row, and the position behind it."""
+    """A document or a rejected row, and the position after it."""
 
     found: Document | Rejected
     rows: int
     lines: int
     offset: int
     stored_bytes: int
-    """Bytes of the stored file that were used up, for the progress only."""
+    """Bytes of the stored file that were consumed, for progress only."""
 
     @property
     def position(self) -> Position:

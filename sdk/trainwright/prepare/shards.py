@@ -1,21 +1,19 @@
-"""Shards: from a piece of documents and its mask to two files of token ids, one for training and one for validation.
+"""Token shards: from a chunk of documents and its mask to two files of token ids, for training and for validation.
 
-Work goes piece by piece, each an independent step of any worker. What a piece gives is a pure function of its
-documents, its mask, the tokenizer and the split, and appears by a rename: a worker that is killed leaves nothing under the
-names of shards, and repeating its step gives the same bytes. ``build_manifest`` then describes the whole in the
-pieces' order.
+Each chunk is an independent job for any worker. Its shards are a pure function of its documents, its mask, the tokenizer and
+the split, and get their names by an atomic rename: a killed worker leaves no partial shards, and repeating its job gives the
+same bytes. ``build_manifest`` then describes all shards in the order of the chunks.
 
-    pieces + masks ─┬─ sample_texts ───▶ texts for a tokenizer
-                    └─ tokenize_piece ─▶ train-00003.bin, validation-00003.bin   (for each)
+    chunks + masks ─┬─ sample_texts ───▶ texts for a tokenizer
+                    └─ write_chunk_shards ─▶ train-00003.bin, validation-00003.bin   (for each)
                        build_manifest ─▶ manifest.json
 
-``prepare_folder`` does all of it, reading and survey included, here and now.
+``prepare_folder`` does all of this, including reading and curating, in the calling process.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +27,8 @@ from tokenizers import Tokenizer
 
 from trainwright.contracts.api.datasets import HistogramBin
 from trainwright.contracts.base import Envelope
+from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
-from trainwright.contracts.recipe import Recipe
 from trainwright.contracts.shards import (
     MANIFEST_NAME,
     TOKENIZER_NAME,
@@ -39,6 +37,9 @@ from trainwright.contracts.shards import (
     ShardSplit,
     TokenType,
 )
+from trainwright.durable_files import SHARED, open_durably
+from trainwright.prepare.chunks import REJECTED_LISTED, chunk_name, read_chunk, write_chunks
+from trainwright.prepare.curate import CurationSource, curate, length_histogram
 from trainwright.prepare.documents import (
     Document,
     Rejected,
@@ -48,40 +49,38 @@ from trainwright.prepare.documents import (
     sample_rank,
 )
 from trainwright.prepare.encode import Encoder, make_encoder
-from trainwright.prepare.pieces import REJECTED_LISTED, piece_name, read_piece, write_pieces
 from trainwright.prepare.sniff import sniff
-from trainwright.prepare.survey import SurveySource, length_histogram, survey
 from trainwright.prepare.tokenizer import byte_tokenizer, end_of_text_id, tokenizer_bytes, train_bpe
 
 BATCH_CHARACTERS = 2**20
-"""Text handed to the encoder at once; between two batches a step can be cancelled."""
+"""Characters that are encoded at once. A job can be cancelled between two batches."""
 
 
 SAMPLE_BYTES = 64 * 2**20
-"""Most UTF-8 in the sample on which a tokenizer is trained."""
-SAMPLE_PIECES = 32
-"""Most pieces that the sample is drawn from, so that choosing it takes seconds for any dataset."""
+"""Most UTF-8 bytes in the sample that a tokenizer is trained on."""
+SAMPLE_CHUNKS = 32
+"""Most chunks that the sample is drawn from, so that sampling takes seconds for any dataset."""
 TAIL_PART = 100
-"""One of so many tokens is held out where no document was."""
+"""1 of this many tokens is held out if no document was."""
 BLOCK_BYTES = 2**20
 
-KEEP_ALL = Recipe()
+KEEP_ALL = CurationSpec()
 
-PieceAndMask = tuple[Path, bytes | None]
+ChunkAndMask = tuple[Path, bytes | None]
 
 
 class Cancelled(Exception):  # noqa: N818 - nothing went wrong
-    """The step was told to end, and left nothing."""
+    """The job was cancelled, and left nothing."""
 
 
-class SliceResult(Envelope):
-    """What one piece gave."""
+class ChunkShards(Envelope):
+    """The shards of one chunk."""
 
     number: int
     train: Shard
     validation: Shard
     lengths: list[HistogramBin] = []
-    """Documents by tokens, the end of text left out, up to powers of two."""
+    """Documents by number of tokens, without the end of text, in bins up to powers of two."""
 
     @property
     def documents(self) -> int:
@@ -92,9 +91,9 @@ class SliceResult(Envelope):
         return self.train.tokens + self.validation.tokens
 
 
-def sample_texts(pieces: Sequence[PieceAndMask], validation_fraction: float) -> Iterator[str]:
-    """Kept training texts of at most ``SAMPLE_BYTES``: pieces by a hash of their place, documents by one of their text."""
-    chosen = _chosen(pieces)
+def sample_texts(chunks: Sequence[ChunkAndMask], validation_fraction: float) -> Iterator[str]:
+    """Kept training texts of at most ``SAMPLE_BYTES``: chunks chosen by a hash of their index, documents by a hash of their text."""
+    chosen = _chosen(chunks)
     total = sum(len(text.encode()) for text in _training_texts(chosen, validation_fraction))
     share, left = SAMPLE_BYTES / max(total, 1), SAMPLE_BYTES
     for text in _training_texts(chosen, validation_fraction):
@@ -104,7 +103,7 @@ def sample_texts(pieces: Sequence[PieceAndMask], validation_fraction: float) -> 
             yield text
 
 
-def tokenize_piece(
+def write_chunk_shards(
     path: Path,
     mask: bytes | None,
     number: int,
@@ -114,11 +113,11 @@ def tokenize_piece(
     validation_fraction: float,
     folder: Path,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> SliceResult:
-    """Write the two shards of one piece into ``folder``; repeating it gives the same bytes.
+) -> ChunkShards:
+    """Write the two shards of one chunk to ``folder``. Repeating it gives the same bytes.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so; nothing was left.
+        Cancelled: ``is_cancelled`` returned true; nothing was left.
     """
     token_type = TokenType.for_vocabulary(spec.size)
     lengths: list[int] = []
@@ -126,13 +125,13 @@ def tokenize_piece(
         _ShardWriter(folder / f"train-{number:05d}.bin", token_type, end_of_text) as train,
         _ShardWriter(folder / f"validation-{number:05d}.bin", token_type, end_of_text) as validation,
     ):
-        for texts in _batches(read_piece(path, mask)):
+        for texts in _batches(read_chunk(path, mask)):
             if is_cancelled():
                 raise Cancelled
             for text, tokens in zip(texts, encoder.encode(texts), strict=True):
                 (validation if is_validation(text, validation_fraction) else train).add(tokens)
                 lengths.append(len(tokens))
-    return SliceResult(
+    return ChunkShards(
         number=number,
         train=train.shard,
         validation=validation.shard,
@@ -145,9 +144,9 @@ def build_manifest(
     end_of_text: int,
     spec: TokenizerSpec,
     validation_fraction: float,
-    results: Sequence[SliceResult],
+    results: Sequence[ChunkShards],
 ) -> ShardManifest:
-    """Describe a whole preparation; empty shards are left out, and so may be the whole validation split.
+    """Describe a preparation. Empty shards are left out, so the validation split may be empty.
 
     Args:
         tokenizer_digest: SHA-256 of ``tokenizer.json``, in hex.
@@ -164,19 +163,19 @@ def build_manifest(
     )
 
 
-def cut_validation_tail(
+def split_validation_tail(
     manifest: ShardManifest, folder: Path, is_cancelled: Callable[[], bool] = lambda: False
 ) -> tuple[ShardManifest, list[Path]]:
-    """Hold out the last 1 % of the tokens, where no document fell into the validation split; at least one token.
+    """Hold out the last 1 % of the tokens, at least one, if no document fell into the validation split.
 
-    Tokens keep their order and number; the document that is cut counts where its end is. What changes is written into
-    ``folder`` beside the shards, which stay as they are: repeating it gives the same.
+    Tokens keep their order and number. A document that is split counts where its end is. New shards are written to
+    ``folder``, and existing ones are not changed, so repeating it gives the same result.
 
     Returns:
-        The new manifest and the new files, in its order; the very manifest and none when nothing is to be cut.
+        The new manifest and its new files, in order; the given manifest and no files if there is nothing to split.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so before a shard was cut.
+        Cancelled: ``is_cancelled`` returned true before a shard was split.
     """
     total = manifest.train.tokens
     if manifest.validation.tokens or not manifest.validation_fraction or total < 2:
@@ -201,40 +200,42 @@ def cut_validation_tail(
 
 
 def prepare_folder(
-    sources: Sequence[Source], data: DataSpec, folder: Path, recipe: Recipe = KEEP_ALL
+    sources: Sequence[Source], data: DataSpec, folder: Path, curation: CurationSpec = KEEP_ALL
 ) -> tuple[ShardManifest, list[Rejected]]:
-    """Do the whole preparation here and now: tokenizer, shards and, last, the manifest in ``folder``.
+    """Prepare data in one call: write tokenizer, shards and finally the manifest to ``folder``.
 
     Raises:
-        UnusableDataError: a file cannot be read, too many of its rows give no document, or nothing is left to train on.
+        UnusableDataError: a file cannot be read, too many rows are not documents, or there is nothing to train on.
     """
-    assert not recipe.mix and not data.tokenizer.has_source, "what is mixed or copied lies on a server"
+    assert not curation.mix and not data.tokenizer.has_source, (
+        "mixtures and tokenizers of other datasets need a server"
+    )
     _check_names(sources)
     folder.mkdir(parents=True, exist_ok=True)
     spec, fraction = data.tokenizer, data.validation_fraction
-    with tempfile.TemporaryDirectory(prefix="pieces-") as working:
-        paths, rejected = _read_all(sources, recipe, Path(working))
+    with tempfile.TemporaryDirectory(prefix="chunks-") as working:
+        paths, rejected = _read_all(sources, curation, Path(working))
         masks: list[bytes] = []
-        survey([SurveySource(paths)], recipe, lambda _, mask: masks.append(mask), folder=Path(working))
-        pieces = list(zip(paths, masks, strict=True))
-        tokenizer = _tokenizer(spec, pieces, fraction)
+        curate([CurationSource(paths)], curation, lambda _, mask: masks.append(mask), folder=Path(working))
+        chunks = list(zip(paths, masks, strict=True))
+        tokenizer = _tokenizer(spec, chunks, fraction)
         content = tokenizer_bytes(tokenizer)
         (folder / TOKENIZER_NAME).write_bytes(content)
         encoder, end_of_text = make_encoder(tokenizer), end_of_text_id(tokenizer)
         results = [
-            tokenize_piece(path, mask, number, encoder, spec, end_of_text, fraction, folder)
-            for number, (path, mask) in enumerate(pieces)
+            write_chunk_shards(path, mask, number, encoder, spec, end_of_text, fraction, folder)
+            for number, (path, mask) in enumerate(chunks)
         ]
     digest = hashlib.sha256(content).hexdigest()
-    manifest, _ = cut_validation_tail(build_manifest(digest, end_of_text, spec, fraction, results), folder)
+    manifest, _ = split_validation_tail(build_manifest(digest, end_of_text, spec, fraction, results), folder)
     if manifest.train.tokens < 2:
-        raise UnusableDataError("There is nothing to train on: the recipe keeps no document of the files.")
+        raise UnusableDataError("There is nothing to train on: the curation keeps no document of the files.")
     (folder / MANIFEST_NAME).write_text(manifest.model_dump_json(indent=1))
     return manifest, rejected
 
 
 def split_of(shards: Sequence[Shard]) -> ShardSplit:
-    """The shards that hold anything, added up."""
+    """A split of all shards that are not empty."""
     kept = [shard for shard in shards if shard.tokens]
     return ShardSplit(
         documents=sum(shard.documents for shard in kept),
@@ -243,20 +244,20 @@ def split_of(shards: Sequence[Shard]) -> ShardSplit:
     )
 
 
-def _chosen(pieces: Sequence[PieceAndMask]) -> list[PieceAndMask]:
-    places = sorted(range(len(pieces)), key=lambda place: sample_rank(f"piece {place}"))[:SAMPLE_PIECES]
-    return [pieces[place] for place in sorted(places)]
+def _chosen(chunks: Sequence[ChunkAndMask]) -> list[ChunkAndMask]:
+    places = sorted(range(len(chunks)), key=lambda place: sample_rank(f"piece {place}"))[:SAMPLE_CHUNKS]
+    return [chunks[place] for place in sorted(places)]
 
 
-def _training_texts(pieces: Sequence[PieceAndMask], validation_fraction: float) -> Iterator[str]:
-    for path, mask in pieces:
-        for document in read_piece(path, mask):
+def _training_texts(chunks: Sequence[ChunkAndMask], validation_fraction: float) -> Iterator[str]:
+    for path, mask in chunks:
+        for document in read_chunk(path, mask):
             if not is_validation(document.text, validation_fraction):
                 yield document.text
 
 
 def _part(manifest: ShardManifest, folder: Path, shard: Shard, first: int, tokens: int, name: str) -> Shard:
-    """Copy a stretch of a shard into a shard of its own."""
+    """Copy part of a shard to a new shard."""
     width = manifest.token_type.bytes_per_token
     with (
         (folder / shard.name).open("rb") as file,
@@ -280,30 +281,32 @@ def _check_names(sources: Sequence[Source]) -> None:
         raise UnusableDataError(f"{twice}: two files have this name. Rename one of them.")
 
 
-def _read_all(sources: Sequence[Source], recipe: Recipe, folder: Path) -> tuple[list[Path], list[Rejected]]:
-    """Pieces of all sources, and the rejected rows that they list."""
+def _read_all(
+    sources: Sequence[Source], curation: CurationSpec, folder: Path
+) -> tuple[list[Path], list[Rejected]]:
+    """Chunks of all sources, and their rejected rows."""
     paths: list[Path] = []
     rejected: list[Rejected] = []
     documents, rejected_count = 0, 0
     for source in sources:
-        for piece in write_pieces(source, sniff(source), recipe.read, folder, None, len(paths)):
-            documents += piece.documents
-            rejected_count += piece.rejected_count
-            rejected += piece.rejected[: REJECTED_LISTED - len(rejected)]
-            paths += [folder / piece_name(piece.number)] if piece.documents else []
-    if rejected_count > recipe.rejected_limit * (documents + rejected_count):
+        for chunk in write_chunks(source, sniff(source), curation.read, folder, None, len(paths)):
+            documents += chunk.documents
+            rejected_count += chunk.rejected_count
+            rejected += chunk.rejected[: REJECTED_LISTED - len(rejected)]
+            paths += [folder / chunk_name(chunk.number)] if chunk.documents else []
+    if rejected_count > curation.rejected_limit * (documents + rejected_count):
         first = "; ".join(f"line {row.line:,} of {row.file} {row.reason}" for row in rejected[:3])
         raise UnusableDataError(
             f"{rejected_count:,} of {documents + rejected_count:,} documents could not be read, more than the limit of "
-            f"{100 * recipe.rejected_limit:g} %. First: {first}. Mend the files."
+            f"{100 * curation.rejected_limit:g} %. First: {first}. Fix the files."
         )
     return paths, rejected
 
 
-def _tokenizer(spec: TokenizerSpec, pieces: Sequence[PieceAndMask], validation_fraction: float) -> Tokenizer:
+def _tokenizer(spec: TokenizerSpec, chunks: Sequence[ChunkAndMask], validation_fraction: float) -> Tokenizer:
     if spec.kind is TokenizerKind.BYTES:
         return byte_tokenizer()
-    return train_bpe(sample_texts(pieces, validation_fraction), spec.size)
+    return train_bpe(sample_texts(chunks, validation_fraction), spec.size)
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[str]]:
@@ -321,7 +324,7 @@ def _batches(documents: Iterator[Document]) -> Iterator[list[str]]:
 
 @dataclass
 class _ShardWriter:
-    """Writes one shard under a name of its own and gives it the real one when it is complete."""
+    """Writes one shard, which gets its name when it is complete."""
 
     path: Path
     token_type: TokenType
@@ -332,8 +335,8 @@ class _ShardWriter:
     _file: BinaryIO = field(init=False)
 
     def __enter__(self) -> Self:
-        self._draft = self.path.with_name(f"{self.path.name}.tmp-{os.getpid()}")
-        self._file = self._draft.open("wb")
+        self._writing = open_durably(self.path, SHARED)
+        self._file = self._writing.__enter__()
         return self
 
     def add(self, tokens: NDArray[np.uint32]) -> None:
@@ -342,7 +345,7 @@ class _ShardWriter:
         self.documents += 1
 
     def add_tokens(self, tokens: NDArray[np.unsignedinteger]) -> None:
-        """Append tokens, ends of texts among them."""
+        """Append tokens, which include ends of text."""
         self._append(tokens)
         self.documents += int(np.count_nonzero(tokens == self.end_of_text))
 
@@ -355,14 +358,7 @@ class _ShardWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._file:
-            if error is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-        if error is None:
-            self._draft.rename(self.path)
-        else:
-            self._draft.unlink()
+        self._writing.__exit__(kind, error, trace)
 
     @property
     def shard(self) -> Shard:

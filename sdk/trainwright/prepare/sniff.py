@@ -1,8 +1,8 @@
-"""What a file holds, as its first bytes say; its name may add to that and must not contradict it.
+"""Detects the type of a file from its first bytes; its name may refine it and must not contradict it.
 
-gzip, Zstandard and Parquet have magic numbers. The rest is text: JSON Lines when its first lines are JSON objects, CSV
-when the name says so (CSV has no mark of its own), else plain text. What is known to be something else, such as
-an archive or an image, is refused with what to do about it.
+gzip, Zstandard and Parquet have magic numbers. The rest is text: JSON Lines if its first lines are JSON objects, CSV if the
+name says so (CSV has no magic number), otherwise plain text. Known other types, such as archives and images, are rejected
+with advice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from trainwright.contracts.recipe import Compression, FileFormat
+from trainwright.contracts.curation import Compression, FileFormat
 from trainwright.prepare.decompress import SKIPPABLE_MAGIC, PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Source, UnusableDataError
 
@@ -61,36 +61,36 @@ WIDE = [
 
 CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 MOST_CONTROL = 0.02
-"""Text in any encoding of single bytes has hardly a control character; of random bytes every tenth is one."""
+"""Text in a single-byte encoding has hardly any control characters; of random bytes every tenth is one."""
 
 
 @dataclass(frozen=True)
-class Sniffed:
-    """What a stored file holds."""
+class FileType:
+    """Format and compression of a stored file."""
 
     format: FileFormat
     compression: Compression
 
 
-def sniff(source: Source) -> Sniffed:
-    """What ``source`` holds.
+def sniff(source: Source) -> FileType:
+    """Detect the type of ``source``.
 
     Raises:
-        UnusableDataError: its bytes are of no kind that is read here, contradict its name, or are broken.
+        UnusableDataError: the type is not supported, the bytes contradict the name, or are broken.
     """
     compression = _compression(source)
     with PlainStream(source, compression) as stream:
         head = _head(stream)
     if compression is not Compression.NONE and _compression_of(head) is not Compression.NONE:
         raise UnusableDataError(
-            f"{source.name} holds {WORDS[_compression_of(head)]} data inside of {WORDS[compression]} data. "
+            f"{source.name} contains {WORDS[_compression_of(head)]} data within {WORDS[compression]} data. "
             "Compress it only once."
         )
-    return Sniffed(_format(source.name, head), compression)
+    return FileType(_format(source.name, head), compression)
 
 
-def kind_of_name(name: str) -> str:
-    """The ending that says what a file holds, the one of a compression left out; such as `.csv`."""
+def suffix_of_name(name: str) -> str:
+    """The suffix for the format, without that of a compression; such as `.csv`."""
     path = PurePosixPath(name.lower())
     return (path.with_suffix("") if path.suffix in COMPRESSED_NAMES else path).suffix
 
@@ -100,10 +100,10 @@ def _compression(source: Source) -> Compression:
         found = _compression_of(file.read(4))
     named = COMPRESSED_NAMES.get(PurePosixPath(source.name.lower()).suffix, found)
     if named is not found:
-        holds = f"{WORDS[found]} data" if found in WORDS else "no compressed data"
+        holds = f"{WORDS[found]} data" if found in WORDS else "not compressed data"
         raise UnusableDataError(
-            f"{source.name} is named like {WORDS[named]} data, but its bytes are {holds}. "
-            "Give it the name that fits, or upload it again."
+            f"{source.name} has the name of {WORDS[named]} data, but its bytes are {holds}. "
+            "Correct the name, or upload the file again."
         )
     return found
 
@@ -117,7 +117,7 @@ def _compression_of(head: bytes) -> Compression:
 
 
 def _head(stream: PlainStream) -> bytes:
-    """The first bytes, so many that the first line is whole, unless it is longer than a document may be."""
+    """The first bytes, with at least the entire first line unless it is longer than a document may be."""
     head = stream.read(HEAD_BYTES)
     while b"\n" not in head.lstrip(BYTE_ORDER_MARK).lstrip() and len(head) <= DOCUMENT_BYTES:
         more = stream.read(HEAD_BYTES + 3 * len(head))
@@ -128,14 +128,14 @@ def _head(stream: PlainStream) -> bytes:
 
 
 def _format(name: str, head: bytes) -> FileFormat:
-    kind = kind_of_name(name)
+    kind = suffix_of_name(name)
     if head.startswith(PARQUET_MAGIC):
         _check_name(name, kind not in (*JSON_NAMES, *TABLE_NAMES), "Parquet")
         return FileFormat.PARQUET
-    _refuse_foreign(name, head)
+    _reject_foreign(name, head)
     _check_name(name, kind != ".parquet", "not Parquet")
     if kind in JSON_NAMES:
-        _refuse_whole_json(name, kind, head)
+        _reject_json_document(name, kind, head)
         return FileFormat.JSON_LINES
     is_json = _is_json_lines(head)
     if kind in TABLE_NAMES:
@@ -147,42 +147,42 @@ def _format(name: str, head: bytes) -> FileFormat:
 def _check_name(name: str, fits: bool, holds: str) -> None:
     if not fits:
         raise UnusableDataError(
-            f"{name} is named like a {kind_of_name(name)} file, but its bytes are {holds}. "
-            "Give it the name that fits, or upload it again."
+            f"{name} has the name of a {suffix_of_name(name)} file, but its bytes are {holds}. "
+            "Correct the name, or upload the file again."
         )
 
 
-def _refuse_foreign(name: str, head: bytes) -> None:
+def _reject_foreign(name: str, head: bytes) -> None:
     for magic, what, remedy in FOREIGN:
         if head.startswith(magic):
-            raise UnusableDataError(f"{name} is {what}, which is not read here. {remedy}")
+            raise UnusableDataError(f"{name} is {what}, which is not supported. {remedy}")
     if head[257:262] == b"ustar":
-        raise UnusableDataError(f"{name} is a tar archive, which is not read here. {UNPACK}")
+        raise UnusableDataError(f"{name} is a tar archive, which is not supported. {UNPACK}")
     for mark, encoding in WIDE:
         if head.startswith(mark):
             raise UnusableDataError(f"{name} is text in {encoding}. Save it as UTF-8.")
     start = head[:HEAD_BYTES]
     if start.count(0) * 10 > len(start):
         raise UnusableDataError(
-            f"{name} is no text: many of its first bytes are zero. If it is text in UTF-16, save it as UTF-8."
+            f"{name} is not text: many of its first bytes are zero. If it is UTF-16, save it as UTF-8."
         )
     if len(start.translate(None, CONTROL)) < (1 - MOST_CONTROL) * len(start) and not _is_utf8(start):
-        raise UnusableDataError(f"{name} is no text: its first bytes are binary data. {EXPORT}")
+        raise UnusableDataError(f"{name} is not text: its first bytes are binary data. {EXPORT}")
 
 
 def _is_utf8(start: bytes) -> bool:
-    """Whether it can be the beginning of a text in UTF-8; its last character may be cut off."""
+    """Whether it can be the start of UTF-8 text, whose last character may be incomplete."""
     return not codecs.getincrementaldecoder("utf-8")("replace").decode(start).count("\ufffd")
 
 
 def _is_json_lines(head: bytes) -> bool:
-    """Most of the first lines are JSON objects, and the first one is."""
+    """Whether the first line and most of the first lines are JSON objects."""
     found = [_is_object(line) for line in _whole_lines(head)]
     return bool(found) and found[0] and 2 * sum(found) > len(found)
 
 
 def _whole_lines(head: bytes) -> list[bytes]:
-    """The first lines that are not blank; the last one may be cut off by the head's end, and is left out then."""
+    """The first complete lines that are not blank."""
     *lines, last = head.removeprefix(BYTE_ORDER_MARK).split(b"\n", 64)
     whole = [line for line in lines if line.strip()][:8]
     return whole if whole or b"\n" in last else [last]
@@ -195,11 +195,11 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _refuse_whole_json(name: str, kind: str, head: bytes) -> None:
-    """A file that is one JSON value over many lines would be rejected line by line."""
+def _reject_json_document(name: str, kind: str, head: bytes) -> None:
+    """Reject a file with one JSON value over many lines, which would otherwise be rejected line by line."""
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     if (kind == ".json" and start and not _is_json_lines(head)) or start.startswith(b"["):
         raise UnusableDataError(
             f"{name} is not JSON Lines, which has one JSON object on each line. "
-            "Write each document as one line, for instance with: jq -c '.[]' file.json > file.jsonl"
+            "Write each document as one line, for example with: jq -c '.[]' file.json > file.jsonl"
         )

@@ -1,7 +1,7 @@
-"""Plain text: a file is one document, or one for each stretch between blank lines.
+"""Plain text: a file is one document, or one document per block between blank lines.
 
-What is longer than a document may be is cut at the last line end that fits; where no line ends, behind white space, else
-between two characters. The cuts follow from the bytes behind the last one alone, so reading can go on at any of them.
+Text that is longer than a document may be is split at the last line end that fits, otherwise after white space, otherwise
+between two characters. Each split depends only on the bytes after the previous one, so reading can continue at any of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainwright.contracts.recipe import TextDocuments
+from trainwright.contracts.curation import TextDocuments
 from trainwright.prepare.decompress import BLOCK_BYTES, PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Rejected
 from trainwright.prepare.rows import Position, Row
@@ -22,9 +22,9 @@ AHEAD_BYTES = 4 * BLOCK_BYTES
 
 
 def text_rows(stream: PlainStream, name: str, cut: TextDocuments, start: Position) -> Iterator[Row]:
-    """The rows of ``stream``, which stands at ``start``; stretches of white space give none."""
+    """The rows of ``stream``, which is at ``start``. Blocks of white space are not rows."""
     lines, offset = start.lines, start.offset
-    for content in _stretches(stream, cut is TextDocuments.BLANK_LINE):
+    for content in _blocks(stream, cut is TextDocuments.BLANK_LINE):
         at = 0 if cut is TextDocuments.FILE else _blank_before(content)
         found = _document(content[at:], name, lines + 1 + content.count(b"\n", 0, at), offset + at, cut)
         offset += len(content)
@@ -49,13 +49,13 @@ def _document(
 
 
 def _blank_before(content: bytes) -> int:
-    """Where the first line begins that is not blank."""
+    """Start of the first line that is not blank."""
     blank = len(content) - len(content.lstrip(BLANK))
     return content.rfind(b"\n", 0, blank) + 1
 
 
-def _stretches(stream: PlainStream, at_blank_lines: bool) -> Iterator[bytes]:
-    """What the documents are made of, without a gap; each at most a document long."""
+def _blocks(stream: PlainStream, at_blank_lines: bool) -> Iterator[bytes]:
+    """Consecutive blocks of the stream, one per document, each at most as long as a document may be."""
     held, at, has_ended = b"", 0, False
     while True:
         if not has_ended and len(held) - at <= DOCUMENT_BYTES:
@@ -74,13 +74,13 @@ def _stretches(stream: PlainStream, at_blank_lines: bool) -> Iterator[bytes]:
 
 
 def _after_blank_lines(content: bytes, start: int, end: int) -> int:
-    """The beginning of the first line at or behind ``start`` that is not blank."""
+    """Start of the first line at or after ``start`` that is not blank."""
     word = NOT_BLANK.search(content, start, end)
     return end if word is None else max(content.rfind(b"\n", start, word.start()) + 1, start)
 
 
 def _cut(content: bytes, start: int, end: int) -> int:
-    """Where ``content`` is best cut behind ``start`` and not behind ``end``."""
+    """The best position to split ``content``, after ``start`` and not after ``end``."""
     line_end = content.rfind(b"\n", start, end) + 1
     if line_end:
         return line_end
@@ -88,6 +88,6 @@ def _cut(content: bytes, start: int, end: int) -> int:
     if space:
         return space
     cut = end
-    while cut > end - 3 and content[cut] & 0xC0 == 0x80:  # a byte that goes on with a character
+    while cut > end - 3 and content[cut] & 0xC0 == 0x80:  # a byte that continues a character
         cut -= 1
     return cut if content[cut] & 0xC0 != 0x80 else end

@@ -1,16 +1,16 @@
-"""Tokenizers: how text becomes token ids, and back without loss.
+"""Tokenizers: from text to token ids and back, without loss.
 
 Both kinds work on bytes, so every text has ids and comes back unchanged:
 
 - ``bytes``: the 256 byte values are the ids 0..255, and 256 is the end-of-text token;
-- ``bpe``: byte-pair encoding (Sennrich et al. 2016, on bytes as in GPT-2) merges frequent neighbours until the
-  vocabulary has the size asked for. A small dataset may run out of pairs earlier; the model's vocabulary stays the
-  size asked for all the same, so that the shape of a network never depends on the data.
+- ``bpe``: byte-pair encoding (Sennrich et al. 2016, on bytes as in GPT-2) merges frequent neighbours until
+  the vocabulary has the requested size. A small dataset may run out of pairs earlier; the model's vocabulary
+  still has the requested size, so that the shape of a network never depends on the data.
 
 A tokenizer is a ``tokenizer.json`` in the format of the `tokenizers` library, which `transformers` reads as it is.
-It is trained on a sample of bounded size whose choice depends on the texts alone. One that somebody uploads is a
+It is trained on a sample of bounded size whose choice depends on the texts alone. An uploaded one is a
 program in disguise (it brings regular expressions, tables and sizes of its own), so it is tried in a process of its
-own before anything else touches it: `probe_tokenizer`. How texts are encoded is the affair of `encode`.
+own before anything else touches it: `probe_tokenizer`. Encoding texts is in `encode`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
 END_OF_TEXT = "<|endoftext|>"
-"""Ends a text in the tokenizers made here."""
+"""The end-of-text token of tokenizers that are trained here."""
 END_OF_TEXT_TOKENS = (
     END_OF_TEXT,
     "<|end_of_text|>",
@@ -42,11 +42,11 @@ END_OF_TEXT_TOKENS = (
     "<|EOS|>",
     "<｜end▁of▁sentence｜>",
 )
-"""What may end a text in any tokenizer, the likeliest first."""
+"""End-of-text tokens of common tokenizers, most likely first."""
 LARGEST_TOKENIZER_BYTES = 64 * 2**20
-"""Largest ``tokenizer.json`` that is accepted; those of models with 256k tokens have about 35 MB."""
+"""Largest accepted ``tokenizer.json``. Those of models with 256k tokens have about 35 MB."""
 CHECK_SECONDS = 120
-"""Wall-clock time in which the check of an uploaded tokenizer must end; it limits its own CPU time more tightly."""
+"""Wall-clock limit for the check of an uploaded tokenizer. Its own limit on CPU time is tighter."""
 
 
 def train_bpe(texts: Iterator[str], vocabulary: int) -> Tokenizer:

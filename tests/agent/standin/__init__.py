@@ -1,4 +1,4 @@
-"""A trainer for the agent's tests: the same files, signals and process tree as the real one, and no arithmetic.
+"""A trainer for the agent's tests, with the files, signals and process tree of the real one, but no arithmetic.
 
-The name of the run says how it behaves; see `behaviour.py`. Modules are those that a supervisor starts.
+The run's name determines its behaviour; see `behaviour.py`. The modules are those that a supervisor starts.
 """

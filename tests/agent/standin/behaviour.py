@@ -1,4 +1,4 @@
-"""What the launcher and its ranks share."""
+"""Behaviour that the launcher and its ranks share."""
 
 import ctypes
 import json
@@ -12,11 +12,11 @@ STEP_SECONDS = 0.05
 
 
 class Job:
-    """The parts of ``job.json`` that the stand-in goes by. Words of the run's name:
+    """The fields of ``job.json`` that the stand-in uses. Words of the run's name:
 
-    ``crash`` rank 1 leaves at step 5 with code 3; ``silent`` never makes a step; ``stubborn`` ignores SIGTERM;
-    ``orphan`` does not die with its parent; ``badexport`` the export fails; ``slow`` it never ends; ``deaf`` does not
-    look for the stop file; ``plain`` nothing special.
+    ``crash``: rank 1 exits at step 5 with code 3; ``silent``: never completes a step; ``stubborn``: ignores SIGTERM;
+    ``orphan``: does not die with its parent; ``badexport``: the export fails; ``slow``: the export never ends;
+    ``deaf``: ignores the stop file; ``plain``: nothing special.
     """
 
     def __init__(self, path: str) -> None:
@@ -31,13 +31,13 @@ class Job:
         self.words = spec["spec"]["name"].split()
         self.resume = (spec.get("resume") or {}).get("step", 0)
 
-    def is_to_leave(self) -> bool:
-        """Somebody asks this rank to save and leave. The real ones agree on a step; these leave when they see it."""
+    def should_stop(self) -> bool:
+        """Whether the stop file exists. Real ranks agree on a step; these stop when they see it."""
         return "deaf" not in self.words and (self.folder / "stop.json").exists()
 
 
 def obey(job: Job) -> None:
-    """Take the signals as the run's name says."""
+    """Set up signals as the run's name demands."""
     if "orphan" not in job.words:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() != int(os.environ["TRAINWRIGHT_PARENT"]):

@@ -1,4 +1,4 @@
-"""Starts one process a rank, each in a session of its own, and tells how those that failed left."""
+"""Starts one process per rank, each in its own session, and writes the exits of failed ranks."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""``export`` and ``selftest``, as the trainer's command line has them."""
+"""``export`` and ``selftest``, like the trainer's command line."""
 
 import json
 import os

@@ -38,7 +38,7 @@ def main() -> None:
             log.write(f"step {step}\n")
             if step == job.steps or step % job.every == 0:
                 _save(job, step)
-        if step < job.steps and job.is_to_leave():
+        if step < job.steps and job.should_stop():
             _leave(job, rank, step)
             return
     if rank == 0:
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _leave(job: Job, rank: int, step: int) -> None:
-    """Save after ``step``, if that was not done, and say so."""
+    """Save after ``step`` unless that has been done, and write the outcome."""
     if rank == 0:
         if step % job.every:
             _save(job, step)

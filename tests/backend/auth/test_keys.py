@@ -25,6 +25,7 @@ def test_a_key_acts_as_its_owner_until_it_is_deleted(site: Site) -> None:
     assert site.admin.delete(f"/api/v1/me/keys/{made['id']}").status_code == 404
 
 
+@pytest.mark.both_databases
 def test_a_key_is_192_random_bits_with_a_checksum_and_only_its_hash_is_kept(site: Site) -> None:
     secret = site.admin.post("/api/v1/me/keys", json={"name": "k"}).json()["secret"]
     assert re.fullmatch(r"tw_[0-9a-f]{8}_[\w-]{32}[a-z2-7]{7}", secret)
@@ -34,27 +35,28 @@ def test_a_key_is_192_random_bits_with_a_checksum_and_only_its_hash_is_kept(site
 
 
 @pytest.mark.parametrize("change", ["", "tw_", "x", "Bearer", "tw_00000000_" + "a" * 39])
-def test_what_is_no_key_opens_nothing(site: Site, change: str) -> None:
+def test_an_invalid_key_is_refused(site: Site, change: str) -> None:
     program = site.anonymous()
     program.headers["Authorization"] = f"Bearer {change}"
     assert program.get("/api/v1/me").status_code == 401
 
 
-def test_a_mistyped_key_is_known_without_the_database(site: Site) -> None:
+def test_a_mistyped_key_is_recognized_without_the_database(site: Site) -> None:
     secret = site.admin.post("/api/v1/me/keys", json={"name": "k"}).json()["secret"]
     assert keys._is_well_formed(secret)
     other = "b" if secret[15] != "b" else "c"
     assert not keys._is_well_formed(secret[:15] + other + secret[16:])
 
 
-def test_others_keys_are_unknown(site: Site) -> None:
+def test_keys_of_other_people_are_unknown(site: Site) -> None:
     editor = site.member("editor")
     (key,) = editor.get("/api/v1/me/keys").json()
     assert site.admin.delete(f"/api/v1/me/keys/{key['id']}").status_code == 404
     assert editor.get("/api/v1/me").status_code == 200
 
 
-def test_the_last_use_is_noted_once_a_minute(site: Site) -> None:
+@pytest.mark.both_databases
+def test_the_last_use_is_recorded_once_a_minute(site: Site) -> None:
     with site.app.state.database.write() as session:
         session.execute(update(ApiKey).values(last_used=now() - timedelta(seconds=30)))
     before = site.admin.get("/api/v1/me/keys").json()[0]["last_used"]

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from tests.backend.conftest import PASSWORD, Site
 from trainwright_backend.auth import passwords
-from trainwright_backend.auth.tables import Account, BrowserSession, SignInGuess
+from trainwright_backend.auth.tables import Account, BrowserSession, SignInAttempt
 from trainwright_backend.core.db import now
 from trainwright_backend.core.settings import Settings
 
@@ -64,34 +64,37 @@ def test_an_unknown_address_costs_a_hash_too(site: Site, monkeypatch: pytest.Mon
     assert settings == {"$argon2id$v=19$m=19456,t=2,p=1"}
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("email", [EMAIL, "nobody@acme.example"])
-def test_the_21st_guess_is_not_evaluated_and_the_wait_ends(site: Site, email: str) -> None:
-    _have_guessed(site.app, email, passwords.GUESSES - 1)
+def test_the_21st_attempt_is_not_evaluated_and_the_wait_ends(site: Site, email: str) -> None:
+    make_attempts(site.app, email, passwords.MAX_ATTEMPTS - 1)
     browser = site.anonymous()
     assert sign_in(browser, "wrong", email) == 401
     answer = browser.post("/api/v1/auth/sign-in", json={"email": email, "password": PASSWORD})
-    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_guesses")
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_attempts")
     assert 0 < int(answer.headers["retry-after"]) <= 600
     assert sign_in(browser, "wrong", "somebody@else.example") == 401, "others are not affected"
     with site.app.state.database.write() as session:
-        session.execute(update(SignInGuess).values(time=now() - passwords.WINDOW))
+        session.execute(update(SignInAttempt).values(time=now() - passwords.WINDOW))
     assert sign_in(browser, PASSWORD, email) == (200 if email == EMAIL else 401)
 
 
-def test_signing_in_rightly_is_no_guess_and_forgives_none(site: Site) -> None:
-    _have_guessed(site.app, EMAIL, passwords.GUESSES - 1)
+@pytest.mark.both_databases
+def test_a_successful_sign_in_neither_counts_nor_resets_attempts(site: Site) -> None:
+    make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS - 1)
     assert [sign_in(site.anonymous()) for _ in range(3)] == [200, 200, 200]
     assert [sign_in(site.anonymous(), "wrong"), sign_in(site.anonymous())] == [401, 429]
 
 
-def test_forwarded_addresses_do_not_help_a_guesser(site: Site) -> None:
-    _have_guessed(site.app, EMAIL, passwords.GUESSES)
+def test_forwarded_addresses_do_not_allow_more_attempts(site: Site) -> None:
+    make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS)
     browser = site.anonymous()
     browser.headers["X-Forwarded-For"] = "203.0.113.9"
     assert sign_in(browser) == 429
 
 
-def test_a_session_ends_by_itself(site: Site) -> None:
+@pytest.mark.both_databases
+def test_a_session_expires(site: Site) -> None:
     browser = site.anonymous()
     sign_in(browser)
     with site.app.state.database.write() as session:
@@ -99,7 +102,8 @@ def test_a_session_ends_by_itself(site: Site) -> None:
     assert browser.get("/api/v1/me").status_code == 401
 
 
-def test_the_database_holds_nothing_that_signs_in(site: Site) -> None:
+@pytest.mark.both_databases
+def test_the_database_contains_no_usable_credential(site: Site) -> None:
     browser = site.anonymous()
     sign_in(browser)
     with site.app.state.database.read() as session:
@@ -110,12 +114,12 @@ def test_the_database_holds_nothing_that_signs_in(site: Site) -> None:
 
 
 @pytest.mark.parametrize("password", ["password123", "Qwertyuiop", "aaaaaaaaaaaa", "1234567890"])
-def test_the_first_passwords_that_are_tried_are_refused(app: FastAPI, password: str) -> None:
-    with pytest.raises(Exception, match="first passwords"):
+def test_common_passwords_are_refused(app: FastAPI, password: str) -> None:
+    with pytest.raises(Exception, match="most common passwords"):
         passwords.hash_password(password)
 
 
-def test_a_refused_password_is_not_repeated_in_the_answer(anonymous: TestClient) -> None:
+def test_a_refused_password_is_not_repeated_in_the_response(anonymous: TestClient) -> None:
     body = {"token": "t", "password": "short-pw"}
     answer = anonymous.post("/api/v1/auth/link", json=body)
     assert answer.status_code == 422 and "short-pw" not in answer.text
@@ -126,6 +130,6 @@ def test_a_secret_key_is_required() -> None:
         Settings(secret_key=SecretStr("too short"))
 
 
-def _have_guessed(app: FastAPI, email: str, times: int) -> None:
+def make_attempts(app: FastAPI, email: str, times: int) -> None:
     for _ in range(times):
-        passwords._count_guess(app.state.database, passwords._subject(app.state.settings, email))
+        passwords.count_attempt(app.state.database, app.state.settings, email)

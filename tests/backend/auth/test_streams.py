@@ -1,4 +1,4 @@
-"""A stream outlives the request's check of rights, so it asks again: what was revoked shows nothing new for long."""
+"""A stream outlives the request's policy check, so it checks again and ends soon after a right is revoked."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,9 @@ from sqlalchemy import delete, select
 
 from tests.backend.conftest import PASSWORD, Site
 from trainwright_backend.auth.tables import Account, Membership
-from trainwright_backend.core import stream
+from trainwright_backend.core import sse
+
+pytestmark = pytest.mark.both_databases
 
 
 def revoke_the_key(site: Site, reader: TestClient) -> None:
@@ -36,7 +38,7 @@ def test_a_stream_ends_with_the_right_to_read_it(
     kind: str,
     end: Callable[[Site, TestClient], None],
 ) -> None:
-    monkeypatch.setattr(stream, "RIGHTS_SECONDS", 0.0)
+    monkeypatch.setattr(sse, "RIGHTS_SECONDS", 0.0)
     spec = {"name": "run", "data": {"dataset": upload(ready=False)["id"]}, "resources": {"device": "cpu"}}
     run = site.admin.post(f"{site.path}/runs", json=spec).json()["id"]
     reader = site.member("viewer")
@@ -44,13 +46,13 @@ def test_a_stream_ends_with_the_right_to_read_it(
         reader = site.anonymous()
         person = {"email": "viewer@acme.example", "password": PASSWORD}
         assert reader.post("/api/v1/auth/sign-in", json=person).status_code == 200
-    permitted = stream.follow
+    permitted = sse.stream_events
 
-    def end_then_follow(*arguments: Any) -> stream.EventStream:
+    def end_then_stream(*arguments: Any) -> sse.EventStream:
         end(site, reader)  # after the request was let in
         return permitted(*arguments)
 
-    for router in ("runs", "metrics"):
-        monkeypatch.setattr(f"trainwright_backend.{router}.router.follow", end_then_follow)
+    for resource in ("events", "metrics"):
+        monkeypatch.setattr(f"trainwright_backend.api.{resource}.stream_events", end_then_stream)
     answer = reader.get(f"{site.path}/runs/{run}/{kind}/stream")  # returns only because the stream ends
     assert (answer.status_code, answer.text) == (200, ": open\n\n")

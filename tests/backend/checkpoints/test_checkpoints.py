@@ -1,4 +1,4 @@
-"""Checkpoints: nothing is visible before it is whole, and two good ones are always kept."""
+"""Checkpoints: none is visible before it is complete, and two valid ones are always kept."""
 
 import hashlib
 import io
@@ -50,7 +50,7 @@ def test_links_are_for_what_is_missing_and_refuse_other_bytes(scene: Scene) -> N
 
 
 def test_bytes_of_an_earlier_announcement_never_count(scene: Scene) -> None:
-    """The step was saved anew with equal sizes, and the agent died between its two announcements."""
+    """The step was saved again with equal sizes, and the agent died between the two announcements."""
     work = scene.running()
     first, second = Upload.make(3, salt="one"), Upload.make(3, salt="two")
     late = {link["name"]: link["url"] for link in work.announce(first).json()["links"]}
@@ -93,7 +93,7 @@ def test_a_manifest_must_list_exactly_what_was_sent(scene: Scene) -> None:
     assert listed(scene, work) == []
 
 
-def test_older_ones_go_and_two_good_ones_stay(scene: Scene) -> None:
+def test_older_checkpoints_are_deleted_and_two_valid_ones_stay(scene: Scene) -> None:
     work = scene.running(last_step=5)
     store = scene.site.app.state.store
     for step in (1, 2, 3):
@@ -115,7 +115,7 @@ def test_older_ones_go_and_two_good_ones_stay(scene: Scene) -> None:
     assert listed(scene, work) == [("state", 5), ("state", 4)]
 
 
-def test_what_was_not_committed_goes_with_its_attempt(scene: Scene) -> None:
+def test_uncommitted_checkpoints_are_deleted_with_their_attempt(scene: Scene) -> None:
     work = scene.running()
     upload = Upload.make(3)
     work.put(upload)

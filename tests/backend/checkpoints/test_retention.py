@@ -1,4 +1,4 @@
-"""What a retention keeps, that its dry run says what it then frees, and who deletes and who keeps at once."""
+"""Retention: what it keeps, that its dry run predicts what is freed, and concurrent deletions and pins."""
 
 import random
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from sqlalchemy import delete, select
 from tests.backend.datasets.test_delete_races import answer_after
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.contracts.checkpoint import CheckpointKind
-from trainwright_backend.checkpoints import links
-from trainwright_backend.checkpoints.removal import delete_checkpoint
+from trainwright_backend.checkpoints import downloads
+from trainwright_backend.checkpoints.deletion import delete_checkpoint
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Write, now
-from trainwright_backend.core.doomed import LINK_SECONDS, DoomedBytes
+from trainwright_backend.core.deletion_queue import LINK_SECONDS, QueuedDeletion
 from trainwright_backend.core.ids import new_id, parse_id, public_id
 from trainwright_backend.runs.tables import Run
 
@@ -51,7 +51,7 @@ def pin(scene: Scene, path: str, pinned: bool = True) -> Any:
 
 @pytest.fixture
 def ended(scene: Scene) -> Work:
-    """A run that has ended, with states at 2, 4, 6, 8 and 10, and an export."""
+    """A run that has ended, with checkpoints at 2, 4, 6, 8 and 10, and an export."""
     work = scene.running(last_step=1, checkpoint={"keep": 10})
     for step in (2, 4, 6, 8, 10):
         work.step(step - (step > 2), step)
@@ -62,7 +62,7 @@ def ended(scene: Scene) -> Work:
     return work
 
 
-def test_a_retention_says_of_each_checkpoint_why_it_is_kept(scene: Scene, ended: Work) -> None:
+def test_retention_returns_the_reason_to_keep_each_checkpoint(scene: Scene, ended: Work) -> None:
     pin(scene, address(scene, ended.run_id, 2))
     scene.site.admin.get(f"{address(scene, ended.run_id, 6)}/files")
     said = retain(scene, keep_last=1, keep_every_steps=4)
@@ -80,7 +80,7 @@ def test_a_retention_says_of_each_checkpoint_why_it_is_kept(scene: Scene, ended:
     assert fates(said)[0] == (10, "export", "export"), "a run's newest export stays"
 
 
-def test_a_run_that_has_not_ended_keeps_two_valid_states_whatever_is_asked(scene: Scene) -> None:
+def test_a_live_run_always_keeps_two_valid_states(scene: Scene) -> None:
     work = scene.running(last_step=3, checkpoint={"keep": 10})
     for step in (1, 2, 3):
         work.save(step)
@@ -96,7 +96,7 @@ def test_a_run_that_has_not_ended_keeps_two_valid_states_whatever_is_asked(scene
     assert [kept for *_, kept in fates(retain(scene, keep_last=0))] == [None, None]
 
 
-def test_what_is_pinned_or_on_its_way_survives_the_prune_at_a_commit(scene: Scene) -> None:
+def test_pinned_and_downloading_checkpoints_survive_pruning(scene: Scene) -> None:
     work = scene.running(last_step=6)
     work.save(1)
     pin(scene, address(scene, work.run_id, 1))
@@ -108,7 +108,8 @@ def test_what_is_pinned_or_on_its_way_survives_the_prune_at_a_commit(scene: Scen
     assert kept == [5, 4, 2, 1]
 
 
-def test_a_dry_run_is_what_is_then_freed_and_nothing_that_is_needed_goes(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_stay(scene: Scene) -> None:
     chance = random.Random(9)
     work = scene.start()
     work.finish(10)
@@ -138,7 +139,7 @@ def test_a_dry_run_is_what_is_then_freed_and_nothing_that_is_needed_goes(scene: 
 
 
 def _strew(scene: Scene, chance: random.Random, ids: list[str], fork: str) -> None:
-    """Other checkpoints of all kinds, and a fork that begins from one of them."""
+    """Other checkpoints of all kinds, and a fork that starts from one of them."""
     with scene.database.write() as session:
         session.execute(delete(Checkpoint))
         made = [one for run_id in ids for one in _random(chance, parse_id("run", run_id))]
@@ -197,7 +198,7 @@ def _check_nothing_needed_went(
     assert all(one in left for one in newest)
 
 
-def test_a_deleted_run_frees_what_its_dry_run_says_and_a_pin_stands_in_its_way(
+def test_a_deleted_run_frees_what_its_dry_run_predicts_and_a_pin_prevents_it(
     scene: Scene, ended: Work
 ) -> None:
     path = f"{scene.runs}/{ended.run_id}"
@@ -215,7 +216,7 @@ def test_a_deleted_run_frees_what_its_dry_run_says_and_a_pin_stands_in_its_way(
     assert not list(scene.site.app.state.store.root.rglob("step-4/manifest.json"))
 
 
-def test_bytes_of_a_deleted_checkpoint_stay_while_links_to_it_are_good(scene: Scene, ended: Work) -> None:
+def test_bytes_of_a_deleted_checkpoint_stay_while_links_to_it_are_valid(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
     files = scene.site.admin.get(f"{path}/files").json()
     bytes_before = sum(file["bytes"] for file in files)
@@ -229,8 +230,8 @@ def test_bytes_of_a_deleted_checkpoint_stay_while_links_to_it_are_good(scene: Sc
     scene.control.sweep()
     assert scene.site.anonymous().get(files[0]["url"]).status_code == 200
     with scene.database.write() as session:
-        for row in session.scalars(select(DoomedBytes)).all():
-            row.next_sweep = now()
+        for row in session.scalars(select(QueuedDeletion)).all():
+            row.delete_at = now()
     scene.control.sweep()
     assert scene.site.anonymous().get(files[0]["url"]).status_code == 404
 
@@ -244,7 +245,9 @@ def test_links_outlive_the_run_of_a_checkpoint_that_was_deleted_before(scene: Sc
     assert scene.site.anonymous().get(files[0]["url"]).status_code == 200
 
 
-def test_a_checkpoint_that_went_before_does_not_hold_up_its_runs_bytes(scene: Scene, ended: Work) -> None:
+def test_an_earlier_deleted_checkpoint_does_not_delay_deleting_its_runs_bytes(
+    scene: Scene, ended: Work
+) -> None:
     assert scene.site.admin.delete(address(scene, ended.run_id, 4)).status_code == 200
     scene.control.sweep()
     assert list(scene.site.app.state.store.root.rglob("step-*/manifest.json"))
@@ -270,8 +273,8 @@ def test_links_are_marked_once_a_minute_and_while_an_archive_is_sent(scene: Scen
     with scene.database.write() as session:
         row = session.get_one(Checkpoint, parse_id("ckpt", path.rpartition("/")[2]))
         row.links_until, checkpoint_id = now() + timedelta(seconds=60), row.id
-    seconds = iter([0.0, 1.0, links.RENEWED_EVERY_SECONDS, links.RENEWED_EVERY_SECONDS, 0.0])
-    sent = links.marked_while_sent(
+    seconds = iter([0.0, 1.0, downloads.RENEWED_EVERY_SECONDS, downloads.RENEWED_EVERY_SECONDS, 0.0])
+    sent = downloads.marked_while_sending(
         iter([b"a", b"b", b"c"]), scene.database, checkpoint_id, lambda: next(seconds)
     )
     assert next(sent) == b"a"
@@ -280,9 +283,8 @@ def test_links_are_marked_once_a_minute_and_while_an_archive_is_sent(scene: Scen
     assert marked() >= first
 
 
-def test_links_that_are_asked_for_while_the_checkpoint_is_deleted_are_refused(
-    scene: Scene, ended: Work
-) -> None:
+@pytest.mark.both_databases
+def test_links_requested_while_the_checkpoint_is_deleted_are_refused(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
 
     def remove(session: Write) -> None:
@@ -293,9 +295,8 @@ def test_links_that_are_asked_for_while_the_checkpoint_is_deleted_are_refused(
     assert answer == (404, "not_found")
 
 
-def test_a_retention_that_waits_for_somebody_who_pins_keeps_what_they_pinned(
-    scene: Scene, ended: Work
-) -> None:
+@pytest.mark.both_databases
+def test_retention_keeps_a_checkpoint_that_is_pinned_concurrently(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
 
     def keep(session: Write) -> None:
@@ -322,6 +323,7 @@ def test_the_checkpoint_of_a_claim_stays_while_the_node_fetches_it(scene: Scene)
     assert all(scene.agent.client.get(one.url).status_code == 200 for one in again.claim.downloads)
 
 
+@pytest.mark.both_databases
 def test_a_team_s_checkpoints_come_newest_first_a_page_at_a_time(scene: Scene, ended: Work) -> None:
     pin(scene, address(scene, ended.run_id, 4))
     route = f"{scene.site.path}/checkpoints"
@@ -340,17 +342,17 @@ def test_a_team_s_checkpoints_come_newest_first_a_page_at_a_time(scene: Scene, e
     assert steps(kind="export") == [10] and steps(pinned=True) == [4]
     assert len(steps(pinned=False)) == 5
     (first, *_) = scene.site.admin.get(route).json()["items"]
-    assert (first["run"], first["run_name"], first["holds"]["ranks"]) == (ended.run_id, "pilot", 1)
+    assert (first["run"], first["run_name"], first["contents"]["ranks"]) == (ended.run_id, "pilot", 1)
     assert scene.site.admin.get(route, params={"cursor": "x"}).status_code == 422
     stranger = scene.site.other_team("globex")
     assert stranger.get("/api/v1/teams/globex/checkpoints").json()["items"] == []
 
 
-def test_one_verb_for_many_runs_tells_each_its_own_result(scene: Scene, ended: Work) -> None:
+def test_one_action_for_many_runs_has_a_result_for_each(scene: Scene, ended: Work) -> None:
     queued = scene.submit()
 
     def act(verb: str, *runs: str, **more: Any) -> list[tuple[bool, str | None]]:
-        body = {"verb": verb, "runs": runs, **more}
+        body = {"action": verb, "runs": runs, **more}
         answer = scene.site.admin.post(f"{scene.runs}/bulk", json=body)
         assert answer.status_code == 200, answer.text
         assert [one["run"] for one in answer.json()] == list(runs)
@@ -365,18 +367,17 @@ def test_one_verb_for_many_runs_tells_each_its_own_result(scene: Scene, ended: W
     assert act("delete", *both, "run_x") == [(False, "run_not_final"), (True, None), (False, "not_found")]
     assert act("cancel", queued, queued) == [(True, None), (False, "run_is_final")]
     viewer = scene.site.member("viewer")
-    assert viewer.post(f"{scene.runs}/bulk", json={"verb": "cancel", "runs": [queued]}).status_code == 403
-    refused = scene.site.admin.post(f"{scene.runs}/bulk", json={"verb": "tag", "runs": [queued]})
+    assert viewer.post(f"{scene.runs}/bulk", json={"action": "cancel", "runs": [queued]}).status_code == 403
+    refused = scene.site.admin.post(f"{scene.runs}/bulk", json={"action": "tag", "runs": [queued]})
     assert refused.status_code == 422
     many = scene.site.admin.post(
-        f"{scene.runs}/bulk", json={"verb": "tag", "runs": [queued], "tags": [f"t{n}" for n in range(20)]}
+        f"{scene.runs}/bulk", json={"action": "tag", "runs": [queued], "tags": [f"t{n}" for n in range(20)]}
     )
     assert many.json()[0]["code"] == "invalid" and "at most 20 tags" in many.json()[0]["detail"]
 
 
-def test_of_a_retention_and_a_fork_s_claim_at_once_the_claim_finds_its_beginning(
-    scene: Scene, ended: Work
-) -> None:
+@pytest.mark.both_databases
+def test_a_forks_claim_finds_its_checkpoint_despite_concurrent_retention(scene: Scene, ended: Work) -> None:
     for step, keep_last, goes in ((8, 4, 2), (4, 2, 6), (8, 1, 4)):
         state = address(scene, ended.run_id, step).rsplit("/", 1)[-1]
         body = {"name": "fork", "checkpoint": state, "changes": {"schedule.steps": 20}}

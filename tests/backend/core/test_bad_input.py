@@ -1,4 +1,4 @@
-"""What no honest program sends is refused like any wrong input: 4xx, never 500, on both databases."""
+"""Malicious input is refused like any invalid input: 4xx, never 500, on both databases."""
 
 import json
 import threading
@@ -8,12 +8,14 @@ import pytest
 
 from tests.backend.conftest import PASSWORD, Site
 
+pytestmark = pytest.mark.both_databases
+
 HUGE = str(2**63)
 RUN = "run_" + "a" * 26
 
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity"])
-def test_a_number_that_is_none_is_named_in_the_refusal(site: Site, number: str) -> None:
+def test_an_invalid_number_is_named_in_the_error(site: Site, number: str) -> None:
     content = f'{{"name": "x", "optimizer": {{"learning_rate": {number}}}}}'
     for path, status in ((f"{site.path}/runs", 422), (f"{site.path}/runs/validate", 200)):
         answer = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
@@ -35,8 +37,8 @@ def test_a_number_that_is_none_is_named_in_the_refusal(site: Site, number: str) 
         ("/api/v1/teams/acme/runs", {"name": "a\0", "data": {"dataset": "ds\0"}}),
     ],
 )
-def test_a_text_that_no_database_keeps_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
-    content = json.dumps(body)  # in ASCII: half a surrogate pair has no UTF-8
+def test_text_that_no_database_stores_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
+    content = json.dumps(body)  # in ASCII: a lone surrogate has no UTF-8
     answer = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"]
@@ -55,16 +57,16 @@ def test_a_text_that_no_database_keeps_is_refused(site: Site, path: str, body: d
         f"/api/v1/teams/acme/runs/{RUN}/metrics?after_step={HUGE}",
     ],
 )
-def test_an_address_that_names_nothing_is_refused(site: Site, path: str) -> None:
+def test_an_address_of_nothing_is_refused(site: Site, path: str) -> None:
     answer = site.admin.get(path)
     assert answer.status_code == (422 if HUGE in path else 404), answer.text
 
 
-def test_a_page_s_address_of_any_length_is_a_page(site: Site) -> None:
+def test_a_page_address_of_any_length_serves_the_page(site: Site) -> None:
     assert site.admin.get("/" + "a" * 300).status_code == 200
 
 
-def test_of_teams_made_at_once_with_one_slug_one_is_made(site: Site) -> None:
+def test_only_one_of_concurrent_teams_with_the_same_slug_is_created(site: Site) -> None:
     begin = threading.Barrier(4)
     found: list[int] = []
 
@@ -81,7 +83,7 @@ def test_of_teams_made_at_once_with_one_slug_one_is_made(site: Site) -> None:
     assert sorted(found) == [201, 409, 409, 409]
 
 
-def test_a_body_that_does_not_say_that_it_is_json_is_refused_with_the_remedy(site: Site) -> None:
+def test_a_body_without_its_content_type_is_refused_with_the_remedy(site: Site) -> None:
     answer = site.admin.post(
         "/api/v1/me/keys",
         content='{"name": "x"}',

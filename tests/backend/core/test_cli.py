@@ -1,4 +1,4 @@
-"""The operator's commands say what to do first, and never answer with a traceback."""
+"""The operator's commands explain what to do first, and never print a traceback."""
 
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from tests.backend.conftest import SECRET
 from trainwright_backend.cli import app
 from trainwright_backend.core.db import Database
-from trainwright_backend.local import DataFolder, Platform, listen
+from trainwright_backend.local.data_folder import DataFolder
+from trainwright_backend.local.platform import Platform, bind_socket
 from trainwright_backend.migrations.run import is_migrated
 
 
@@ -24,11 +25,11 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("command", ["serve", "link first-owner", "link sign-in a@b", "join-token node-a"])
-def test_before_the_tables_are_made_a_command_says_how_to_make_them(environment: None, command: str) -> None:
+def test_without_tables_a_command_explains_how_to_create_them(environment: None, command: str) -> None:
     code, said = run(*command.split())
     assert (code, said) == (
         1,
-        "The database is not at this version. Run `trainwright-server migrate` first.\n",
+        "The database does not have this version's tables. Run `trainwright-server migrate` first.\n",
     )
 
 
@@ -48,9 +49,9 @@ def test_commands_find_the_settings_of_the_folder_of_up(
     code, said = run("link", "first-owner")
     assert code == 1 and ".trainwright/main" in said and "--data" in said
     for chosen, options in ((Path(".trainwright/main"), []), (Path("elsewhere"), ["--data", "elsewhere"])):
-        folder = DataFolder.take(chosen)
+        folder = DataFolder.acquire(chosen)
         with Platform(
-            folder, listen("127.0.0.1", 0), {"TRAINWRIGHT_TIMERS__LEASE_SECONDS": "120"}
+            folder, bind_socket("127.0.0.1", 0), {"TRAINWRIGHT_TIMERS__LEASE_SECONDS": "120"}
         ) as platform:
             address = platform.url
         folder.release()
@@ -68,7 +69,8 @@ def test_a_name_that_no_node_can_have_gets_no_token(environment: None) -> None:
     assert run("join-token", "my-node")[0] == 0
 
 
-def test_a_migrated_database_is_known_on_both(database_url: str) -> None:
+@pytest.mark.both_databases
+def test_a_migrated_database_is_recognized(database_url: str) -> None:
     database = Database(database_url)
     assert is_migrated(database)
     database.dispose()

@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, committed before the answer, busy is 503."""
+"""Transactions are atomic and commit before the response; a busy database is a 503."""
 
 import sqlite3
 import threading
@@ -15,6 +15,8 @@ from trainwright_backend.core import db
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.settings import Settings
+
+pytestmark = pytest.mark.both_databases
 
 
 def test_a_commit_that_fails_gives_5xx_and_stores_nothing(site: Site, database: Database) -> None:
@@ -60,7 +62,7 @@ def test_times_are_aware_utc_in_and_out(database: Database) -> None:
     assert read == born and read.tzinfo is UTC
 
 
-def test_a_guarded_update_tells_how_many_rows_it_changed(database: Database) -> None:
+def test_a_guarded_update_returns_the_number_of_changed_rows(database: Database) -> None:
     with database.write() as session:
         session.add(Team(slug="one", name="One"))
         session.flush()
@@ -100,9 +102,9 @@ def test_a_lost_connection_is_503(site: Site) -> None:
     assert site.admin.get("/api/v1/me").status_code == 200
 
 
-def test_a_missing_table_is_our_fault_and_not_busy(anonymous: TestClient, database: Database) -> None:
+def test_a_missing_table_is_a_server_error_and_not_busy(anonymous: TestClient, database: Database) -> None:
     with database.write() as session:
-        session.execute(text("DROP TABLE sign_in_guess"))
+        session.execute(text("DROP TABLE sign_in_attempt"))
     answer = anonymous.post("/api/v1/auth/sign-in", json={"email": "a@b", "password": "x"})
     assert answer.status_code == 500
 

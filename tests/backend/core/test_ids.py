@@ -1,4 +1,4 @@
-"""Identifiers at the border."""
+"""Public identifiers."""
 
 from uuid import UUID
 
@@ -8,14 +8,14 @@ from trainwright_backend.core.errors import NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id
 
 
-def test_ids_are_uuid7_in_the_order_of_their_birth() -> None:
+def test_ids_are_uuid7_in_order_of_creation() -> None:
     made = [new_id() for _ in range(1_000)]
     births = [value.int >> 64 for value in made]  # 60 bits of time and the version
     assert births == sorted(births)
     assert {value.version for value in made} == {7} and len(set(made)) == 1_000
 
 
-def test_a_public_id_comes_back() -> None:
+def test_a_public_id_can_be_parsed() -> None:
     value = new_id()
     text = public_id("run", value)
     assert text.startswith("run_") and len(text) == 30 and text == text.lower()

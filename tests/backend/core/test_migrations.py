@@ -1,5 +1,6 @@
-"""Tables in code and tables in the database are the same, and rows of older releases go on, on both databases."""
+"""Migrations create the tables of the code, and keep the rows of older releases, on both databases."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,10 +15,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from trainwright.contracts.recipe import Recipe
+from trainwright.contracts.curation import CurationSpec
+from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.core.db import Base, Database, now
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation
+from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.migrations.run import config, migrate
+from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run, RunEvent, RunSummary
+
+pytestmark = pytest.mark.both_databases
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -29,11 +35,11 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @contextmanager
-def upgraded(url: str, rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Database]:
-    """A database of the first release with ``rows``, brought to the tables of now."""
+def upgraded(url: str, rows: list[tuple[str, dict[str, Any]]], revision: str = "0001") -> Iterator[Database]:
+    """A database of an older ``revision`` with ``rows``, upgraded to today's tables."""
     database = Database(url)
     with database.write() as session:
-        command.upgrade(config(session.connection()), "0001")
+        command.upgrade(config(session.connection()), revision)
         for name, values in rows:
             table = sa.Table(name, sa.MetaData(), autoload_with=session.connection())
             given = {key: _plain(value, database) for key, value in values.items()}
@@ -44,7 +50,7 @@ def upgraded(url: str, rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Datab
 
 
 def _plain(value: object, database: Database) -> object:
-    """As the table's columns, which were looked up in the database, take it."""
+    """The value in the form that reflected columns take: on SQLite they have UUIDs as text."""
     return value.hex if isinstance(value, UUID) and database.is_sqlite else value
 
 
@@ -68,7 +74,7 @@ def old_dataset(*numbers: int) -> list[tuple[str, dict[str, Any]]]:
     return [("team", team), ("dataset", dataset), *versions]
 
 
-def test_migrations_make_the_tables_that_the_code_has(database_url: str) -> None:
+def test_migrations_create_the_tables_of_the_code(database_url: str) -> None:
     database = Database(database_url)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -76,7 +82,7 @@ def test_migrations_make_the_tables_that_the_code_has(database_url: str) -> None
     database.dispose()
 
 
-def test_a_table_that_no_migration_makes_is_noticed(database_url: str) -> None:
+def test_a_table_without_a_migration_is_detected(database_url: str) -> None:
     database = Database(database_url)
     with database.write() as session:
         session.execute(text("DROP TABLE quota_ledger"))
@@ -87,8 +93,24 @@ def test_a_table_that_no_migration_makes_is_noticed(database_url: str) -> None:
 
 def test_migrating_again_changes_nothing(database_url: str) -> None:
     database = Database(database_url)
+    before = described(database)
     migrate(database)
+    assert described(database) == before and before["alembic_version"], "no table, column or index differs"
     database.dispose()
+
+
+def described(database: Database) -> dict[str, list[str]]:
+    """The columns, indexes and constraints of every table, by the table's name."""
+    inspector = sa.inspect(database.engine)
+    kinds = (
+        inspector.get_columns,
+        inspector.get_indexes,
+        inspector.get_unique_constraints,
+        inspector.get_foreign_keys,
+    )
+    return {
+        name: [str(item) for kind in kinds for item in kind(name)] for name in inspector.get_table_names()
+    }
 
 
 @pytest.fixture
@@ -102,7 +124,7 @@ def of_0003(tmp_path: Path) -> Iterator[Database]:
 
 
 def refuse_the_edit(database: Database) -> tuple[str, str, int]:
-    """What is said when the edit fails; the table's definition and whether definitions may be written, after it."""
+    """Make the edit fail. Returns the error, the table's definition, and whether definitions are writable."""
     with database.engine.connect() as connection:
         said = ""
         try:
@@ -119,7 +141,7 @@ def definition_of_runs(database: Database) -> str:
         return str(session.execute(text("SELECT sql FROM sqlite_schema WHERE name = 'run'")).scalar_one())
 
 
-def test_a_table_that_is_not_as_the_version_before_made_it_is_left_and_shown(of_0003: Database) -> None:
+def test_an_unexpected_table_definition_is_left_unchanged_and_reported(of_0003: Database) -> None:
     with of_0003.write() as session:
         session.execute(text("ALTER TABLE run RENAME COLUMN preparation_id TO shards_id"))
     before = definition_of_runs(of_0003)
@@ -128,7 +150,7 @@ def test_a_table_that_is_not_as_the_version_before_made_it_is_left_and_shown(of_
     assert (after, writable) == (before, 0)
 
 
-def test_a_database_that_forbids_the_edit_says_so_and_nothing_may_be_written_after_it(
+def test_a_forbidden_edit_is_reported_and_definitions_stay_protected(
     of_0003: Database,
 ) -> None:
     def forbid(action: int, table: str | None, *_: object) -> int:
@@ -146,7 +168,7 @@ def test_a_database_that_forbids_the_edit_says_so_and_nothing_may_be_written_aft
     assert (after, writable) == (before, 0)
 
 
-def test_a_run_whose_data_is_not_there_stops_the_edit_and_is_named(of_0003: Database) -> None:
+def test_a_run_without_its_data_stops_the_edit_and_is_named(of_0003: Database) -> None:
     with closing(sqlite3.connect(str(of_0003.engine.url.database))) as heedless:
         filled = [name for _, name, _, required, *_ in heedless.execute("PRAGMA table_info(run)") if required]
         heedless.execute(f"INSERT INTO run ({', '.join(filled)}) VALUES ({', '.join('1' * len(filled))})")
@@ -157,18 +179,53 @@ def test_a_run_whose_data_is_not_there_stops_the_edit_and_is_named(of_0003: Data
     assert (after, writable) == (before, 0)
 
 
-def test_an_old_version_has_no_limit_of_rejected_documents_that_it_did_not_have(empty_url: str) -> None:
+def test_an_old_version_keeps_having_no_limit_of_rejected_documents(empty_url: str) -> None:
     with upgraded(empty_url, old_dataset(1)) as database, database.read() as session:
         (version,) = session.scalars(sa.select(DatasetVersion))
-        assert Recipe.model_validate(version.recipe).rejected_limit == 1.0
+        assert CurationSpec.model_validate(version.curation).rejected_limit == 1.0
 
 
-def test_no_number_of_an_old_version_is_given_again(empty_url: str) -> None:
+def test_changes_of_an_old_version_name_the_curation(empty_url: str) -> None:
+    rows = old_dataset(1)
+    table, version = rows[-1]
+    told = ["Added a.jsonl (0123).", "recipe.read.field: empty → text"]
+    work = {"recipe": {}, "state": "ready", "failures": 0, "touched": now()}
+    rows[-1] = (table, version | work | {"changes": told})
+    rows[1][1]["last_version"] = 1
+    with upgraded(empty_url, rows, "0007") as database, database.read() as session:
+        (changes,) = session.scalars(sa.select(DatasetVersion.changes))
+        assert changes == ["Added a.jsonl (0123).", "curation.read.field: empty → text"]
+
+
+def test_upgraded_tables_have_no_constraint_of_an_older_name(empty_url: str) -> None:
+    old_names = re.compile(r"(_reading|_piece|_slice|doomed|guess|no_debt)")
+    with upgraded(empty_url, []) as database:
+        inspector = sa.inspect(database.engine)
+        for table in (
+            "parsed_file",
+            "file_chunk",
+            "version_chunk",
+            "preparation_chunk",
+            "deletion_queue",
+            "quota",
+        ):
+            named = [
+                inspector.get_pk_constraint(table),
+                *inspector.get_foreign_keys(table),
+                *inspector.get_unique_constraints(table),
+                *inspector.get_check_constraints(table),
+                *inspector.get_indexes(table),
+            ]
+            names = [str(one["name"]) for one in named]
+            assert names and not [name for name in names if old_names.search(name)]
+
+
+def test_numbers_of_old_versions_are_not_reused(empty_url: str) -> None:
     with upgraded(empty_url, old_dataset(1, 3)) as database, database.read() as session:
         assert session.scalars(sa.select(Dataset.last_version)).all() == [3]
 
 
-def test_an_old_preparation_knows_its_tokens(empty_url: str) -> None:
+def test_an_old_preparation_gets_its_token_counts(empty_url: str) -> None:
     rows = old_dataset(1)
     ids = rows[-1][1]["id"], rows[0][1]["id"]
     rows += [old_preparation(*ids), old_preparation(*ids, digest="1" * 64, state="waiting", manifest=None)]
@@ -176,3 +233,60 @@ def test_an_old_preparation_knows_its_tokens(empty_url: str) -> None:
         known = sa.select(Preparation.state, Preparation.train_tokens, Preparation.validation_tokens)
         found = {tuple(row) for row in session.execute(known)}
         assert found == {("ready", 5_000_000_000, 7), ("waiting", None, None)}
+
+
+def old_run() -> list[tuple[str, dict[str, Any]]]:
+    """Rows of revision 0008: a run whose lease expired, with a series under its old name."""
+    team_id, run_id = uuid4(), uuid4()
+    team = {"id": team_id, "slug": "acme", "name": "Acme", "created": now()}
+    who = {"team_id": team_id, "created_by_name": "Ada", "name": "old", "folded_name": "old", "device": "cpu"}
+    state = {
+        "state": "retry_wait",
+        "reason": "lease_lapsed",
+        "message": "",
+        "waiting_reason": "",
+        "progress": "",
+    }
+    counts = {"slots": 1, "fence": 1, "attempt": 1, "event_sequence": 1, "notes": ""}
+    run = {"id": run_id, "created": now(), "spec": {}, "charged_until": now(), "hinted": now()}
+    event = {"run_id": run_id, "sequence": 1, "time": now(), "fence": 1, "attempt": 1, "message": ""}
+    attempt = {"run_id": run_id, "number": 1, "fence": 1, "resume_step": 0, "started": now()}
+    placed = {
+        "id": uuid4(),
+        "run_id": run_id,
+        "node_name": "a",
+        "device": "cpu",
+        "slots": [0],
+        "placed": now(),
+    }
+    ended = {"downloads": [], "renewal": 1, "closed": "lapsed", "end_reason": "lease_lapsed"}
+    series = {"run_id": run_id, "attempt": 1, "name": "fp8_flushed", "unit": "fraction", "last_step": 9}
+    summary = {"run_id": run_id, "step": 9, "attempt": 1, "spark": [], "spark_stride": 1}
+    steps = {"loss": 9, "fp8_flushed": 5}
+    return [
+        ("team", team),
+        ("run", run | who | state | counts),
+        ("run_event", event | {"type": "layout_put_back", "reason": "lease_lapsed"}),
+        ("attempt", attempt | {"reason": "lease_lapsed"}),
+        ("placement", placed | ended),
+        ("metric_series", series | {"id": 1, "packed_step": 0, "tail_points": 0}),
+        ("metric_mark", {"run_id": run_id, "number": 1, "attempt": 1, "offset": 1, "last_steps": steps}),
+        ("run_summary", summary | {"values": {"loss": 2.5, "fp8_flushed": 0.25}}),
+    ]
+
+
+def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:
+    with upgraded(empty_url, old_run(), "0008") as database, database.read() as session:
+        run, attempt = session.scalars(sa.select(Run)).one(), session.scalars(sa.select(Attempt)).one()
+        event, placed = (
+            session.scalars(sa.select(RunEvent)).one(),
+            session.scalars(sa.select(Placement)).one(),
+        )
+        assert {one.reason for one in (run, attempt, event)} == {placed.end_reason} == {EndCode.LEASE_EXPIRED}
+        assert (event.type, placed.closed) == ("layout_rolled_back", PlacementEnd.EXPIRED)
+        assert run.metered_until and run.hinted_at
+        assert session.scalars(sa.select(MetricSeries.name)).all() == ["fp8_underflow"]
+        assert session.scalars(sa.select(MetricMark.last_steps)).all() == [{"loss": 9, "fp8_underflow": 5}]
+        assert session.scalars(sa.select(RunSummary.values)).all() == [{"loss": 2.5, "fp8_underflow": 0.25}]
+        stored = session.execute(text("SELECT DISTINCT reason FROM run_event")).scalars().all()
+        assert stored == ["lease_expired"], "the column's type would also read the old code"

@@ -1,4 +1,4 @@
-"""What surrounds every request, and what everybody may see."""
+"""The middleware around every request, and the public routes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from trainwright_backend import openapi
-from trainwright_backend.main import LARGEST_BODY_BYTES
-from trainwright_backend.teams import links
+from trainwright_backend.api import body_limits
+from trainwright_backend.teams import one_time_links
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def test_health_answers_with_the_version(anonymous: TestClient) -> None:
     assert anonymous.get("/api/v1/health").json()["status"] == "ok"
 
 
-def test_the_spec_s_schema_carries_its_sentences(anonymous: TestClient) -> None:
+def test_the_spec_s_schema_has_descriptions(anonymous: TestClient) -> None:
     answer = anonymous.get("/api/v1/spec").json()
-    assert answer["run_spec"]["properties"]["seed"]["description"].startswith("Seed of the weights")
+    assert answer["run_spec"]["properties"]["seed"]["description"].startswith("Seed of the initial weights")
     assert "nano" in answer["presets"]
 
 
@@ -71,8 +71,8 @@ def test_other_sites_cannot_act_with_a_cookie(
     assert anonymous.post("/api/v1/auth/sign-out", headers=headers).status_code == status
 
 
-def test_our_own_fault_is_500_with_the_request_s_id(app: FastAPI, anonymous: TestClient) -> None:
-    app.state.static_folder = None  # as if a programming error
+def test_a_server_error_is_500_with_the_request_s_id(app: FastAPI, anonymous: TestClient) -> None:
+    app.state.static_folder = None  # simulates a programming error
     answer = anonymous.get("/some-page")
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"
@@ -80,13 +80,13 @@ def test_our_own_fault_is_500_with_the_request_s_id(app: FastAPI, anonymous: Tes
     assert "NoneType" not in answer.text
 
 
-def test_the_log_of_a_failure_names_the_route_and_not_what_was_asked(
+def test_the_log_of_a_failure_has_the_route_and_not_the_address(
     capsys: pytest.CaptureFixture[str], anonymous: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(links, "link_info", fail)
+    monkeypatch.setattr(one_time_links, "link_info", fail)
     assert anonymous.get("/api/v1/auth/link/a-one-time-token").status_code == 500
     logged = capsys.readouterr()
     text = logged.out + logged.err
@@ -95,10 +95,10 @@ def test_the_log_of_a_failure_names_the_route_and_not_what_was_asked(
 
 def test_a_body_that_is_too_large_is_refused_unread(anonymous: TestClient) -> None:
     def body() -> Iterator[bytes]:
-        for _ in range(LARGEST_BODY_BYTES // 2**20 + 2):
+        for _ in range(body_limits.STANDARD // 2**20 + 2):
             yield b" " * 2**20
 
-    for content in (b" " * (LARGEST_BODY_BYTES + 1), body()):
+    for content in (b" " * (body_limits.STANDARD + 1), body()):
         headers = {"Content-Type": "application/json"}
         answer = anonymous.post("/api/v1/auth/sign-in", content=content, headers=headers)
         assert answer.status_code == 413, answer.text
@@ -107,8 +107,8 @@ def test_a_body_that_is_too_large_is_refused_unread(anonymous: TestClient) -> No
         assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
-def test_only_what_agents_ship_may_be_larger(anonymous: TestClient) -> None:
-    content = b" " * (LARGEST_BODY_BYTES + 1)
+def test_only_agents_may_send_larger_bodies(anonymous: TestClient) -> None:
+    content = b" " * (body_limits.STANDARD + 1)
     run = "/api/v1/agent/runs/run_x"
     for path in (f"{run}/batches", f"{run}/uploads", f"{run}/logs/a.log?attempt=1&fence=1&offset=0"):
         assert anonymous.post(path, content=content).status_code == 401, path

@@ -1,11 +1,11 @@
-"""Fixtures of the datasets' tests."""
+"""Fixtures of the dataset tests."""
 
 import pytest
 
 from tests.backend.conftest import Site
-from tests.backend.datasets.desk import Desk
+from tests.backend.datasets.dataset_editor import DatasetEditor
 
 
 @pytest.fixture
-def desk(site: Site) -> Desk:
-    return Desk(site)
+def editor(site: Site) -> DatasetEditor:
+    return DatasetEditor(site)

@@ -1,4 +1,4 @@
-"""Every format by the HTTP door: what a file gives as documents, and what is said of one that cannot be read."""
+"""Every file format over HTTP: the documents of valid files, and the errors of broken ones."""
 
 import csv
 import gzip
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tests.backend.datasets.desk import Desk, Json, lines
+from tests.backend.datasets.dataset_editor import DatasetEditor, Json, lines
 
 CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
 CHAT_TEXT = "<|user|>\nhi\n<|assistant|>\nhello\n"
@@ -49,8 +49,8 @@ GOOD: dict[str, tuple[str, bytes, Json, list[str]]] = {
 
 BROKEN: dict[str, tuple[str, bytes, Json, str]] = {
     "cut gzip": ("a.jsonl.gz", gzip.compress(lines(*map(str, range(999))))[:-20], {}, "a.jsonl.gz"),
-    "no gzip": ("a.jsonl.gz", lines("one"), {}, "a.jsonl.gz is named like gzip data"),
-    "no parquet": ("a.parquet", lines("one"), {}, "a.parquet is named like a .parquet file"),
+    "no gzip": ("a.jsonl.gz", lines("one"), {}, "a.jsonl.gz has the name of gzip data"),
+    "no parquet": ("a.parquet", lines("one"), {}, "a.parquet has the name of a .parquet file"),
     "utf-16": ("a.txt", "one".encode("utf-16"), {}, "UTF-8"),
     "no such column": ("a.csv", table([["id", "body"], ["1", "one"]]), {"field": "text"}, "body"),
     "a bomb": ("a.txt.gz", gzip.compress(bytes(2**20)) * 400, {}, "a.txt.gz"),
@@ -58,72 +58,76 @@ BROKEN: dict[str, tuple[str, bytes, Json, str]] = {
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_a_good_file_gives_its_documents(desk: Desk, kind: str) -> None:
+def test_a_valid_file_is_parsed_into_its_documents(editor: DatasetEditor, kind: str) -> None:
     name, content, read, texts = GOOD[kind]
-    upload = desk.send(name, content)
-    (seen,) = desk.post("uploads/preview", {"uploads": [upload], "recipe": {"read": read}}).json()["files"]
+    upload = editor.send(name, content)
+    (seen,) = editor.post("uploads/preview", {"uploads": [upload], "curation": {"read": read}}).json()[
+        "files"
+    ]
     assert (seen["problem"], seen["documents"], seen["rejected"]) == (None, texts, [])
-    answer = desk.post("datasets", {"name": "x", "uploads": [upload], "recipe": {"read": read}})
-    made = desk.ready(answer.json())
+    answer = editor.post("datasets", {"name": "x", "uploads": [upload], "curation": {"read": read}})
+    made = editor.ready(answer.json())
     assert made["versions"][0]["error"] is None
-    assert desk.texts(made) == texts
+    assert editor.texts(made) == texts
     assert made["versions"][0]["files"][0]["format"] == seen["format"]
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_file_fails_its_version_with_a_sentence(desk: Desk, kind: str) -> None:
+def test_a_broken_file_fails_its_version_with_its_reason(editor: DatasetEditor, kind: str) -> None:
     name, content, read, sentence = BROKEN[kind]
-    upload = desk.send(name, content)
-    (seen,) = desk.post("uploads/preview", {"uploads": [upload], "recipe": {"read": read}}).json()["files"]
-    answer = desk.post("datasets", {"name": "x", "uploads": [upload], "recipe": {"read": read}})
-    (version,) = desk.ready(answer.json())["versions"]
+    upload = editor.send(name, content)
+    (seen,) = editor.post("uploads/preview", {"uploads": [upload], "curation": {"read": read}}).json()[
+        "files"
+    ]
+    answer = editor.post("datasets", {"name": "x", "uploads": [upload], "curation": {"read": read}})
+    (version,) = editor.ready(answer.json())["versions"]
     assert version["state"] == "failed" and sentence in version["error"]
     assert kind in ("a bomb", "cut gzip") or version["error"].endswith(seen["problem"]), (
         "the preview says the same"
     )
 
 
-def test_bad_rows_are_listed_with_their_lines_over_all_files(desk: Desk) -> None:
+def test_rejected_rows_are_listed_with_their_lines_across_files(editor: DatasetEditor) -> None:
     rows: list[object] = [f"document {number}" for number in range(300)]
     rows[9], rows[149] = {"txt": "x"}, {"text": 7}
     broken = lines(*rows).splitlines(keepends=True)
     broken[249] = b"\xff\xfe\n"
     other = lines("fine", {"text": ""}, *("fine" for _ in range(100)))
-    made = desk.make("bad", {"rejected_limit": 0.1}, **{"a.jsonl": b"".join(broken), "b.jsonl": other})
-    assert [(file, line) for file, line, _ in desk.rejected(made)] == [
+    made = editor.make("bad", {"rejected_limit": 0.1}, **{"a.jsonl": b"".join(broken), "b.jsonl": other})
+    assert [(file, line) for file, line, _ in editor.rejected(made)] == [
         ("a.jsonl", 10),
         ("a.jsonl", 150),
         ("a.jsonl", 250),
         ("b.jsonl", 2),
     ]
-    reasons = [reason for _, _, reason in desk.rejected(made)]
+    reasons = [reason for _, _, reason in editor.rejected(made)]
     assert reasons[0] == "has no field 'text'" and "iconv -f latin1 -t utf-8" in reasons[2]
     files = made["versions"][0]["files"]
     assert [(file["documents"], file["rejected"]) for file in files] == [(297, 3), (101, 1)]
     assert made["versions"][0]["preparations"][0]["rejected"] == 4
 
 
-def test_the_list_of_bad_rows_ends_at_a_thousand_and_the_count_does_not(desk: Desk) -> None:
-    made = desk.make(
+def test_the_list_of_rejected_rows_ends_at_a_thousand_and_their_count_does_not(editor: DatasetEditor) -> None:
+    made = editor.make(
         "bad", {"rejected_limit": 1.0}, **{"a.jsonl": b"bad\n" * 3000 + lines(*map(str, range(20)))}
     )
     assert made["versions"][0]["statistics"]["rejected"] == 3000
-    assert [line for _, line, _ in desk.rejected(made)] == list(range(1, 1001))
+    assert [line for _, line, _ in editor.rejected(made)] == list(range(1, 1001))
 
 
-def test_documents_come_in_pages_with_what_leaves_them_out(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+def test_documents_are_paged_with_the_rule_that_drops_them(
+    editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = [f"document {number:03d}" for number in range(60)]
     many[5] = many[4]
     many[7] = "x"
-    recipe = {"drop_duplicates": True, "rules": {"min_characters": 2}}
-    made = desk.make("pages", recipe, **{"a.jsonl": lines(*many[:40]), "b.jsonl": lines(*many[40:])})
+    curation = {"drop_duplicates": True, "rules": {"min_characters": 2}}
+    made = editor.make("pages", curation, **{"a.jsonl": lines(*many[:40]), "b.jsonl": lines(*many[40:])})
     path = f"datasets/{made['id']}/versions/1/documents"
     found: list[Json] = []
     cursor = None
     while True:
-        page = desk.get(path, limit=7, **({"cursor": cursor} if cursor else {}))
+        page = editor.get(path, limit=7, **({"cursor": cursor} if cursor else {}))
         found += page["items"]
         cursor = page["next_cursor"]
         if cursor is None:
@@ -133,17 +137,17 @@ def test_documents_come_in_pages_with_what_leaves_them_out(
     assert (found[5]["dropped_by"], found[7]["dropped_by"]) == ("duplicate", "min_characters")
     assert (found[41]["file"], found[41]["line"]) == ("b.jsonl", 2)
     assert made["versions"][0]["statistics"]["dropped"] == {"duplicate": 1, "min_characters": 1}
-    refused = desk.site.admin.get(f"{desk.site.path}/{path}", params={"cursor": "x"})
-    assert desk.problem(refused)[0] == "cursor"
+    refused = editor.site.admin.get(f"{editor.site.path}/{path}", params={"cursor": "x"})
+    assert editor.problem(refused)[0] == "cursor"
 
 
-def test_documents_of_a_version_that_is_not_ready_are_a_conflict(desk: Desk) -> None:
-    made = desk.make(ready=False, **{"a.jsonl": lines("one")})
-    answer = desk.site.admin.get(f"{desk.site.path}/datasets/{made['id']}/versions/1/documents")
+def test_documents_of_a_version_that_is_not_ready_are_a_conflict(editor: DatasetEditor) -> None:
+    made = editor.make(ready=False, **{"a.jsonl": lines("one")})
+    answer = editor.site.admin.get(f"{editor.site.path}/datasets/{made['id']}/versions/1/documents")
     assert (answer.status_code, answer.json()["code"]) == (409, "version_not_ready")
 
 
-def test_a_long_document_is_shown_by_its_beginning(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": json.dumps({"text": "word " * 5000}).encode()})
-    (document,) = desk.documents(made)
+def test_a_long_document_is_truncated(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": json.dumps({"text": "word " * 5000}).encode()})
+    (document,) = editor.documents(made)
     assert (document["characters"], len(document["text"])) == (25_000, 2_000)

@@ -17,20 +17,22 @@ import pytest
 from sqlalchemy import func, select
 
 from tests.backend.datasets import worker_process
-from tests.backend.datasets.desk import Desk, Json, lines
-from trainwright.prepare import pieces
+from tests.backend.datasets.dataset_editor import DatasetEditor, Json, lines
+from trainwright.prepare import chunks
 from trainwright_backend.core.broker import die_with_parent
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.datasets.preparations import preparation_files
-from trainwright_backend.datasets.tables import Piece, Preparation, PreparationSlice
+from trainwright_backend.datasets.tables import FileChunk, Preparation, PreparationChunk
+
+pytestmark = pytest.mark.both_databases
 
 KILLS = int(os.environ.get("TRAINWRIGHT_WORKER_KILLS", "8"))
 
 
 @pytest.fixture
-def start(desk: Desk) -> Iterator[Callable[[], psutil.Process]]:
+def start(editor: DatasetEditor) -> Iterator[Callable[[], psutil.Process]]:
     """Starts a worker process of the site."""
-    app = desk.site.app
+    app = editor.site.app
     script = str(Path(str(worker_process.__file__)))
     parent = subprocess.Popen(
         [sys.executable, script, app.state.database.url, str(app.state.store.root)],
@@ -52,51 +54,51 @@ def start(desk: Desk) -> Iterator[Callable[[], psutil.Process]]:
     parent.wait()
 
 
-def prepared(desk: Desk, dataset: Json) -> dict[str, bytes]:
+def prepared(editor: DatasetEditor, dataset: Json) -> dict[str, bytes]:
     """Tokenizer, manifest and shards of the dataset's only preparation."""
     shown = dataset["versions"][0]["preparations"][0]
-    with desk.site.app.state.database.read() as session:
+    with editor.site.app.state.database.read() as session:
         wanted = select(Preparation).where(Preparation.id == parse_id("prep", shown["id"]))
         files = preparation_files(session.scalars(wanted).one())
-    return {file.name: desk.path_of(file.object_key).read_bytes() for file in files}
+    return {file.name: editor.path_of(file.object_key).read_bytes() for file in files}
 
 
-def done_by(desk: Desk) -> int:
-    """Pieces that are read and slices that are tokenised, so far."""
-    with desk.site.app.state.database.read() as session:
-        pieces_read = session.scalar(select(func.count()).select_from(Piece)) or 0
-        slices = select(func.count()).select_from(PreparationSlice).where(PreparationSlice.done)
+def count_finished_chunks(editor: DatasetEditor) -> int:
+    """Chunks that are parsed or tokenized so far."""
+    with editor.site.app.state.database.read() as session:
+        pieces_read = session.scalar(select(func.count()).select_from(FileChunk)) or 0
+        slices = select(func.count()).select_from(PreparationChunk).where(PreparationChunk.done)
         return pieces_read + (session.scalar(slices) or 0)
 
 
 @pytest.mark.timeout(120 + 10 * KILLS)
 def test_killed_workers_change_no_byte(
-    desk: Desk, start: Callable[[], psutil.Process], monkeypatch: pytest.MonkeyPatch
+    editor: DatasetEditor, start: Callable[[], psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice = random.Random(7)
     words = [f"word{number}" for number in range(500)]
     texts = [" ".join(choice.choices(words, k=120)) for _ in range(800)]
     files = {"a.jsonl": lines(*texts[:500], *texts[:40]), "b.jsonl": lines(*texts[500:]) + b"broken\n"}
-    recipe = {"drop_duplicates": True, "rules": {"min_characters": 700}}
-    monkeypatch.setattr(pieces, "PIECE_DOCUMENTS", worker_process.PIECE_DOCUMENTS)
-    undisturbed = desk.make("undisturbed", recipe, **files)
-    before = done_by(desk)
+    curation = {"drop_duplicates": True, "rules": {"min_characters": 700}}
+    monkeypatch.setattr(chunks, "CHUNK_DOCUMENTS", worker_process.CHUNK_DOCUMENTS)
+    undisturbed = editor.make("undisturbed", curation, **files)
+    before = count_finished_chunks(editor)
     # Other bytes and the same documents, so that nothing is shared with the first.
-    made = desk.make("killed", recipe, ready=False, **{name: one + b"\n" for name, one in files.items()})
+    made = editor.make("killed", curation, ready=False, **{name: one + b"\n" for name, one in files.items()})
     met = []
     for _ in range(KILLS):
         worker = start()
-        enough = done_by(desk) + choice.randint(0, 5 * before // (3 * KILLS))
-        while done_by(desk) < enough and worker.is_running():
+        enough = count_finished_chunks(editor) + choice.randint(0, 5 * before // (3 * KILLS))
+        while count_finished_chunks(editor) < enough and worker.is_running():
             pass
         time.sleep(choice.uniform(0, 0.03))
         worker.kill()
         psutil.wait_procs([worker])
-        version = desk.show(made)["versions"][0]
+        version = editor.show(made)["versions"][0]
         assert version["error"] is None
-        met.append((version["state"], done_by(desk) - before))
+        met.append((version["state"], count_finished_chunks(editor) - before))
     psutil.wait_procs([start()])
-    done = desk.show(made)
+    done = editor.show(made)
     assert done["versions"][0]["statistics"] == undisturbed["versions"][0]["statistics"]
-    assert prepared(desk, done) == prepared(desk, undisturbed)
+    assert prepared(editor, done) == prepared(editor, undisturbed)
     assert {state for state, _ in met} >= {"reading", "ready"} and len(set(met)) > KILLS // 2, met

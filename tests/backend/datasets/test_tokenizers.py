@@ -1,4 +1,4 @@
-"""Tokenizers from elsewhere: uploaded, or another dataset's; which one a submission gets, and when one may go."""
+"""Uploaded tokenizers and those of other datasets: choosing one for a submission, and deleting one."""
 
 import json
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from tests.backend.datasets.desk import Desk, Json, letters
+from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters
 from trainwright.contracts.shards import ShardManifest
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes, train_bpe
-from trainwright_backend.control import sweep_bytes
+from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.uploads.tables import StoredFile, Upload
 
@@ -17,62 +17,63 @@ BYTES = tokenizer_bytes(byte_tokenizer())
 TRAINED = tokenizer_bytes(train_bpe(iter(["the quick brown fox jumps over the lazy dog " * 50]), 300))
 
 
-def uploaded(desk: Desk, content: bytes = TRAINED, name: str = "mine") -> Json:
-    answer = desk.post("tokenizers", {"name": name, "upload": desk.send("tokenizer.json", content)})
+def uploaded(editor: DatasetEditor, content: bytes = TRAINED, name: str = "mine") -> Json:
+    answer = editor.post("tokenizers", {"name": name, "upload": editor.send("tokenizer.json", content)})
     assert answer.status_code == 201, answer.text
     return dict(answer.json())
 
 
-def prepared(desk: Desk, dataset: Json, tokenizer: Json) -> Json:
-    answer = desk.post(f"datasets/{dataset['id']}/preparations", {"tokenizer": tokenizer})
+def prepared(editor: DatasetEditor, dataset: Json, tokenizer: Json) -> Json:
+    answer = editor.post(f"datasets/{dataset['id']}/preparations", {"tokenizer": tokenizer})
     assert answer.status_code == 202, answer.text
-    desk.site.prepare()
-    shown = desk.show(dataset)["versions"][0]["preparations"]
+    editor.site.prepare()
+    shown = editor.show(dataset)["versions"][0]["preparations"]
     return next(dict(one) for one in shown if one["id"] == answer.json()["id"])
 
 
-def manifest_of(desk: Desk, kind: str) -> tuple[Preparation, ShardManifest]:
-    with desk.site.app.state.database.read() as session:
+def manifest_of(editor: DatasetEditor, kind: str) -> tuple[Preparation, ShardManifest]:
+    with editor.site.app.state.database.read() as session:
         rows = session.scalars(select(Preparation)).all()
         row = next(one for one in rows if one.tokenizer["kind"] == kind)
         return row, ShardManifest.model_validate(row.manifest)
 
 
-def test_an_uploaded_tokenizer_is_listed_and_used(desk: Desk) -> None:
-    tokenizer = uploaded(desk)
+@pytest.mark.both_databases
+def test_an_uploaded_tokenizer_is_listed_and_used(editor: DatasetEditor) -> None:
+    tokenizer = uploaded(editor)
     assert (tokenizer["name"], tokenizer["end_of_text"]) == ("mine", "<|endoftext|>")
     assert tokenizer["id"].startswith("tok_") and tokenizer["created_by"] == "Ada"
-    assert desk.get("tokenizers") == [tokenizer] and desk.count(Upload) == 0
-    made = desk.make(**{"a.jsonl": letters()})
-    shown = prepared(desk, made, {"kind": "uploaded", "source": tokenizer["id"]})
+    assert editor.get("tokenizers") == [tokenizer] and editor.count(Upload) == 0
+    made = editor.make(**{"a.jsonl": letters()})
+    shown = prepared(editor, made, {"kind": "uploaded", "source": tokenizer["id"]})
     assert shown["state"] == "ready" and shown["tokenizer"]["vocabulary"] == tokenizer["vocabulary"]
-    row, manifest = manifest_of(desk, "uploaded")
+    row, manifest = manifest_of(editor, "uploaded")
     assert manifest.tokenizer_digest == tokenizer["digest"]
-    folder = desk.path_of(f"{row.team_id}/preparations/{row.digest}")
+    folder = editor.path_of(f"{row.team_id}/preparations/{row.digest}")
     assert (folder / "tokenizer.json").read_bytes() == TRAINED
     tokens = np.fromfile(folder / manifest.train.shards[0].name, "<u2")
     assert tokens.max() < tokenizer["vocabulary"] and tokens[-1] == manifest.end_of_text
 
 
-def test_another_dataset_s_tokenizer_is_taken(desk: Desk) -> None:
-    source = desk.make("source", **{"a.jsonl": letters()})
-    other = desk.make("other", **{"b.jsonl": letters(50, first=900)})
-    shown = prepared(desk, other, {"kind": "dataset", "source": source["id"]})
+def test_another_dataset_s_tokenizer_is_used(editor: DatasetEditor) -> None:
+    source = editor.make("source", **{"a.jsonl": letters()})
+    other = editor.make("other", **{"b.jsonl": letters(50, first=900)})
+    shown = prepared(editor, other, {"kind": "dataset", "source": source["id"]})
     assert shown["state"] == "ready" and shown["tokenizer"]["vocabulary"] == 4096
-    _, manifest = manifest_of(desk, "dataset")
-    _, original = manifest_of(desk, "bpe")
+    _, manifest = manifest_of(editor, "dataset")
+    _, original = manifest_of(editor, "bpe")
     assert manifest.tokenizer_digest == original.tokenizer_digest
 
 
-def test_a_larger_vocabulary_than_the_file_s_is_allowed_and_a_smaller_refused(desk: Desk) -> None:
-    tokenizer = uploaded(desk)
-    made = desk.make(ready=False, **{"a.jsonl": letters()})
+def test_a_larger_vocabulary_than_the_file_s_is_allowed_and_a_smaller_refused(editor: DatasetEditor) -> None:
+    tokenizer = uploaded(editor)
+    made = editor.make(ready=False, **{"a.jsonl": letters()})
     asked = {"kind": "uploaded", "source": tokenizer["id"]}
     path = f"datasets/{made['id']}/preparations"
-    field, message = desk.problem(desk.post(path, {"tokenizer": asked | {"vocabulary": 280}}))
+    field, message = editor.problem(editor.post(path, {"tokenizer": asked | {"vocabulary": 280}}))
     assert field == "tokenizer.vocabulary" and f"{tokenizer['vocabulary']} token ids" in message
-    larger = desk.post(path, {"tokenizer": asked | {"vocabulary": 512}}).json()
-    exact = desk.post(path, {"tokenizer": asked}).json()
+    larger = editor.post(path, {"tokenizer": asked | {"vocabulary": 512}}).json()
+    exact = editor.post(path, {"tokenizer": asked}).json()
     assert (
         larger["tokenizer"]["vocabulary"] == 512
         and exact["tokenizer"]["vocabulary"] == tokenizer["vocabulary"]
@@ -80,34 +81,37 @@ def test_a_larger_vocabulary_than_the_file_s_is_allowed_and_a_smaller_refused(de
     assert larger["id"] != exact["id"]
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("tokenizer", "message"),
     [
-        ({"kind": "uploaded", "source": "tok_nonsense"}, "no tokenizer of this id"),
-        ({"kind": "dataset", "source": "ds_nonsense"}, "no dataset of this id"),
+        ({"kind": "uploaded", "source": "tok_nonsense"}, "no tokenizer with this id"),
+        ({"kind": "dataset", "source": "ds_nonsense"}, "no dataset with this id"),
         ({"kind": "dataset", "source": "{bytes only}"}, "no BPE tokenizer that is ready"),
     ],
 )
-def test_a_source_that_cannot_be_used_is_refused(desk: Desk, tokenizer: Json, message: str) -> None:
-    made = desk.make(ready=False, **{"a.jsonl": letters()})
+def test_a_source_that_cannot_be_used_is_refused(
+    editor: DatasetEditor, tokenizer: Json, message: str
+) -> None:
+    made = editor.make(ready=False, **{"a.jsonl": letters()})
     asked = {
         "kind": tokenizer["kind"],
         "source": made["id"] if "{" in tokenizer["source"] else tokenizer["source"],
     }
     spec = {"name": "x", "data": {"dataset": made["id"], "tokenizer": asked}, "resources": {"device": "cpu"}}
-    field, found = desk.problem(desk.post("runs", spec))
+    field, found = editor.problem(editor.post("runs", spec))
     assert field == "data.tokenizer.source" and message in found
-    verdicts = desk.post("runs/validate", spec).json()
+    verdicts = editor.post("runs/validate", spec).json()
     assert verdicts["problems"][0]["field"] == "data.tokenizer.source"
 
 
-def test_a_run_s_spec_is_stored_with_the_vocabulary_filled_in(desk: Desk) -> None:
-    tokenizer = uploaded(desk)
-    made = desk.make(**{"a.jsonl": letters()})
+def test_a_run_s_spec_is_stored_with_the_vocabulary_filled_in(editor: DatasetEditor) -> None:
+    tokenizer = uploaded(editor)
+    made = editor.make(**{"a.jsonl": letters()})
     data = {"dataset": made["id"], "tokenizer": {"kind": "uploaded", "source": tokenizer["id"]}}
     spec = {"name": "x", "data": data, "resources": {"device": "cpu"}}
-    verdicts = desk.post("runs/validate", spec).json()
-    run = desk.post("runs", spec).json()
+    verdicts = editor.post("runs/validate", spec).json()
+    run = editor.post("runs", spec).json()
     assert run["spec"]["data"] == verdicts["spec"]["data"]
     assert (
         run["spec"]["data"]["tokenizer"]["vocabulary"] == tokenizer["vocabulary"]
@@ -115,13 +119,13 @@ def test_a_run_s_spec_is_stored_with_the_vocabulary_filled_in(desk: Desk) -> Non
     )
 
 
-def test_the_same_file_under_another_name_gives_the_same_preparation(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": letters()})
+def test_the_same_file_under_another_name_gives_the_same_preparation(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": letters()})
     ids = [
-        prepared(desk, made, {"kind": "uploaded", "source": uploaded(desk, name=name)["id"]})["id"]
+        prepared(editor, made, {"kind": "uploaded", "source": uploaded(editor, name=name)["id"]})["id"]
         for name in ("one", "two")
     ]
-    assert ids[0] == ids[1] and desk.count(StoredFile) == 2
+    assert ids[0] == ids[1] and editor.count(StoredFile) == 2
 
 
 @pytest.mark.parametrize(
@@ -135,45 +139,47 @@ def test_the_same_file_under_another_name_gives_the_same_preparation(desk: Desk)
         ),
     ],
 )
-def test_what_is_no_tokenizer_is_refused_and_keeps_the_upload(desk: Desk, content: bytes, said: str) -> None:
-    upload = desk.send("tokenizer.json", content)
-    field, message = desk.problem(desk.post("tokenizers", {"name": "bad", "upload": upload}))
+def test_an_invalid_tokenizer_is_refused_and_its_upload_kept(
+    editor: DatasetEditor, content: bytes, said: str
+) -> None:
+    upload = editor.send("tokenizer.json", content)
+    field, message = editor.problem(editor.post("tokenizers", {"name": "bad", "upload": upload}))
     assert field == said and message
-    assert desk.get("tokenizers") == [] and desk.count(Upload) == 1
-    unknown = desk.problem(desk.post("tokenizers", {"name": "bad", "upload": "up_nonsense"}))
+    assert editor.get("tokenizers") == [] and editor.count(Upload) == 1
+    unknown = editor.problem(editor.post("tokenizers", {"name": "bad", "upload": "up_nonsense"}))
     assert unknown[0] == "upload" and "There is no upload" in unknown[1]
 
 
-def test_a_tokenizer_that_is_waited_for_stays_and_one_that_was_copied_may_go(desk: Desk) -> None:
-    tokenizer = uploaded(desk)
-    made = desk.make("letters", **{"a.jsonl": letters()})
+def test_a_tokenizer_can_be_deleted_only_after_it_was_copied(editor: DatasetEditor) -> None:
+    tokenizer = uploaded(editor)
+    made = editor.make("letters", **{"a.jsonl": letters()})
     asked = {"tokenizer": {"kind": "uploaded", "source": tokenizer["id"]}}
-    desk.post(f"datasets/{made['id']}/preparations", asked)
-    refused = desk.delete(f"tokenizers/{tokenizer['id']}")
+    editor.post(f"datasets/{made['id']}/preparations", asked)
+    refused = editor.delete(f"tokenizers/{tokenizer['id']}")
     assert (refused.status_code, refused.json()["code"]) == (409, "tokenizer_in_use")
     assert refused.json()["datasets"] == ["letters, version 1"]
-    desk.site.prepare()
-    assert desk.delete(f"tokenizers/{tokenizer['id']}").status_code == 204
-    assert desk.delete(f"tokenizers/{tokenizer['id']}").status_code == 404
-    sweep_bytes(desk.site.app.state.database, desk.site.app.state.store)
-    assert desk.count(StoredFile) == 1
-    row, _ = manifest_of(desk, "uploaded")
-    assert desk.path_of(f"{row.team_id}/preparations/{row.digest}/tokenizer.json").read_bytes() == TRAINED
+    editor.site.prepare()
+    assert editor.delete(f"tokenizers/{tokenizer['id']}").status_code == 204
+    assert editor.delete(f"tokenizers/{tokenizer['id']}").status_code == 404
+    delete_queued_bytes(editor.site.app.state.database, editor.site.app.state.store)
+    assert editor.count(StoredFile) == 1
+    row, _ = manifest_of(editor, "uploaded")
+    assert editor.path_of(f"{row.team_id}/preparations/{row.digest}/tokenizer.json").read_bytes() == TRAINED
 
 
-def test_a_dataset_whose_tokenizer_is_waited_for_stays(desk: Desk) -> None:
-    source = desk.make("source", **{"a.jsonl": letters()})
-    other = desk.make("other", **{"b.jsonl": letters(50, first=900)})
+def test_a_dataset_is_kept_until_its_tokenizer_was_copied(editor: DatasetEditor) -> None:
+    source = editor.make("source", **{"a.jsonl": letters()})
+    other = editor.make("other", **{"b.jsonl": letters(50, first=900)})
     asked = {"tokenizer": {"kind": "dataset", "source": source["id"]}}
-    desk.post(f"datasets/{other['id']}/preparations", asked)
-    refused = desk.delete(f"datasets/{source['id']}")
+    editor.post(f"datasets/{other['id']}/preparations", asked)
+    refused = editor.delete(f"datasets/{source['id']}")
     assert (refused.status_code, refused.json()["datasets"]) == (409, ["other, version 1"])
-    desk.site.prepare()
-    assert desk.delete(f"datasets/{source['id']}").status_code == 204
+    editor.site.prepare()
+    assert editor.delete(f"datasets/{source['id']}").status_code == 204
 
 
-def test_another_team_s_tokenizer_is_unknown(desk: Desk) -> None:
-    tokenizer = uploaded(desk)
-    theirs = desk.site.other_team("globex")
+def test_another_team_s_tokenizer_is_unknown(editor: DatasetEditor) -> None:
+    tokenizer = uploaded(editor)
+    theirs = editor.site.other_team("globex")
     assert theirs.get("/api/v1/teams/globex/tokenizers").json() == []
     assert theirs.delete(f"/api/v1/teams/globex/tokenizers/{tokenizer['id']}").status_code == 404

@@ -1,13 +1,13 @@
-"""Versions: made of files, of other versions' files, or of mixtures; they never change, and say what differs."""
+"""Versions of files, of another version's files, or of mixtures. They never change, and list their differences."""
 
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
-from tests.backend.datasets.desk import Desk, Json, letters, lines
-from trainwright_backend.control import sweep_bytes
-from trainwright_backend.datasets.tables import DatasetVersion, Preparation, Reading
+from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters, lines
+from trainwright_backend.control.queued_deletions import delete_queued_bytes
+from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
 from trainwright_backend.uploads.tables import StoredFile, Upload
 
 GOOD = lines("a document", "another document", "a third one")
@@ -17,12 +17,12 @@ def states(dataset: Json) -> list[tuple[int, str]]:
     return [(version["number"], version["state"]) for version in dataset["versions"]]
 
 
-def test_complete_uploads_become_a_dataset_that_is_read_and_prepared(desk: Desk) -> None:
-    made = desk.make("My letters", ready=False, **{"a.jsonl": letters(), "folder/b.txt": b"some prose\n"})
+def test_complete_uploads_become_a_dataset_that_is_read_and_prepared(editor: DatasetEditor) -> None:
+    made = editor.make("My letters", ready=False, **{"a.jsonl": letters(), "folder/b.txt": b"some prose\n"})
     assert made["name"] == "My letters" and made["created_by"] == "Ada" and made["id"].startswith("ds_")
     assert states(made) == [(1, "waiting")]
     assert [item["state"] for item in made["versions"][0]["preparations"]] == ["waiting"]
-    (version,) = desk.ready(made)["versions"]
+    (version,) = editor.ready(made)["versions"]
     assert version["state"] == "ready" and version["read_bytes"] == version["bytes"]
     assert [(file["name"], file["format"], file["documents"]) for file in version["files"]] == [
         ("a.jsonl", "jsonl", 200),
@@ -32,27 +32,30 @@ def test_complete_uploads_become_a_dataset_that_is_read_and_prepared(desk: Desk)
     assert (statistics["documents"], statistics["kept"], statistics["rejected"]) == (201, 201, 0)
     assert sum(item["documents"] for item in statistics["lengths"]) == 201
     assert [item["state"] for item in version["preparations"]] == ["ready"]
-    assert desk.count(Upload) == 0, "the dataset took the uploads"
+    assert editor.count(Upload) == 0, "the dataset took the uploads"
 
 
-def test_a_version_of_only_another_recipe_reads_no_file_again(desk: Desk) -> None:
-    first = desk.make(**{"a.jsonl": lines("twice", "twice", "once")})
-    second = desk.add(first, recipe={"drop_duplicates": True})
+def test_a_version_with_only_another_curation_parses_no_file_again(editor: DatasetEditor) -> None:
+    first = editor.make(**{"a.jsonl": lines("twice", "twice", "once")})
+    second = editor.add(first, curation={"drop_duplicates": True})
     assert states(second) == [(2, "ready"), (1, "ready")]
-    assert second["versions"][0]["changes"] == ["recipe.drop_duplicates: false → true"]
-    assert (desk.texts(second, 1), desk.texts(second, 2)) == (["twice", "twice", "once"], ["twice", "once"])
+    assert second["versions"][0]["changes"] == ["curation.drop_duplicates: false → true"]
+    assert (editor.texts(second, 1), editor.texts(second, 2)) == (
+        ["twice", "twice", "once"],
+        ["twice", "once"],
+    )
     assert second["versions"][1] == first["versions"][0], "a version never changes"
-    assert desk.count(Reading) == 1
+    assert editor.count(ParsedFile) == 1
 
 
-def test_uploads_replace_the_files_or_join_them(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": lines("a"), "b.jsonl": lines("b")})
-    joined = desk.add(made, uploads=[desk.send("c.jsonl", lines("c"))], keep_files=True)
-    assert desk.texts(joined, 2) == ["a", "b", "c"]
-    replaced = desk.add(joined, uploads=[desk.send("b.jsonl", lines("B"))])
-    assert desk.texts(replaced, 3) == ["B"]
-    older = desk.add(replaced, base=1)
-    assert desk.texts(older, 4) == ["a", "b"]
+def test_uploads_replace_the_files_or_are_added(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": lines("a"), "b.jsonl": lines("b")})
+    joined = editor.add(made, uploads=[editor.send("c.jsonl", lines("c"))], keep_files=True)
+    assert editor.texts(joined, 2) == ["a", "b", "c"]
+    replaced = editor.add(joined, uploads=[editor.send("b.jsonl", lines("B"))])
+    assert editor.texts(replaced, 3) == ["B"]
+    older = editor.add(replaced, base=1)
+    assert editor.texts(older, 4) == ["a", "b"]
     changes = [[sentence.partition(" (")[0] for sentence in one["changes"]] for one in older["versions"]]
     assert changes == [
         ["Added a.jsonl", "Replaced b.jsonl"],
@@ -62,13 +65,13 @@ def test_uploads_replace_the_files_or_join_them(desk: Desk) -> None:
     ]
 
 
-def test_each_field_of_the_recipe_that_differs_is_named(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": GOOD})
-    recipe = {"rejected_limit": 0.5, "rules": {"min_characters": 2, "max_repeated_line_fraction": 0.3}}
-    assert desk.add(made, recipe=recipe)["versions"][0]["changes"] == [
-        "recipe.rejected_limit: 0.01 → 0.5",
-        "recipe.rules.min_characters: empty → 2",
-        "recipe.rules.max_repeated_line_fraction: empty → 0.3",
+def test_each_field_of_the_curation_that_differs_is_named(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": GOOD})
+    curation = {"rejected_limit": 0.5, "rules": {"min_characters": 2, "max_repeated_line_fraction": 0.3}}
+    assert editor.add(made, curation=curation)["versions"][0]["changes"] == [
+        "curation.rejected_limit: 0.01 → 0.5",
+        "curation.rules.min_characters: empty → 2",
+        "curation.rules.max_repeated_line_fraction: empty → 0.3",
     ]
 
 
@@ -80,60 +83,66 @@ def test_each_field_of_the_recipe_that_differs_is_named(desk: Desk) -> None:
         ({"uploads": ["{a}", "{a}"]}, "uploads", "named twice"),
         ({"uploads": ["{a}", "{again}"]}, "uploads", "Two files have this name"),
         ({"name": "<b>"}, "name", "letters, digits"),
-        ({"recipe": {"drop_duplicate": True}}, "recipe.drop_duplicate", "Did you mean 'drop_duplicates'?"),
         (
-            {"recipe": {"rules": {"min_characters": 9, "max_characters": 3}}},
-            "recipe.rules.min_characters",
+            {"curation": {"drop_duplicate": True}},
+            "curation.drop_duplicate",
+            "Did you mean 'drop_duplicates'?",
+        ),
+        (
+            {"curation": {"rules": {"min_characters": 9, "max_characters": 3}}},
+            "curation.rules.min_characters",
             "larger",
         ),
-        ({"recipe": {"mix": [{"dataset": "{ready}", "weight": 1}]}}, "recipe.mix", "no files of its own"),
+        ({"curation": {"mix": [{"dataset": "{ready}", "weight": 1}]}}, "curation.mix", "no files of its own"),
         (
-            {"uploads": [], "recipe": {"mix": [{"dataset": "ds_x", "weight": 1}]}},
-            "recipe.mix.0.dataset",
+            {"uploads": [], "curation": {"mix": [{"dataset": "ds_x", "weight": 1}]}},
+            "curation.mix.0.dataset",
             "no dataset",
         ),
         (
-            {"uploads": [], "recipe": {"mix": [{"dataset": "{waiting}", "weight": 1}]}},
-            "recipe.mix.0.dataset",
+            {"uploads": [], "curation": {"mix": [{"dataset": "{waiting}", "weight": 1}]}},
+            "curation.mix.0.dataset",
             "No version of this dataset can be mixed",
         ),
         (
-            {"uploads": [], "recipe": {"mix": [{"dataset": "{waiting}", "version": 1, "weight": 1}]}},
-            "recipe.mix.0.version",
+            {"uploads": [], "curation": {"mix": [{"dataset": "{waiting}", "version": 1, "weight": 1}]}},
+            "curation.mix.0.version",
             "Only versions that are ready",
         ),
         (
-            {"uploads": [], "recipe": {"mix": [{"dataset": "{ready}", "version": 7, "weight": 1}]}},
-            "recipe.mix.0.version",
+            {"uploads": [], "curation": {"mix": [{"dataset": "{ready}", "version": 7, "weight": 1}]}},
+            "curation.mix.0.version",
             "only version 1",
         ),
         (
             {
                 "uploads": [],
-                "recipe": {
+                "curation": {
                     "mix": [
                         {"dataset": "{ready}", "weight": 1},
                         {"dataset": "{ready}", "version": 1, "weight": 1},
                     ]
                 },
             },
-            "recipe.mix.1.dataset",
+            "curation.mix.1.dataset",
             "named twice",
         ),
     ],
 )
-def test_what_is_wrong_is_named_and_makes_nothing(desk: Desk, new: Json, field: str, message: str) -> None:
+def test_an_invalid_version_is_refused_by_field_and_not_created(
+    editor: DatasetEditor, new: Json, field: str, message: str
+) -> None:
     names = {
-        "{ready}": desk.make("ready", **{"a.jsonl": GOOD})["id"],
-        "{waiting}": desk.make("waiting", ready=False, **{"a.jsonl": letters()})["id"],
-        "{a}": desk.send("a.jsonl", GOOD),
-        "{again}": desk.send("a.jsonl", lines("other")),
+        "{ready}": editor.make("ready", **{"a.jsonl": GOOD})["id"],
+        "{waiting}": editor.make("waiting", ready=False, **{"a.jsonl": letters()})["id"],
+        "{a}": editor.send("a.jsonl", GOOD),
+        "{again}": editor.send("a.jsonl", lines("other")),
     }
     asked = filled({"name": "new", "uploads": ["{a}"]} | new, names)
-    found_field, found = desk.problem(desk.post("datasets", asked))
+    found_field, found = editor.problem(editor.post("datasets", asked))
     assert found_field == field and message in found
-    assert len(desk.get("datasets")["items"]) == 2
-    assert desk.count(Upload) == 2, "refused uploads can be named again"
+    assert len(editor.get("datasets")["items"]) == 2
+    assert editor.count(Upload) == 2, "refused uploads can be named again"
 
 
 def filled(value: Any, names: dict[str, str]) -> Any:
@@ -144,86 +153,86 @@ def filled(value: Any, names: dict[str, str]) -> Any:
     return names.get(value, value) if isinstance(value, str) else value
 
 
-def test_a_base_that_does_not_exist_is_named(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": GOOD})
-    answer = desk.post(f"datasets/{made['id']}/versions", {"base": 3})
-    assert desk.problem(answer) == ("base", "This dataset has only version 1.")
+def test_a_base_that_does_not_exist_is_named(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": GOOD})
+    answer = editor.post(f"datasets/{made['id']}/versions", {"base": 3})
+    assert editor.problem(answer) == ("base", "This dataset has only version 1.")
 
 
-def test_the_same_files_are_stored_and_read_once(desk: Desk) -> None:
-    first = desk.make("first", **{"a.jsonl": letters()})
-    second = desk.make("second", **{"b.jsonl": letters(), "c.txt": b"prose"})
-    assert desk.texts(first)[0] == desk.texts(second)[0]
-    assert desk.count(StoredFile) == 2 and desk.count(Reading) == 2
-    third = desk.make("third", **{"letters.txt": letters()})
-    assert desk.count(StoredFile) == 2
+def test_the_same_files_are_stored_and_parsed_once(editor: DatasetEditor) -> None:
+    first = editor.make("first", **{"a.jsonl": letters()})
+    second = editor.make("second", **{"b.jsonl": letters(), "c.txt": b"prose"})
+    assert editor.texts(first)[0] == editor.texts(second)[0]
+    assert editor.count(StoredFile) == 2 and editor.count(ParsedFile) == 2
+    third = editor.make("third", **{"letters.txt": letters()})
+    assert editor.count(StoredFile) == 2
     assert third["versions"][0]["files"][0]["format"] == "jsonl"
 
 
-def test_shared_bytes_go_with_their_last_user(desk: Desk) -> None:
-    first = desk.make("first", **{"a.jsonl": letters()})
-    second = desk.make("second", **{"b.jsonl": letters()})
-    assert desk.delete(f"datasets/{first['id']}").status_code == 204
-    swept(desk)
-    assert len(desk.texts(second)) == 100 and desk.count(Reading) == 1
-    again = desk.add(second, recipe={"drop_duplicates": True})
+def test_shared_files_are_deleted_with_their_last_user(editor: DatasetEditor) -> None:
+    first = editor.make("first", **{"a.jsonl": letters()})
+    second = editor.make("second", **{"b.jsonl": letters()})
+    assert editor.delete(f"datasets/{first['id']}").status_code == 204
+    sweep(editor)
+    assert len(editor.texts(second)) == 100 and editor.count(ParsedFile) == 1
+    again = editor.add(second, curation={"drop_duplicates": True})
     assert states(again)[0] == (2, "ready")
-    assert desk.delete(f"datasets/{second['id']}").status_code == 204
-    swept(desk)
-    assert desk.stored() == [] and desk.count(Reading) == desk.count(StoredFile) == 0
+    assert editor.delete(f"datasets/{second['id']}").status_code == 204
+    sweep(editor)
+    assert editor.stored() == [] and editor.count(ParsedFile) == editor.count(StoredFile) == 0
 
 
-def swept(desk: Desk) -> None:
-    sweep_bytes(desk.site.app.state.database, desk.site.app.state.store)
+def sweep(editor: DatasetEditor) -> None:
+    delete_queued_bytes(editor.site.app.state.database, editor.site.app.state.store)
 
 
-def test_deleting_a_version_leaves_the_others(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": letters()})
-    desk.add(made, uploads=[desk.send("b.jsonl", lines("b", "c"))])
+def test_deleting_a_version_leaves_the_others(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": letters()})
+    editor.add(made, uploads=[editor.send("b.jsonl", lines("b", "c"))])
     path = f"datasets/{made['id']}/versions"
-    assert desk.delete(f"{path}/7").status_code == 404
-    assert desk.delete(f"{path}/1").status_code == 204
-    swept(desk)
-    left = desk.show(made)
-    assert states(left) == [(2, "ready")] and desk.texts(left, 2) == ["b", "c"]
-    assert desk.count(StoredFile) == 1
-    last = desk.delete(f"{path}/2")
+    assert editor.delete(f"{path}/7").status_code == 404
+    assert editor.delete(f"{path}/1").status_code == 204
+    sweep(editor)
+    left = editor.show(made)
+    assert states(left) == [(2, "ready")] and editor.texts(left, 2) == ["b", "c"]
+    assert editor.count(StoredFile) == 1
+    last = editor.delete(f"{path}/2")
     assert (last.status_code, last.json()["code"]) == (409, "last_version")
-    answer = desk.post("runs", {"name": "x", "data": {"dataset": made["id"], "version": 1}})
-    assert desk.problem(answer) == ("data.version", "This dataset has these versions: 2.")
+    answer = editor.post("runs", {"name": "x", "data": {"dataset": made["id"], "version": 1}})
+    assert editor.problem(answer) == ("data.version", "This dataset has these versions: 2.")
 
 
-def test_what_a_run_uses_stays_until_the_run_has_ended_and_the_error_names_the_run(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": letters()})
-    desk.add(made, recipe={"drop_duplicates": True})
+def test_data_in_use_by_a_run_cannot_be_deleted_and_the_error_names_the_run(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": letters()})
+    editor.add(made, curation={"drop_duplicates": True})
     spec = {"name": "my run", "data": {"dataset": made["id"], "version": 1}, "resources": {"device": "cpu"}}
-    run = desk.post("runs", spec)
+    run = editor.post("runs", spec)
     assert run.status_code == 201
     for path, code in (
         (f"datasets/{made['id']}", "dataset_in_use"),
         (f"datasets/{made['id']}/versions/1", "version_in_use"),
     ):
-        answer = desk.delete(path)
+        answer = editor.delete(path)
         assert (answer.status_code, answer.json()["code"]) == (409, code)
         assert "Runs that have not ended" in answer.json()["detail"]
         assert "my run" in answer.json()["detail"] and answer.json()["runs"] == ["my run"]
-    assert desk.delete(f"datasets/{made['id']}/versions/2").status_code == 204
-    assert desk.post(f"runs/{run.json()['id']}/cancel", {}).status_code == 202
-    assert desk.delete(f"datasets/{made['id']}").status_code == 204
-    shown = desk.get(f"runs/{run.json()['id']}")
+    assert editor.delete(f"datasets/{made['id']}/versions/2").status_code == 204
+    assert editor.post(f"runs/{run.json()['id']}/cancel", {}).status_code == 202
+    assert editor.delete(f"datasets/{made['id']}").status_code == 204
+    shown = editor.get(f"runs/{run.json()['id']}")
     assert (shown["state"], shown["spec"]["data"]["dataset"]) == ("cancelled", made["id"])
 
 
-def test_the_number_of_a_deleted_version_is_not_given_again(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": letters()})
-    desk.add(made, recipe={"drop_duplicates": True})
-    assert desk.delete(f"datasets/{made['id']}/versions/2").status_code == 204
-    assert states(desk.add(made, recipe={"rejected_limit": 0.5})) == [(3, "ready"), (1, "ready")]
+def test_the_number_of_a_deleted_version_is_not_reused(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": letters()})
+    editor.add(made, curation={"drop_duplicates": True})
+    assert editor.delete(f"datasets/{made['id']}/versions/2").status_code == 204
+    assert states(editor.add(made, curation={"rejected_limit": 0.5})) == [(3, "ready"), (1, "ready")]
 
 
-def test_a_list_reads_no_manifest_and_no_older_version(desk: Desk) -> None:
-    made = desk.make(**{"a.jsonl": letters()})
-    whole = desk.add(made, recipe={"drop_duplicates": True})
+def test_a_list_loads_no_manifest_and_no_older_version(editor: DatasetEditor) -> None:
+    made = editor.make(**{"a.jsonl": letters()})
+    whole = editor.add(made, curation={"drop_duplicates": True})
     loaded: list[object] = []
 
     def remember(row: object, context: object) -> None:
@@ -233,7 +242,7 @@ def test_a_list_reads_no_manifest_and_no_older_version(desk: Desk) -> None:
     for table in (DatasetVersion, Preparation):
         event.listen(table, "load", remember)
     try:
-        (listed,) = desk.get("datasets")["items"]
+        (listed,) = editor.get("datasets")["items"]
     finally:
         for table in (DatasetVersion, Preparation):
             event.remove(table, "load", remember)
@@ -242,14 +251,16 @@ def test_a_list_reads_no_manifest_and_no_older_version(desk: Desk) -> None:
     assert len(loaded) == 2, "one version and its preparation"
 
 
-def test_a_mixture_takes_characters_by_weight_and_repeats_nothing(desk: Desk) -> None:
-    small = desk.make("small", **{"s.jsonl": lines(*(f"small {n:04d}" for n in range(400)))})
-    large = desk.make("large", **{"l.jsonl": lines(*(f"large {n:04d}" for n in range(2000)))})
+def test_a_mixture_takes_characters_by_weight_and_repeats_nothing(editor: DatasetEditor) -> None:
+    small = editor.make("small", **{"s.jsonl": lines(*(f"small {n:04d}" for n in range(400)))})
+    large = editor.make("large", **{"l.jsonl": lines(*(f"large {n:04d}" for n in range(2000)))})
     mix = [{"dataset": small["id"], "weight": 1}, {"dataset": large["id"], "weight": 3}]
-    mixed = desk.make("mixed", {"mix": mix})
+    mixed = editor.make("mixed", {"mix": mix})
     (version,) = mixed["versions"]
     assert (
-        version["state"] == "ready" and version["files"] == [] and version["recipe"]["mix"][0]["version"] == 1
+        version["state"] == "ready"
+        and version["files"] == []
+        and version["curation"]["mix"][0]["version"] == 1
     )
     shares = {share["dataset"]: share["share"] for share in version["statistics"]["mix"]}
     assert shares[small["id"]] == pytest.approx(0.25, abs=0.02)
@@ -257,50 +268,51 @@ def test_a_mixture_takes_characters_by_weight_and_repeats_nothing(desk: Desk) ->
     statistics = version["statistics"]
     assert statistics["documents"] == 2400 and 1400 < statistics["kept"] < 1800
     assert statistics["dropped"]["mixture"] == 2400 - statistics["kept"]
-    page = desk.documents(mixed)
+    page = editor.documents(mixed)
     assert {one["file"] for one in page} == {"small/s.jsonl"} and all(one["kept"] for one in page)
     assert [item["state"] for item in version["preparations"]] == ["ready"]
     assert version["preparations"][0]["documents"] == statistics["kept"]
 
 
-def test_each_source_of_a_mixture_brings_its_own_recipe(desk: Desk) -> None:
+def test_each_source_of_a_mixture_keeps_its_own_curation(editor: DatasetEditor) -> None:
     twice = lines(*(f"document {n // 2:04d}" for n in range(400)))
-    one = desk.make("one", {"drop_duplicates": True}, **{"a.jsonl": twice})
-    other = desk.make("other", **{"b.jsonl": lines(*(f"something {n:04d}" for n in range(200)))})
-    mixed = desk.make("mixed", {"mix": [{"dataset": item["id"], "weight": 1} for item in (one, other)]})
-    kept = [document for document in desk.documents(mixed) if document["kept"]]
+    one = editor.make("one", {"drop_duplicates": True}, **{"a.jsonl": twice})
+    other = editor.make("other", **{"b.jsonl": lines(*(f"something {n:04d}" for n in range(200)))})
+    mixed = editor.make("mixed", {"mix": [{"dataset": item["id"], "weight": 1} for item in (one, other)]})
+    kept = [document for document in editor.documents(mixed) if document["kept"]]
     texts = [document["text"] for document in kept]
     assert len(texts) == len(set(texts))
-    assert {document["dropped_by"] for document in desk.documents(mixed)} >= {None, "duplicate"}
+    assert {document["dropped_by"] for document in editor.documents(mixed)} >= {None, "duplicate"}
 
 
-def test_what_is_mixed_stays_and_the_error_names_the_mixture(desk: Desk) -> None:
-    source = desk.make("source", **{"a.jsonl": letters()})
-    mixed = desk.make("mixed", {"mix": [{"dataset": source["id"], "weight": 1}]})
-    answer = desk.delete(f"datasets/{source['id']}")
+def test_a_mixed_version_cannot_be_deleted_and_the_error_names_the_mixture(editor: DatasetEditor) -> None:
+    source = editor.make("source", **{"a.jsonl": letters()})
+    mixed = editor.make("mixed", {"mix": [{"dataset": source["id"], "weight": 1}]})
+    answer = editor.delete(f"datasets/{source['id']}")
     assert (answer.status_code, answer.json()["mixtures"]) == (409, ["mixed, version 1"])
-    nested = {"name": "nested", "recipe": {"mix": [{"dataset": mixed["id"], "version": 1, "weight": 1}]}}
-    assert "mixture itself" in desk.problem(desk.post("datasets", nested))[1]
-    itself = {"recipe": {"mix": [{"dataset": source["id"], "weight": 1}]}}
-    assert "into itself" in desk.problem(desk.post(f"datasets/{source['id']}/versions", itself))[1]
-    assert desk.delete(f"datasets/{mixed['id']}").status_code == 204
-    assert desk.delete(f"datasets/{source['id']}").status_code == 204
+    nested = {"name": "nested", "curation": {"mix": [{"dataset": mixed["id"], "version": 1, "weight": 1}]}}
+    assert "itself a mixture" in editor.problem(editor.post("datasets", nested))[1]
+    itself = {"curation": {"mix": [{"dataset": source["id"], "weight": 1}]}}
+    assert "into itself" in editor.problem(editor.post(f"datasets/{source['id']}/versions", itself))[1]
+    assert editor.delete(f"datasets/{mixed['id']}").status_code == 204
+    assert editor.delete(f"datasets/{source['id']}").status_code == 204
 
 
-def test_another_team_s_dataset_cannot_be_mixed(desk: Desk) -> None:
-    theirs = desk.site.other_team("globex")
-    source = desk.make("source", **{"a.jsonl": letters()})
-    asked = {"name": "thief", "recipe": {"mix": [{"dataset": source["id"], "weight": 1}]}}
+def test_another_team_s_dataset_cannot_be_mixed(editor: DatasetEditor) -> None:
+    theirs = editor.site.other_team("globex")
+    source = editor.make("source", **{"a.jsonl": letters()})
+    asked = {"name": "thief", "curation": {"mix": [{"dataset": source["id"], "weight": 1}]}}
     answer = theirs.post("/api/v1/teams/globex/datasets", json=asked)
-    assert desk.problem(answer)[0] == "recipe.mix.0.dataset"
+    assert editor.problem(answer)[0] == "curation.mix.0.dataset"
 
 
-def test_lists_come_in_pages_newest_first(desk: Desk) -> None:
+@pytest.mark.both_databases
+def test_lists_are_paged_newest_first(editor: DatasetEditor) -> None:
     for number in range(5):
-        desk.make(f"set {number}", ready=False, **{"a.jsonl": GOOD})
+        editor.make(f"set {number}", ready=False, **{"a.jsonl": GOOD})
     names, cursor = [], None
     while True:
-        page = desk.get("datasets", limit=2, **({"cursor": cursor} if cursor else {}))
+        page = editor.get("datasets", limit=2, **({"cursor": cursor} if cursor else {}))
         names += [dataset["name"] for dataset in page["items"]]
         cursor = page["next_cursor"]
         if cursor is None:
@@ -311,58 +323,65 @@ def test_lists_come_in_pages_newest_first(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("bad", "state"), [(2, "ready"), (3, "failed")], ids=["at the limit", "above the limit"]
 )
-def test_a_version_fails_only_above_its_limit_of_rejected_rows(desk: Desk, bad: int, state: str) -> None:
+def test_a_version_fails_only_above_its_limit_of_rejected_rows(
+    editor: DatasetEditor, bad: int, state: str
+) -> None:
     content = letters(200 - bad) + b"broken\n" * bad
-    made = desk.make(**{"a.jsonl": content})
+    made = editor.make(**{"a.jsonl": content})
     (version,) = made["versions"]
-    assert version["state"] == state and len(desk.rejected(made)) == bad
+    assert version["state"] == state and len(editor.rejected(made)) == bad
     if state == "failed":
         assert version["error"] == (
             "3 of 200 documents (1.5 %) could not be read, more than the limit of 1 %. First: line 198 of a.jsonl is not "
-            "a JSON object; line 199 of a.jsonl is not a JSON object; line 200 of a.jsonl is not a JSON object. Mend the "
-            "files, or make a version that allows more of them: “Unreadable documents, at most”, rejected_limit in a recipe."
+            "a JSON object; line 199 of a.jsonl is not a JSON object; line 200 of a.jsonl is not a JSON object. Fix the "
+            "files, or make a version that allows more of them: “Unreadable documents, at most”, rejected_limit in a curation."
         )
         assert [item["state"] for item in version["preparations"]] == ["failed"]
-        answer = desk.post("runs", {"name": "x", "data": {"dataset": made["id"]}})
-        assert desk.problem(answer)[0] == "data.version"
-        assert states(desk.add(made, recipe={"rejected_limit": 0.02})) == [(2, "ready"), (1, "failed")]
+        answer = editor.post("runs", {"name": "x", "data": {"dataset": made["id"]}})
+        assert editor.problem(answer)[0] == "data.version"
+        assert states(editor.add(made, curation={"rejected_limit": 0.02})) == [(2, "ready"), (1, "failed")]
 
 
 @pytest.mark.parametrize(
-    ("files", "recipe", "sentence"),
+    ("files", "curation", "sentence"),
     [
         ({"a.jsonl": b"bad\nworse\n"}, {}, "No usable document was found: all 2 rows were rejected."),
         ({"a.jsonl": lines("one") + b"bad\n" * 400}, {}, "400 of 401 documents (99.8 %) could not be read"),
         ({"a.txt": b" \n \n"}, {}, "No usable document was found"),
-        ({"a.jsonl": GOOD}, {"rules": {"min_characters": 1000}}, "The recipe keeps none of the 3 documents"),
+        (
+            {"a.jsonl": GOOD},
+            {"rules": {"min_characters": 1000}},
+            "The curation keeps none of the 3 documents",
+        ),
     ],
 )
-def test_a_version_without_a_document_fails_with_a_sentence(
-    desk: Desk, files: dict[str, bytes], recipe: Json, sentence: str
+def test_a_version_without_documents_fails_with_its_reason(
+    editor: DatasetEditor, files: dict[str, bytes], curation: Json, sentence: str
 ) -> None:
-    (version,) = desk.make("empty", recipe, **files)["versions"]
+    (version,) = editor.make("empty", curation, **files)["versions"]
     assert version["state"] == "failed" and sentence in version["error"]
     (preparation,) = version["preparations"]
     assert preparation["state"] == "failed" and sentence in preparation["error"]
 
 
-def test_a_field_that_no_column_can_have_is_refused(desk: Desk) -> None:
+def test_a_field_that_no_column_can_have_is_refused(editor: DatasetEditor) -> None:
     asked = {
         "name": "x",
-        "uploads": [desk.send("a.jsonl", GOOD)],
-        "recipe": {"read": {"field": "te\u0000xt"}},
+        "uploads": [editor.send("a.jsonl", GOOD)],
+        "curation": {"read": {"field": "te\u0000xt"}},
     }
-    assert desk.problem(desk.post("datasets", asked))[0] == "recipe.read.field"
+    assert editor.problem(editor.post("datasets", asked))[0] == "curation.read.field"
 
 
-def test_words_of_files_that_no_database_takes_do_not_stop_the_reading(desk: Desk) -> None:
-    """Reasons and errors repeat names that stand in the files."""
+@pytest.mark.both_databases
+def test_text_that_no_database_stores_does_not_stop_the_parsing(editor: DatasetEditor) -> None:
+    """Reasons and errors quote names from the files."""
     rows = b'{"te\\u0000xt": 1, "body": 2}\n' * 3
-    made = desk.make("nul", {"rejected_limit": 1.0}, **{"a.jsonl": rows})
+    made = editor.make("nul", {"rejected_limit": 1.0}, **{"a.jsonl": rows})
     (version,) = made["versions"]
     assert version["state"] == "failed" and "a.jsonl" in version["error"]
     asked = {"read": {"field": "n" * 200}, "rejected_limit": 1.0}
-    long = desk.make(
+    long = editor.make(
         "long", asked, **{"a.jsonl": lines({"n" * 200: 7}, {"n" * 200: "fine"}, {"n" * 200: [1]})}
     )
-    assert long["versions"][0]["state"] == "ready" and len(desk.rejected(long)) == 2
+    assert long["versions"][0]["state"] == "ready" and len(editor.rejected(long)) == 2

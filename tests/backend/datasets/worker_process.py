@@ -1,9 +1,9 @@
-"""Workers that can be killed: for each line that comes in, a fork of this process works until nothing is left to do.
+"""Workers that can be killed: for each input line, a fork of this process works until no job is left.
 
     python worker_process.py <database url> <object folder>
 
-Leases and pieces are small. The parent has imported what a worker needs and opened nothing, so that a worker begins at
-once; it says each worker's process id, and ends with its input.
+Leases are short and chunks small. The parent has imported what a worker needs and opened nothing, so workers
+start at once. It prints each worker's process id, and exits at the end of its input.
 """
 
 import os
@@ -18,36 +18,36 @@ from pydantic import SecretStr
 from sqlalchemy import select
 
 from trainwright.contracts.api.datasets import PreparationState, VersionState
-from trainwright.contracts.recipe import ReadSpec
-from trainwright.prepare import pieces
+from trainwright.contracts.curation import ReadSpec
+from trainwright.prepare import chunks
 from trainwright.prepare.documents import Source
 from trainwright.prepare.sniff import sniff
 from trainwright_backend.core.broker import die_with_parent
 from trainwright_backend.core.db import Database
-from trainwright_backend.core.enqueue import Enqueuer
+from trainwright_backend.core.message_queue import Enqueuer
+from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.core.storage import LocalStore
-from trainwright_backend.core.stream import Topics
-from trainwright_backend.datasets import leases, steps, work_preparations, work_readings, work_versions
-from trainwright_backend.datasets.messages import Work
-from trainwright_backend.datasets.tables import DatasetVersion, Preparation, Reading
-from trainwright_backend.datasets.tasks import make_step
+from trainwright_backend.core.sse import Topics
+from trainwright_backend.datasets.job_queue import JobKind
+from trainwright_backend.datasets.jobs import curation, leases, outcomes, parsing, preparation
+from trainwright_backend.datasets.jobs.tasks import run_next_job
+from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
 
-PIECE_DOCUMENTS = 20
+CHUNK_DOCUMENTS = 20
 SECRET = SecretStr("the secret of these tests, long enough")
 ENDED = {VersionState.READY, VersionState.FAILED, PreparationState.READY, PreparationState.FAILED}
 
 
 def main(url: str, objects: str) -> None:
-    pieces.PIECE_DOCUMENTS = PIECE_DOCUMENTS
-    leases.LEASE = timedelta(seconds=0.2)
+    chunks.CHUNK_DOCUMENTS = CHUNK_DOCUMENTS
+    leases.LEASE_DURATION = timedelta(seconds=0.2)
     leases.RENEWAL_SECONDS = 0.05
-    for module in (leases, steps, work_preparations, work_readings, work_versions):
-        for name in ("MOST_LOST_LEASES", "MOST_FAILURES"):  # so many kills in a row mean nothing here
+    for module in (leases, outcomes, preparation, parsing, curation):
+        for name in ("MAX_EXPIRED_LEASES", "MAX_FAILURES"):  # many consecutive kills are expected here
             if hasattr(module, name):
                 setattr(module, name, 1_000)
     warm_up()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the killed ones
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the killed ones
     arm = die_with_parent(signal.SIGKILL)
     for _ in sys.stdin:
         worker = os.fork()
@@ -60,12 +60,12 @@ def main(url: str, objects: str) -> None:
 
 
 def warm_up() -> None:
-    """Make a piece, so that what the first one of a process has to prepare is done before the forks."""
+    """Write a chunk, so that one-time initialization is done before the forks."""
     with TemporaryDirectory() as folder:
         source = Source("a.txt", Path(folder) / "a.txt")
         source.path.write_text("some prose")
         assert [
-            piece.documents for piece in pieces.write_pieces(source, sniff(source), ReadSpec(), Path(folder))
+            piece.documents for piece in chunks.write_chunks(source, sniff(source), ReadSpec(), Path(folder))
         ] == [1]
 
 
@@ -73,25 +73,25 @@ def work_on(url: str, objects: str) -> None:
     settings = Settings(secret_key=SECRET, database_url=url, public_url="http://localhost")
     database = Database(url, {"enqueuer": Enqueuer(settings), "topics": Topics()})
     store = LocalStore(Path(objects), SECRET)
-    while not make_steps(database, store):
+    while not run_jobs(database, store):
         time.sleep(0.02)
 
 
-def make_steps(database: Database, store: LocalStore) -> bool:
-    """Make a step of each row; tells whether all had ended before."""
+def run_jobs(database: Database, store: LocalStore) -> bool:
+    """Run a job of each row. Returns whether all had finished already."""
     with database.read() as session:
         rows = [
             (kind, row.id, row.state)
             for kind, table in (
-                (Work.READ, Reading),
-                (Work.SURVEY, DatasetVersion),
-                (Work.PREPARE, Preparation),
+                (JobKind.PARSE, ParsedFile),
+                (JobKind.CURATE, DatasetVersion),
+                (JobKind.PREPARE, Preparation),
             )
             for row in session.execute(select(table.id, table.state)).all()
         ]
     for kind, row_id, state in rows:
         if state not in ENDED:
-            make_step(database, store, kind, row_id)
+            run_next_job(database, store, kind, row_id)
     return all(state in ENDED for _, _, state in rows)
 
 

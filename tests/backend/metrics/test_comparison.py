@@ -1,4 +1,4 @@
-"""Several runs at once: each is answered as it is alone, and nobody's but the team's."""
+"""Curves of several runs: each is the same as alone, and only the team's runs are returned."""
 
 from typing import Any
 
@@ -44,6 +44,7 @@ def test_each_run_has_the_curves_that_it_has_alone(scene: Scene) -> None:
     assert len(short["steps"]) <= 20 and short["steps"][-1] == 300
 
 
+@pytest.mark.both_databases
 def test_runs_that_are_not_the_teams_are_left_out(scene: Scene) -> None:
     work = scene.running(last_step=3)
     unknown = [public_id("run", new_id()), "run_none", "nonsense"]
@@ -66,9 +67,9 @@ def test_more_series_than_an_answer_may_have_are_refused(
 ) -> None:
     runs = [scene.running(last_step=3).run_id for _ in range(2)]
     series = sum(len(one["series"]) for one in compared(scene, runs))
-    monkeypatch.setattr(charts, "MOST_COMPARED", series)
+    monkeypatch.setattr(charts, "MAX_COMPARED", series)
     assert len(compared(scene, runs)) == 2
-    monkeypatch.setattr(charts, "MOST_COMPARED", series - 1)
+    monkeypatch.setattr(charts, "MAX_COMPARED", series - 1)
     path = scene.runs.removesuffix("/runs") + "/metrics"
     refused = scene.site.admin.get(path, params={"runs": runs})
     assert refused.status_code == 422 and refused.json()["errors"][0]["field"] == "names"

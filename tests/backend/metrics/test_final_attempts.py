@@ -1,7 +1,7 @@
-"""Whatever is posted, repeated, reordered and taken back: what stands at the end are the points of the final attempts.
+"""Whatever is posted, repeated, reordered and rewound, exactly the points of the final attempts remain.
 
-A plain dictionary is the model. What is posted goes over HTTP; curves are asked for as charts do, and streams are read
-from a real socket that is cut after any number of bytes, while the run goes on.
+The model is a plain dictionary. Batches are posted over HTTP, curves are requested as charts do, and streams
+are read from a real socket that disconnects after any number of bytes while the run continues.
 """
 
 import json
@@ -20,9 +20,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.backend.scripted_agent import Scene, Work
-from trainwright_backend.core import stream
-from trainwright_backend.local import listen
-from trainwright_backend.metrics import follow, points, service
+from trainwright_backend.core import sse
+from trainwright_backend.local.platform import bind_socket
+from trainwright_backend.metrics import metric_stream, service, writing
+
+pytestmark = pytest.mark.both_databases
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -35,16 +37,16 @@ Curves = dict[str, dict[int, float]]
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks and pages of a few points, so that short sequences have many of them."""
-    monkeypatch.setattr(points, "CHUNK_POINTS", 7)
-    monkeypatch.setattr(points, "CHUNK_POINTS_OF_TENSOR", 3)
-    monkeypatch.setattr(follow, "PAGE_POINTS", 12)
-    monkeypatch.setattr(stream, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(writing, "CHUNK_POINTS", 7)
+    monkeypatch.setattr(writing, "CHUNK_POINTS_OF_TENSOR", 3)
+    monkeypatch.setattr(metric_stream, "PAGE_POINTS", 12)
+    monkeypatch.setattr(sse, "POLL_SECONDS", 0.05)
 
 
 @pytest.fixture
 def address(app: FastAPI) -> Iterator[tuple[str, int]]:
     """The application on a real socket."""
-    listener = listen("127.0.0.1", 0)
+    listener = bind_socket("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
@@ -55,11 +57,11 @@ def address(app: FastAPI) -> Iterator[tuple[str, int]]:
 
 @dataclass
 class Model:
-    """What must stand."""
+    """The expected points."""
 
     curves: Curves = field(default_factory=lambda: {name: {} for name in NAMES})
     lasts: dict[str, int] = field(default_factory=dict)
-    """Of the attempt."""
+    """Last step of each series in the current attempt."""
 
     def post(self, blocks: list[dict[str, Any]]) -> None:
         for block in blocks:
@@ -77,7 +79,7 @@ class Model:
 
 @dataclass
 class Teller:
-    """Sends a random sequence for one run, and tells the model."""
+    """Sends a random sequence for one run, and updates the model."""
 
     scene: Scene
     dice: random.Random
@@ -159,7 +161,7 @@ SOME = settings(
     max_examples=8,
     deadline=None,
     derandomize=True,
-    phases=(Phase.generate,),  # a sequence costs seconds, so a failing one is told as it is
+    phases=(Phase.generate,),  # a sequence takes seconds, so a failing one is reported without shrinking
     suppress_health_check=list(HealthCheck),
     database=None,
 )
@@ -184,10 +186,8 @@ def test_any_sequence_leaves_the_points_of_the_final_attempts(scene: Scene) -> N
     check_any_sequence(scene)
 
 
-def test_a_rewind_that_forgets_the_short_chunks_would_be_noticed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = points.rewind
+def test_a_rewind_that_skips_short_chunks_is_noticed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = writing.rewind
 
     def forgetful(session: Any, run_id: Any, step: int) -> None:
         real(session, run_id, step + 3)
@@ -198,7 +198,7 @@ def test_a_rewind_that_forgets_the_short_chunks_would_be_noticed(
 
 
 class CutReader:
-    """Follows a stream over a connection that is cut after any number of bytes; knows what a chart would know."""
+    """Follows a stream over a connection that drops after any number of bytes; has a chart's points."""
 
     def __init__(self, address: tuple[str, int], path: str, key: str, dice: random.Random) -> None:
         self.curves: Curves = {name: {} for name in NAMES}
@@ -245,7 +245,7 @@ class CutReader:
 
 
 def unchunked(body: bytes) -> bytes:
-    """What came of a chunked body that may be cut anywhere."""
+    """The content of a chunked body that may be truncated anywhere."""
     found = b""
     while body:
         size, end, body = body.partition(b"\r\n")
@@ -256,7 +256,7 @@ def unchunked(body: bytes) -> bytes:
 
 
 def followed(scene: Scene, address: tuple[str, int], seed: int, actions: list[str]) -> tuple[Curves, Curves]:
-    """What must stand, and what a reader has whose connection is cut again and again while the run goes on."""
+    """The expected points, and those of a reader whose connection keeps dropping while the run continues."""
     teller = begin(scene, seed)
     names = "&".join(f"names={name}" for name in NAMES)
     path = f"{scene.runs}/{teller.work.run_id}/metrics/stream?{names}"
@@ -287,9 +287,7 @@ class _Thread:
             raise self._error
 
 
-def test_a_reader_that_is_cut_off_anywhere_has_each_point_once(
-    scene: Scene, address: tuple[str, int]
-) -> None:
+def test_a_reader_interrupted_anywhere_gets_each_point_once(scene: Scene, address: tuple[str, int]) -> None:
     @SOME
     @given(ACTIONS, st.integers(0, 2**32))
     def check(actions: list[str], seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Batches, curves and live points: every step has its metrics once, whatever is lost, repeated or undone."""
+"""Batches, curves and live points: every step has its metrics once, whatever is lost, repeated or rewound."""
 
 import json
 import math
@@ -13,10 +13,10 @@ from sqlalchemy import select
 
 from tests.backend.scripted_agent import Scene, Work, losses, stream_events
 from trainwright_backend.core.ids import parse_id
-from trainwright_backend.core.stream import ServerEvent
-from trainwright_backend.metrics import follow as follow_module
+from trainwright_backend.core.sse import ServerEvent
+from trainwright_backend.metrics import metric_stream
 from trainwright_backend.metrics.curves import Curve
-from trainwright_backend.metrics.follow import Follower
+from trainwright_backend.metrics.metric_stream import MetricStreamReader
 from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricChunk
 
@@ -29,7 +29,7 @@ def curve(scene: Scene, run_id: str, name: str = "loss", **query: Any) -> dict[i
 
 
 def follow(scene: Scene, run_id: str, cursor: str = "") -> list[dict[str, Any]]:
-    """All of the stream of a run that has ended."""
+    """All events of the stream of a run that has ended."""
     headers = {"Last-Event-ID": cursor} if cursor else {}
     answer = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics/stream", headers=headers)
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -37,7 +37,7 @@ def follow(scene: Scene, run_id: str, cursor: str = "") -> list[dict[str, Any]]:
 
 
 def points_of(events: list[dict[str, Any]], name: str = "loss") -> dict[int, float]:
-    """What a follower has at the end: it forgets what it is told to forget."""
+    """The points that a follower has at the end, after applying every rewind."""
     kept: dict[int, float] = {}
     for event in events:
         if event["event"] == "rewind":
@@ -100,8 +100,9 @@ def test_a_rewind_leaves_no_gap_and_no_duplicate(scene: Scene) -> None:
     assert points_of(follow(scene, work.run_id, "1:7")) == again, "an unknown place begins anew"
 
 
+@pytest.mark.both_databases
 def test_a_pack_between_two_reads_hides_no_point(scene: Scene) -> None:
-    """A reader asks for marks and then for chunks; meanwhile the short ones become a full one."""
+    """Between a reader's queries for marks and for chunks, short chunks are packed into a full one."""
     work = scene.running(last_step=999, steps=2_000)
     engine = scene.database.engine
     packed: list[str] = []
@@ -121,8 +122,8 @@ def test_a_pack_between_two_reads_hides_no_point(scene: Scene) -> None:
     assert sorted(curve(scene, work.run_id)) == list(range(1, 1_001))
 
 
-def read_to_the_end(follower: Follower) -> list[dict[str, Any]]:
-    """All that a stream of a run that has ended would send; it must come to its end."""
+def read_to_the_end(follower: MetricStreamReader) -> list[dict[str, Any]]:
+    """All events that the stream of a run that has ended would send. The stream must end."""
     events: list[ServerEvent] = []
     for _ in range(100):
         news = follower.read()
@@ -132,18 +133,18 @@ def read_to_the_end(follower: Follower) -> list[dict[str, Any]]:
     raise AssertionError("the stream goes round in circles")
 
 
-def follower_of(scene: Scene, run_id: str, after: str = "") -> Follower:
-    follower = Follower(scene.database, parse_id("run", run_id))
-    follower.begin(after)
+def follower_of(scene: Scene, run_id: str, after: str = "") -> MetricStreamReader:
+    follower = MetricStreamReader(scene.database, parse_id("run", run_id))
+    follower.seek(after)
     return follower
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_an_attempt_that_never_began_takes_nothing_back(
+def test_an_attempt_that_never_started_removes_no_points(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
-    """It was expected to resume at step 5, more than a page below what stands."""
-    monkeypatch.setattr(follow_module, "PAGE_POINTS", 20)
+    """It was expected to resume at step 5, more than a page before the newest point."""
+    monkeypatch.setattr(metric_stream, "PAGE_POINTS", 20)
     work = scene.running(last_step=5)
     work.save(5)
     work.step(6, 100)
@@ -165,18 +166,18 @@ def test_an_attempt_that_never_began_takes_nothing_back(
     events = read_to_the_end(follower_of(scene, work.run_id))
     assert points_of(events) == expected
     assert "rewind" not in {event["event"] for event in events}, "nothing that was sent has been taken back"
-    for number, event in enumerate(events):  # a stream may break off after any message
+    for number, event in enumerate(events):  # a stream may disconnect after any message
         rest = read_to_the_end(follower_of(scene, work.run_id, event["id"]))
         assert points_of([*events[: number + 1], *rest]) == expected
 
 
 @pytest.mark.parametrize("at_mark", [True, False])
 def test_an_attempt_without_points_hides_no_rewind(scene: Scene, at_mark: bool) -> None:
-    """A reader who stands at the beginning of an attempt has the points of those before it."""
+    """A reader at the start of an attempt has the points of the attempts before it."""
     work = scene.running(last_step=100)
     work.ended("crashed")
     work = scene.again(work.run_id)
-    if not at_mark:  # what it is to take back is not known yet
+    if not at_mark:  # the step to rewind to is not known yet
         assert (
             work.send(work.batch([{"type": "note", "message": "the data is being read"}])).status_code == 200
         )
@@ -200,14 +201,14 @@ def test_an_attempt_without_points_hides_no_rewind(scene: Scene, at_mark: bool) 
     assert points_of([*seen, *read_to_the_end(later)]) == expected
 
 
-def test_a_stretch_goes_forward(scene: Scene) -> None:
+def test_a_batch_must_move_the_offset_forward(scene: Scene) -> None:
     work = scene.running()
     back = {**work.batch(metrics=[losses(4, 4)]), "next_offset": work.offset - 1}
     answer = work.agent.post(work.run_id, "batches", back)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "next_offset")
 
 
-def test_a_follower_goes_on_where_it_stopped(scene: Scene) -> None:
+def test_a_stream_continues_where_it_stopped(scene: Scene) -> None:
     work = scene.running(last_step=5)
     cursor = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["cursor"]
     work.send(work.batch(metrics=[{"steps": [5], "series": {"validation_loss": [3.5]}}, losses(6, 10)]))
@@ -222,7 +223,8 @@ def test_a_follower_goes_on_where_it_stopped(scene: Scene) -> None:
     assert follow(scene, work.run_id, events[-1]["id"]) == []
 
 
-def test_a_rare_series_does_not_have_the_others_read_again(
+@pytest.mark.both_databases
+def test_a_sparse_series_does_not_cause_others_to_be_read_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = scene.running(last_step=5_000, steps=10_000)
@@ -237,13 +239,13 @@ def test_a_rare_series_does_not_have_the_others_read_again(
         points_read.extend(len(curve) for curve in curves.values())
         return curves
 
-    monkeypatch.setattr("trainwright_backend.metrics.follow.read_curves", counted)
+    monkeypatch.setattr("trainwright_backend.metrics.metric_stream.read_curves", counted)
     events = follow(scene, work.run_id, cursor)
     assert (points_of(events), points_of(events, "validation_loss")) == ({5_001: 1.0}, {5_001: 3.5})
     assert sum(points_read) == 2
 
 
-def test_a_place_ahead_of_all_points_begins_anew(scene: Scene) -> None:
+def test_a_cursor_ahead_of_all_points_restarts_the_stream(scene: Scene) -> None:
     work = scene.running(last_step=5)
     work.ended("crashed")
     work = scene.again(work.run_id)
@@ -267,7 +269,7 @@ def test_late_batches_of_an_old_attempt_are_refused(scene: Scene) -> None:
     assert curve(scene, new.run_id) == {}
 
 
-def test_thinning_keeps_spikes_and_the_last_point(scene: Scene) -> None:
+def test_down_sampling_keeps_spikes_and_the_last_point(scene: Scene) -> None:
     work = scene.running(last_step=1)
     steps = list(range(2, 10_001))
     values = [math.sin(step / 500) for step in steps]
@@ -284,7 +286,7 @@ def test_thinning_keeps_spikes_and_the_last_point(scene: Scene) -> None:
     )
 
 
-def test_a_far_view_has_points_of_each_attempt_by_its_steps(scene: Scene) -> None:
+def test_a_wide_view_has_points_of_each_attempt_by_its_steps(scene: Scene) -> None:
     work = scene.running(last_step=2_000, steps=20_000)
     work.ended("crashed")
     work = scene.again(work.run_id)
@@ -296,8 +298,8 @@ def test_a_far_view_has_points_of_each_attempt_by_its_steps(scene: Scene) -> Non
     assert 15 <= sum(step <= 2_000 for step in shown) <= 25, "a fifth of the steps"
 
 
-def test_the_time_up_to_each_step_is_summed_before_it_is_thinned(scene: Scene) -> None:
-    """Of steps that take 1 to 3 seconds, and some a minute; a second attempt goes on from the first's sum."""
+def test_elapsed_time_is_summed_before_down_sampling(scene: Scene) -> None:
+    """Steps take 1 to 3 seconds, a few a minute; a second attempt continues from the first one's sum."""
     dice = random.Random(2)
     lengths = [60.0 if dice.random() < 0.003 else dice.uniform(1, 3) for _ in range(9_000)]
     work = scene.running(last_step=1, steps=20_000)
@@ -323,7 +325,7 @@ def test_the_time_up_to_each_step_is_summed_before_it_is_thinned(scene: Scene) -
     assert "seconds" in names and "elapsed_seconds" not in names, "for those only who name it"
 
 
-def test_what_is_no_number_or_no_progress_is_dropped(scene: Scene) -> None:
+def test_points_that_are_not_finite_or_not_newer_are_dropped(scene: Scene) -> None:
     work = scene.running(last_step=3)
     block = {"steps": [3, 4, 5, 5, 6], "series": {"loss": [9.0, 0.4, "NaN", 9.0, 0.6]}}
     assert work.send(work.batch(metrics=[block])).status_code == 200
@@ -378,7 +380,7 @@ def test_events_tell_the_story_and_stream(scene: Scene) -> None:
 def test_logs_are_stored_once_and_read_as_text(scene: Scene) -> None:
     work = scene.running()
     whole = "grüße 😀 from rank 0\n".encode() * 50
-    for begin in range(0, len(whole), 7):  # cuts through characters
+    for begin in range(0, len(whole), 7):  # splits characters
         assert work.log(whole[begin : begin + 7]).status_code == 200
     again = work.log(whole[:7], offset=0)
     assert (again.status_code, again.json()["code"], again.json()["offset"]) == (
@@ -401,3 +403,13 @@ def read_whole(scene: Scene, work: Work) -> str:
         part = scene.site.admin.get(path, params={"offset": offset, "limit": 64}).json()
         text, offset, end = text + part["text"], part["next_offset"], part["end"]
     return text
+
+
+def test_the_older_name_of_a_series_is_accepted_in_batches_and_requests(scene: Scene) -> None:
+    work = scene.running(last_step=1)
+    block = {"steps": [2], "series": {"fp8_flushed": [0.25]}}
+    assert work.send(work.batch(metrics=[block])).status_code == 200
+    for name in ("fp8_flushed", "fp8_underflow"):
+        answer = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics", params={"names": name})
+        (series,) = answer.json()["series"]
+        assert (series["name"], series["unit"], series["values"]) == ("fp8_underflow", "fraction", [0.25])

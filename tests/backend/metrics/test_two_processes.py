@@ -1,4 +1,4 @@
-"""Two API processes on one PostgreSQL: a point posted to one reaches a stream of the other at once."""
+"""Two API processes on one PostgreSQL: a point posted to one reaches a stream of the other immediately."""
 
 import json
 import os
@@ -20,9 +20,9 @@ from fastapi import FastAPI
 
 from tests.backend.conftest import SECRET
 from tests.backend.scripted_agent import Scene, losses
-from trainwright_backend.core import stream
+from trainwright_backend.core import sse
 from trainwright_backend.core.db import Database
-from trainwright_backend.local import end, listen
+from trainwright_backend.local.platform import bind_socket, terminate
 from trainwright_backend.migrations.run import migrate
 
 POINTS = 15
@@ -38,7 +38,7 @@ def database_url(fresh_postgres_database: str) -> str:
 
 @contextmanager
 def this_process(app: FastAPI) -> Iterator[tuple[str, int]]:
-    listener = listen("127.0.0.1", 0)
+    listener = bind_socket("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
@@ -49,7 +49,7 @@ def this_process(app: FastAPI) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def other_process(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
-    listener = listen("127.0.0.1", 0)
+    listener = bind_socket("127.0.0.1", 0)
     environment = {
         "TRAINWRIGHT_SECRET_KEY": SECRET.get_secret_value(),
         "TRAINWRIGHT_DATABASE_URL": database_url,
@@ -62,16 +62,16 @@ def other_process(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
     try:
         yield listener.getsockname()
     finally:
-        end(server)
+        terminate(server)
         listener.close()
 
 
-def test_a_point_comes_by_the_other_process(
+def test_a_point_posted_to_one_process_reaches_a_stream_of_the_other(
     scene: Scene, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream would look by itself only after a minute, so what comes sooner was notified."""
+    """The stream polls only once a minute, so whatever comes sooner was notified."""
     work = scene.running(last_step=1, steps=100)
-    monkeypatch.setattr(stream, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(sse, "POLL_SECONDS", 60.0)
     lags = []
     with other_process(database_url, tmp_path) as other, this_process(scene.site.app) as here:
         reader = _stream(here, f"{scene.runs}/{work.run_id}/metrics/stream", scene)

@@ -1,4 +1,4 @@
-"""The control loop: one leads, a commit that matters wakes it, and what is wrong with one run stops no other."""
+"""The control loop: one leads, relevant commits notify it, and an error with one run does not stop the others."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +10,18 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from tests.backend.scripted_agent import Control, Scene
-from trainwright_backend.control import ControlLoop, Leader
+from trainwright_backend.control.leader import Leader
+from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.core import db
 from trainwright_backend.core.db import Database, now
-from trainwright_backend.core.doomed import DoomedBytes
+from trainwright_backend.core.deletion_queue import QueuedDeletion
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
 from trainwright_backend.nodes import placement
 from trainwright_backend.runs.tables import Run
+
+pytestmark = pytest.mark.both_databases
 
 
 def test_one_loop_leads_and_the_next_takes_over(scene: Scene) -> None:
@@ -61,7 +64,7 @@ def test_a_loop_that_never_led_does_nothing_until_the_leader_goes(scene: Scene) 
     loop.stop()
 
 
-def test_a_loop_outlives_a_round_that_breaks_before_it_begins(
+def test_the_loop_survives_a_round_that_fails_at_its_start(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = scene.site.app.state
@@ -82,7 +85,7 @@ def test_a_loop_outlives_a_round_that_breaks_before_it_begins(
     loop.stop()
 
 
-def test_health_tells_a_loop_that_does_not_come_round(scene: Scene) -> None:
+def test_health_reports_a_stuck_loop(scene: Scene) -> None:
     state = scene.site.app.state
     anonymous = scene.site.anonymous()
     assert anonymous.get("/api/v1/health").json()["control_loop_seconds"] is None, "it has none here"
@@ -108,13 +111,13 @@ def test_health_tells_a_loop_that_does_not_come_round(scene: Scene) -> None:
     clock[0] += 15.0
     answer = anonymous.get("/api/v1/health")
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
-    assert "has not come round for 75 s" in answer.json()["detail"]
+    assert "has not completed a round for 75 s" in answer.json()["detail"]
     [problem] = answer.json()["errors"]
     assert (problem["field"], problem["value"]) == ("control_loop_seconds", 75.0)
     assert "restart the process" in problem["message"]
 
 
-def test_who_cannot_ask_for_the_lead_does_not_lead(
+def test_a_process_that_cannot_request_the_lock_does_not_lead(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: Settings = scene.site.app.state.settings
@@ -134,7 +137,7 @@ def test_who_cannot_ask_for_the_lead_does_not_lead(
     database.dispose()
 
 
-def test_one_run_that_cannot_be_reaped_keeps_no_other_from_it(scene: Scene) -> None:
+def test_a_run_that_cannot_be_reaped_does_not_block_others(scene: Scene) -> None:
     broken, fine = scene.running(), scene.running()
     with scene.database.write() as session:
         session.execute(update(Run).where(Run.id == parse_id("run", broken.run_id)).values(spec={}))
@@ -142,36 +145,38 @@ def test_one_run_that_cannot_be_reaped_keeps_no_other_from_it(scene: Scene) -> N
     with scene.database.read() as session:
         states = {row.id: row.state for row in session.execute(select(Run.id, Run.state))}
     assert states[parse_id("run", broken.run_id)] == "running", "the plant works"
-    # Its back-off is half a second, which slow sweeps outlast.
+    # Its back-off is half a second; slow sweeps take longer.
     assert states[parse_id("run", fine.run_id)] in ("retry_wait", "queued")
 
 
-def test_one_run_that_cannot_be_placed_keeps_no_other_from_it(scene: Scene) -> None:
+def test_a_run_that_cannot_be_placed_does_not_block_others(scene: Scene) -> None:
     broken, fine = scene.submit(), scene.submit()
     with scene.database.write() as session:
         session.execute(update(Run).where(Run.id == parse_id("run", broken)).values(device="abacus"))
     scene.control.sweep()
     assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [fine]
-    with scene.database.write() as session:  # for the scene's own check of the quota
+    with scene.database.write() as session:  # for the scene's quota check
         session.execute(update(Run).where(Run.id == parse_id("run", broken)).values(device="cpu"))
 
 
-def test_a_folder_that_cannot_be_deleted_keeps_no_other(scene: Scene) -> None:
+def test_a_folder_that_cannot_be_deleted_does_not_block_others(scene: Scene) -> None:
     store = scene.site.app.state.store
     store.write("a-file", b"x")
     store.write("folder/file", b"x")
     with scene.database.write() as session:
         for prefix in ("a-file/inside", "folder"):
-            session.add(DoomedBytes(prefix=prefix, next_sweep=now(), last_sweep=now() + timedelta(hours=1)))
+            session.add(
+                QueuedDeletion(prefix=prefix, delete_at=now(), final_delete_at=now() + timedelta(hours=1))
+            )
     scene.control.sweep()
     assert store.stat("a-file") == 1, "the plant works: nothing can lie inside of a file"
     assert store.stat("folder/file") is None
 
 
-def test_runs_that_wait_for_data_hide_none_that_could_start(
+def test_runs_waiting_for_data_do_not_hide_runs_that_could_start(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "CONSIDERED", 2)
+    monkeypatch.setattr(placement, "MAX_CONSIDERED", 2)
     unready = {"dataset": scene.dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.2}
     early = [scene.submit(data=unready) for _ in range(3)]
     run_id = scene.submit()
@@ -184,14 +189,14 @@ def test_two_loops_that_place_at_once_place_each_run_once(scene: Scene) -> None:
     loops = [Control(scene.site.app) for _ in range(4)]
     runs = [scene.submit() for _ in range(2)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda control: control.loop.round(sweep=False), loops))
+        list(pool.map(lambda control: control.loop.run_round(sweep=False), loops))
     placed = scene.agent.heartbeat()
-    assert sorted(seat["run_id"] for seat in placed) == sorted(runs)
-    assert sorted(slot for seat in placed for slot in seat["slots"]) == [0, 1]
+    assert sorted(placement["run_id"] for placement in placed) == sorted(runs)
+    assert sorted(slot for placement in placed for slot in placement["slots"]) == [0, 1]
 
 
 def with_short_sweeps(settings: Settings) -> Settings:
-    """Patient with nodes, but sweeping twenty times a second."""
+    """Waits long for nodes, but sweeps twenty times a second."""
     return settings.model_copy(update={"timers": settings.timers.model_copy(update={"sweep_seconds": 0.05})})
 
 

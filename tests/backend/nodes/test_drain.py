@@ -1,6 +1,8 @@
-"""A drained node gets nothing new, keeps what it has, and every node says what runs on it."""
+"""A drained node gets no new runs and keeps its claimed ones, and every node lists its runs."""
 
 from typing import Any
+
+import pytest
 
 from tests.backend.scripted_agent import Agent, Scene
 
@@ -37,7 +39,7 @@ def test_other_nodes_take_what_a_drained_one_would_have_had(scene: Scene) -> Non
     assert scene.show(runs[2])["sentence"] == "needs 1 slot, 0 free on 1 node"
 
 
-def test_what_a_drained_node_has_claimed_goes_on_and_the_rest_is_placed_elsewhere(scene: Scene) -> None:
+def test_claimed_runs_of_a_drained_node_continue_and_the_rest_is_placed_elsewhere(scene: Scene) -> None:
     work = scene.running()
     unclaimed = scene.submit()
     scene.control.sweep()
@@ -67,18 +69,19 @@ def test_a_run_that_was_placed_before_is_not_claimed_any_more(scene: Scene) -> N
     assert [placed["run_id"] for placed in other.heartbeat()] == [run_id]
 
 
+@pytest.mark.both_databases
 def test_draining_outlives_a_new_start_of_the_agent(scene: Scene) -> None:
     set_draining(scene, "node-a", True)
     Agent.join(scene.site, "node-a")
     assert nodes(scene)["node-a"]["draining"]
 
 
-def test_a_node_says_what_runs_on_it_of_whatever_team(scene: Scene) -> None:
+def test_a_node_lists_the_runs_of_all_teams_on_it(scene: Scene) -> None:
     work = scene.running(slots=2, name="pilot")
-    (seat,) = nodes(scene)["node-a"]["runs"]
-    shown = {name: seat[name] for name in ("team", "run", "name", "device", "state")}
+    (placement,) = nodes(scene)["node-a"]["runs"]
+    shown = {name: placement[name] for name in ("team", "run", "name", "device", "state")}
     assert shown == {"team": "acme", "run": work.run_id, "name": "pilot", "device": "cpu", "state": "running"}
-    assert sorted(seat["slots"]) == [0, 1]
+    assert sorted(placement["slots"]) == [0, 1]
     scene.cancel(work.run_id)
     assert nodes(scene)["node-a"]["runs"][0]["state"] == "stopping"
     work.ended("stopped")

@@ -1,4 +1,4 @@
-"""Nodes without DeepSpeed: what is refused, what is placed elsewhere, what waits and says why; and their own memory."""
+"""Nodes without DeepSpeed, and host memory for offload: runs are refused, placed elsewhere, or wait with a reason."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def problem(answer: Any) -> dict[str, Any]:
 
 def test_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> None:
     tell(scene.agent, False)
-    Agent.join(scene.site, "node-g", cpu_slots=1)  # has not told, and is too small
+    Agent.join(scene.site, "node-g", cpu_slots=1)  # has not reported its engines, and is too small
     spec = scene.spec(2, **DEEPSPEED)
     for path in (scene.runs, f"{scene.runs}/plan", f"{scene.runs}/estimate"):
         found = problem(scene.site.admin.post(path, json=spec))
@@ -66,7 +66,7 @@ def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
     assert scene.agent.heartbeat() == []
     sentence = scene.show(run_id)["sentence"]
     assert sentence == "needs 2 slots and engine deepspeed, which is not installed on node-a"
-    other = scene.submit(2)  # is behind it, and waits for nothing
+    other = scene.submit(2)  # queued behind it, but needs nothing special
     scene.control.sweep()
     assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [other]
     able = Agent.join(scene.site, "node-b")
@@ -100,7 +100,8 @@ def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Sce
     )
 
 
-def test_a_plan_and_an_estimate_tell_what_offload_takes_of_a_node(
+@pytest.mark.both_databases
+def test_plans_and_estimates_include_the_host_memory_of_offload(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = Agent.join(scene.site, "node-g", gpus=2)
@@ -119,7 +120,7 @@ def test_a_plan_and_an_estimate_tell_what_offload_takes_of_a_node(
     show(planned)
     show_estimate(found)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "into the memory of each node; node-h has 16,384.0 MiB." in printed and "by offload" in printed
+    assert "of host memory on each node; node-h has 16,384.0 MiB." in printed and "by offload" in printed
 
 
 def test_nodes_say_whether_they_have_it(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""What a run would come to: figures by formula, and a time only where the same was measured."""
+"""Estimates: figures by formula, and a time only if an equal workload was measured."""
 
 from statistics import median
 from typing import Any
@@ -26,7 +26,7 @@ def ask(scene: Scene, spec: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def measured(scene: Scene, rates: list[float] = RATES, **sections: Any) -> Work:
-    """A run that was seen to make so many tokens a second."""
+    """A run with a measured throughput of this many tokens per second."""
     work = scene.start(**sections)
     assert work.order("starting") == "go"
     work.begin()
@@ -37,6 +37,7 @@ def measured(scene: Scene, rates: list[float] = RATES, **sections: Any) -> Work:
     return work
 
 
+@pytest.mark.both_databases
 def test_figures_follow_from_the_spec(scene: Scene) -> None:
     found = ask(scene)
     spec = RunSpec.model_validate(scene.spec())
@@ -52,7 +53,7 @@ def test_figures_follow_from_the_spec(scene: Scene) -> None:
     assert found["storage"] == scene.site.admin.get(scene.site.path).json()["storage"]
 
 
-def test_time_is_unknown_until_the_same_was_measured(scene: Scene) -> None:
+def test_time_is_unknown_until_an_equal_workload_was_measured(scene: Scene) -> None:
     found = ask(scene)
     assert (found["measured"], found["seconds"], found["slot_hours"]) == (None, None, None)
     work = measured(scene)
@@ -67,7 +68,7 @@ def test_time_is_unknown_until_the_same_was_measured(scene: Scene) -> None:
     assert longer["seconds"] == pytest.approx(1_000 * found["seconds"]), "these change no speed"
 
 
-def test_a_fork_is_told_only_the_steps_after_the_one_it_begins_at(scene: Scene) -> None:
+def test_an_estimate_of_a_fork_counts_only_the_steps_after_its_start(scene: Scene) -> None:
     measured(scene)
     asked = scene.spec(steps=5_000, checkpoint={"every_steps": 100, "keep": 2})
     whole = ask(scene, asked)
@@ -88,16 +89,14 @@ def test_a_fork_is_told_only_the_steps_after_the_one_it_begins_at(scene: Scene) 
 @pytest.mark.parametrize(
     ("begin_step", "field"), [(10, "schedule.steps"), (11, "schedule.steps"), (-1, "begin_step")]
 )
-def test_nothing_is_estimated_where_no_step_is_left_or_no_step_is_meant(
-    scene: Scene, begin_step: int, field: str
-) -> None:
+def test_an_estimate_without_steps_is_refused(scene: Scene, begin_step: int, field: str) -> None:
     answer = scene.site.admin.post(
         f"{scene.runs}/estimate", params={"begin_step": begin_step}, json=scene.spec()
     )
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), answer.text
 
 
-def test_a_run_tells_its_flops_itself_also_when_its_data_is_gone(scene: Scene) -> None:
+def test_a_run_has_its_flops_even_after_its_data_was_deleted(scene: Scene) -> None:
     work = measured(scene)
     before = scene.show(work.run_id)
     assert before["flops"] == ask(scene)["flops"] > 0
@@ -122,14 +121,14 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-def test_what_computes_otherwise_is_no_measurement(scene: Scene) -> None:
+def test_a_different_workload_is_not_used_as_a_measurement(scene: Scene) -> None:
     measured(scene)
     assert ask(scene)["measured"] is not None
     for other in OTHERS:
         assert ask(scene, scene.spec(**other))["measured"] is None, other
 
 
-def test_the_team_s_checkpoints_are_told_beside_its_files_and_count_in_no_limit(scene: Scene) -> None:
+def test_checkpoints_are_shown_beside_files_and_count_towards_no_limit(scene: Scene) -> None:
     before = ask(scene)
     assert before["team_checkpoint_bytes"] == 0
     work = measured(scene)
@@ -147,7 +146,7 @@ def test_the_team_s_checkpoints_are_told_beside_its_files_and_count_in_no_limit(
     assert usages[0]["storage"] == before["storage"]
 
 
-def test_earlier_runs_are_looked_at_in_one_query_without_what_is_wide(scene: Scene) -> None:
+def test_earlier_runs_are_read_in_one_query_without_wide_columns(scene: Scene) -> None:
     def statements() -> list[str]:
         found: list[str] = []
 
@@ -195,7 +194,7 @@ def test_each_attempt_is_measured_in_its_own_layout(scene: Scene) -> None:
     assert ask(scene, scene.spec(2, parallelism=tensor | {"data": 1}, **sections))["measured"] is not None
 
 
-def test_another_team_s_runs_tell_nothing(scene: Scene) -> None:
+def test_runs_of_other_teams_are_not_used_as_measurements(scene: Scene) -> None:
     measured(scene)
     stranger = scene.site.other_team("globex")
     spec = scene.spec() | {"data": {"dataset": scene.dataset}}
@@ -216,7 +215,8 @@ def test_a_measurement_counts_while_a_node_of_its_kind_is_joined(scene: Scene) -
     assert ask(scene)["measured"] is None, "more threads a rank"
 
 
-def test_a_node_with_too_few_slots_is_no_place_for_it(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_nodes_with_too_few_slots_are_ignored(scene: Scene) -> None:
     work = measured(scene, slots=2)
     assert work.ended("crashed") == "retry_wait"
     Agent.join(scene.site, "node-b")
@@ -227,7 +227,7 @@ def test_a_node_with_too_few_slots_is_no_place_for_it(scene: Scene) -> None:
     assert ask(scene, scene.spec(2))["measured"] is None
 
 
-def test_what_a_submission_refuses_an_estimate_refuses_alike(scene: Scene) -> None:
+def test_an_estimate_refuses_what_a_submission_refuses(scene: Scene) -> None:
     spec = scene.spec(model={"width": 63})
     estimate, run = (
         scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/estimate", scene.runs)

@@ -1,4 +1,4 @@
-"""The protocol between API, agents and supervisors, as lifecycle.md tells it."""
+"""The protocol between API, agents and supervisors, as described in lifecycle.md."""
 
 import json
 from collections.abc import Callable
@@ -98,6 +98,7 @@ def test_a_final_run_does_not_change(scene: Scene) -> None:
     assert RunState(scene.state(work.run_id)) in FINAL
 
 
+@pytest.mark.both_databases
 def test_a_repeated_claim_gets_the_same_answer_and_another_is_refused(scene: Scene) -> None:
     run_id = scene.submit()
     scene.control.sweep()
@@ -130,7 +131,8 @@ def test_a_run_is_unknown_to_nodes_that_never_claimed_it(scene: Scene) -> None:
     assert scene.site.admin.get("/api/v1/agent/runs/x/offsets?attempt=1").status_code == 401
 
 
-def test_the_first_go_comes_with_a_renewal_and_phases_walk_the_states(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_the_first_go_answers_a_renewal_and_phases_advance_the_state(scene: Scene) -> None:
     work = scene.start()
     assert scene.state(work.run_id) == "starting"
     assert work.order("starting", progress="fetching shards 3 of 8") == "go"
@@ -144,12 +146,12 @@ def test_the_first_go_comes_with_a_renewal_and_phases_walk_the_states(scene: Sce
     assert moves == ["queued", "leased", "starting", "running", "completing"]
 
 
-def test_a_lapsed_lease_requeues_and_the_zombie_is_refused_everywhere(scene: Scene) -> None:
+def test_an_expired_lease_requeues_the_run_and_its_old_attempt_is_refused_everywhere(scene: Scene) -> None:
     zombie = scene.running()
     saved = zombie.save(3)
     scene.control.sweep()
     scene.control.let_pass(LEASE_SECONDS)
-    # Where two sweeps take long the back-off may be over already: the events keep what was.
+    # If the two sweeps are slow, the back-off may be over already, so read the events.
     events = scene.site.admin.get(f"{scene.runs}/{zombie.run_id}/events").json()
     (lapsed,) = (event for event in events if event["state"] == "retry_wait")
     assert lapsed["message"] == "node-a was silent for 6 s"
@@ -171,20 +173,20 @@ def test_a_lapsed_lease_requeues_and_the_zombie_is_refused_everywhere(scene: Sce
     assert work.finish(10) == "succeeded"
 
 
-def test_renewals_keep_a_lease_and_a_late_loop_blames_nobody(scene: Scene) -> None:
+def test_renewals_extend_a_lease_and_a_late_loop_expires_none(scene: Scene) -> None:
     work = scene.running()
     for _ in range(3 * LEASE_SECONDS):
         scene.control.let_pass(0)
         assert work.order("running") == "go"
-    scene.control.clock.seconds += 100 * LEASE_SECONDS  # the loop itself was away
+    scene.control.clock.seconds += 100 * LEASE_SECONDS  # the loop itself was not running
     scene.control.sweep()
     assert scene.state(work.run_id) == "running"
     scene.control.let_pass(LEASE_SECONDS)
     assert scene.state(work.run_id) == "retry_wait"
 
 
-def test_a_shortened_lease_waits_for_the_next_claim(scene: Scene) -> None:
-    """The answer that tells the supervisor of it may be lost: until then it trains by the longer one."""
+def test_a_shorter_lease_applies_to_the_next_claim(scene: Scene) -> None:
+    """The reply with the new lease may be lost; until one arrives, the supervisor uses the longer lease."""
     work = scene.running()
     app = scene.site.app
     shorter = app.state.settings.timers.model_copy(update={"lease_seconds": LEASE_SECONDS / 2})
@@ -196,7 +198,8 @@ def test_a_shortened_lease_waits_for_the_next_claim(scene: Scene) -> None:
     assert scene.state(work.run_id) in ("retry_wait", "queued"), "a slow machine may be past the back-off"
 
 
-def test_what_a_trainer_says_is_stored_whatever_it_is(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_any_text_of_a_trainer_is_stored(scene: Scene) -> None:
     odd = "rank\0 1 \ud800 died"
     work = scene.running()
     assert work.renew("running", progress="a\0b").status_code == 200
@@ -213,11 +216,11 @@ def test_what_a_trainer_says_is_stored_whatever_it_is(scene: Scene) -> None:
     assert stored.status_code == 200, stored.text
     work.offset = stored.json()["offset"]
     assert work.ended("crashed", "rank\0 1 died") == "retry_wait"
-    assert scene.show(work.run_id)["sentence"] == "rank 1 died; tries again"
+    assert scene.show(work.run_id)["sentence"] == "rank 1 died; will retry"
 
 
-def test_an_end_speaks_for_its_own_claim(scene: Scene) -> None:
-    """A node that has the run's newest seat cannot end it by the claim it held before."""
+def test_an_end_applies_to_its_own_claim(scene: Scene) -> None:
+    """A node with the run's newest placement cannot end it by its earlier claim."""
     old = scene.running()
     scene.control.let_pass(LEASE_SECONDS + 1)
     new = scene.again(old.run_id)
@@ -226,7 +229,8 @@ def test_an_end_speaks_for_its_own_claim(scene: Scene) -> None:
     assert scene.state(new.run_id) == "starting"
 
 
-def test_a_run_is_suspect_before_its_lease_lapses(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_a_run_is_suspect_before_its_lease_expires(scene: Scene) -> None:
     work = scene.running()
     assert scene.show(work.run_id)["suspect_seconds"] is None
     with scene.database.write() as session:
@@ -262,7 +266,7 @@ def test_a_supervisor_that_ended_does_not_wait_for_a_dead_agent(scene: Scene) ->
         session.execute(update(Node).values(last_heartbeat=now() - timedelta(minutes=5)))
     assert work.order("ended") == "leave", "nobody will report the end"
     scene.control.let_pass(LEASE_SECONDS)
-    assert scene.show(work.run_id)["reason"] == "lease_lapsed"
+    assert scene.show(work.run_id)["reason"] == "lease_expired"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +295,7 @@ def test_ends_without_progress_are_bounded(
     assert [mark["reason"] for mark in marks] == [counted_as] * tries
 
 
-def test_a_damaged_checkpoint_does_not_call_back_what_was_forgiven(scene: Scene) -> None:
+def test_a_damaged_checkpoint_does_not_recount_earlier_ends(scene: Scene) -> None:
     work = scene.running(last_step=10)
     work.save(5)
     work.ended("crashed")
@@ -308,10 +312,10 @@ def test_a_damaged_checkpoint_does_not_call_back_what_was_forgiven(scene: Scene)
     assert work.ended("checkpoint_invalid", step=5) == "failed"
     shown = scene.show(work.run_id)
     assert shown["reason"] == "checkpoint_invalid"
-    assert shown["sentence"].startswith("Its checkpoints were damaged again and again."), "nothing is used"
+    assert shown["sentence"].startswith("Its checkpoints were damaged repeatedly."), "nothing is used"
 
 
-def test_progress_forgives_and_the_wait_doubles_without_it(scene: Scene) -> None:
+def test_progress_resets_the_backoff_which_otherwise_doubles(scene: Scene) -> None:
     work = scene.running(last_step=2)
     assert wait_after_crash(scene, work) == pytest.approx(0.5, abs=0.4)
     work = scene.again(work.run_id)
@@ -336,9 +340,10 @@ def wait_after_crash(scene: Scene, work: Work) -> float:
     return waited.total_seconds()
 
 
-def test_a_total_cap_ends_the_run(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_max_attempts_ends_the_run(scene: Scene) -> None:
     work = scene.start(resources={"device": "cpu", "max_attempts": 1})
-    assert work.ended("lease_lapsed") == "failed"
+    assert work.ended("lease_expired") == "failed"
     assert scene.show(work.run_id)["reason"] == "too_many_attempts"
 
 
@@ -363,7 +368,8 @@ def test_a_trained_run_is_only_exported_again(scene: Scene) -> None:
     assert work.finish(10) == "succeeded"
 
 
-def test_unclaimed_placements_expire_and_are_placed_anew(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_unclaimed_placements_expire_and_are_placed_again(scene: Scene) -> None:
     run_id = scene.submit()
     scene.control.sweep()
     assert scene.agent.heartbeat()[0]["claimed"] is False
@@ -378,7 +384,7 @@ def test_unclaimed_placements_expire_and_are_placed_anew(scene: Scene) -> None:
     assert scene.agent.try_claim(run_id).json()["code"] == "claim_refused"
 
 
-def test_a_run_is_placed_whole_in_order_and_told_why_it_waits(scene: Scene) -> None:
+def test_runs_are_placed_with_all_slots_in_order_and_show_why_they_wait(scene: Scene) -> None:
     running = scene.running(slots=1)
     large, small = scene.submit(slots=2), scene.submit(slots=1)
     scene.control.sweep()
@@ -399,6 +405,7 @@ def test_a_run_is_placed_whole_in_order_and_told_why_it_waits(scene: Scene) -> N
     assert [(placed["run_id"], placed["slots"]) for placed in scene.agent.heartbeat()] == [(large, [0, 1])]
 
 
+@pytest.mark.both_databases
 def test_a_failed_preparation_fails_the_run(scene: Scene) -> None:
     spec = scene.spec(
         data={"dataset": scene.dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.2}
@@ -428,6 +435,7 @@ def test_data_that_turns_out_shorter_than_one_sequence_fails_the_run(scene: Scen
     assert scene.used() == 0 and scene.agent.heartbeat() == []
 
 
+@pytest.mark.both_databases
 def test_only_ended_runs_are_deleted_with_all_they_own(scene: Scene) -> None:
     work = scene.running()
     work.save(3)

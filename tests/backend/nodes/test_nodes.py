@@ -1,7 +1,8 @@
-"""Joining, the list, and who may do it."""
+"""Joining, the list of nodes, and who may use them."""
 
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import select, update
 
 from tests.backend.scripted_agent import Agent, Scene, inventory
@@ -9,6 +10,7 @@ from trainwright_backend.core.db import now
 from trainwright_backend.nodes.tables import JoinToken, Node
 
 
+@pytest.mark.both_databases
 def test_a_join_token_works_once_for_its_name_and_for_15_minutes(scene: Scene) -> None:
     client = scene.site.anonymous()
 
@@ -27,6 +29,7 @@ def test_a_join_token_works_once_for_its_name_and_for_15_minutes(scene: Scene) -
     assert try_join(old["token"], "node-d") == 403
 
 
+@pytest.mark.both_databases
 def test_secrets_of_nodes_are_stored_hashed(scene: Scene) -> None:
     token = scene.agent.client.headers["Authorization"].removeprefix("Bearer ")
     made = scene.site.admin.post("/api/v1/join-tokens", json={"name": "node-b"}).json()
@@ -37,6 +40,7 @@ def test_secrets_of_nodes_are_stored_hashed(scene: Scene) -> None:
     assert all(len(value) == 64 for value in stored)
 
 
+@pytest.mark.both_databases
 def test_joining_again_ends_the_old_token(scene: Scene) -> None:
     old = scene.agent.client
     new = Agent.join(scene.site, "node-a", cpu_slots=4)
@@ -60,6 +64,7 @@ def test_only_the_site_admin_sees_nodes_and_agents_are_no_people(scene: Scene) -
     assert scene.site.anonymous().post("/api/v1/agent/heartbeat", json={}).status_code == 401
 
 
+@pytest.mark.both_databases
 def test_a_silent_node_is_offline_and_gets_nothing(scene: Scene) -> None:
     with scene.database.write() as session:
         session.execute(update(Node).values(last_heartbeat=now() - timedelta(hours=1)))
@@ -112,7 +117,7 @@ def test_an_fp8_job_knows_both_peaks(scene: Scene) -> None:
 
 
 def test_a_node_that_did_not_measure_fp8_shows_no_fraction_of_it(scene: Scene) -> None:
-    """Its agent is older than the measure."""
+    """The agent is too old to report the measurement."""
     job = scene.start(precision={"kind": "fp8"}).claim.job
     assert job.peak is None
     assert job.bf16_peak is not None

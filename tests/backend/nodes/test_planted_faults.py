@@ -1,6 +1,6 @@
-"""Two checks that guard against two trainers on one run, each tried on the real code and on a planted fault.
+"""Two checks that prevent two trainers of one run, each tested on the real code and on a planted fault.
 
-A check that passes on both is no check. The faults are what somebody could write who did not know the protocol.
+A check that passes on both is worthless. The faults are mistakes of a developer who is new to the protocol.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,16 +13,18 @@ from sqlalchemy import select, update
 from tests.backend.scripted_agent import Scene
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Write
-from trainwright_backend.nodes import claims, ends
+from trainwright_backend.nodes import attempt_end, claims
 from trainwright_backend.runs.tables import Placement, Run
+
+pytestmark = pytest.mark.both_databases
 
 
 class TwoClaimsError(Exception):
-    """What the check is for: two claims were granted. A planted run that only crashes does not raise it."""
+    """The condition to detect: two claims were granted. Code that only crashes does not raise it."""
 
 
 def check_a_claim_is_exclusive(scene: Scene) -> None:
-    """Of claims at once, each with its own id, one wins."""
+    """One of several concurrent claims, each with its own id, wins."""
     run_id = scene.submit()
     scene.control.sweep()
     with ThreadPoolExecutor(4) as pool:
@@ -35,7 +37,7 @@ def check_a_claim_is_exclusive(scene: Scene) -> None:
 
 
 def check_an_old_fence_ends_nothing(scene: Scene) -> None:
-    """The end that a node reports for a run that went on elsewhere is refused."""
+    """A node's report of the end of a run that continued elsewhere is refused."""
     zombie = scene.start()
     scene.control.let_pass(7)
     work = scene.again(zombie.run_id)
@@ -53,8 +55,8 @@ def test_an_old_fence_ends_nothing(scene: Scene) -> None:
 
 
 def test_a_claim_without_compare_and_set_is_caught(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_free_seat", any_seat)
-    monkeypatch.setattr(claims, "take_seat", take_whatever_it_is)
+    monkeypatch.setattr(claims, "_unclaimed_placement", any_placement)
+    monkeypatch.setattr(claims, "take_placement", take_whatever_it_is)
     monkeypatch.setattr(claims, "move", move_without_guard)
     monkeypatch.setattr(claims, "start_attempt", lambda session, run, *_: run)
     with pytest.raises(TwoClaimsError):
@@ -62,40 +64,44 @@ def test_a_claim_without_compare_and_set_is_caught(scene: Scene, monkeypatch: py
     bring_home(scene)
 
 
-def test_a_seat_is_taken_once(scene: Scene) -> None:
+def test_a_placement_is_taken_once(scene: Scene) -> None:
     scene.submit()
     scene.control.sweep()
     with scene.database.write() as session:
-        seat = session.scalars(select(Placement).where(Placement.claim_id.is_(None))).one()
-        assert claims.take_seat(session, seat, "c" * 32, 1)
-        assert not claims.take_seat(session, seat, "d" * 32, 2)
-        assert (seat.claim_id, seat.fence) == ("c" * 32, 1)
+        placement = session.scalars(select(Placement).where(Placement.claim_id.is_(None))).one()
+        assert claims.take_placement(session, placement, "c" * 32, 1)
+        assert not claims.take_placement(session, placement, "d" * 32, 2)
+        assert (placement.claim_id, placement.fence) == ("c" * 32, 1)
         session.rollback()
 
 
 def test_a_finish_without_fence_check_is_caught(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "check_seat", lambda *_: None)
+    monkeypatch.setattr(attempt_end, "check_placement", lambda *_: None)
     with pytest.raises(AssertionError):
         check_an_old_fence_ends_nothing(scene)
 
 
-def test_a_renewal_that_was_overlooked_saves_its_lease(scene: Scene) -> None:
+def test_an_unseen_renewal_keeps_its_lease(scene: Scene) -> None:
     work = scene.running()
     with scene.database.read() as session:
         seen_id, seen_renewal = session.execute(select(Placement.id, Placement.renewal)).one()
     work.order("running")
     with scene.database.write() as session:
-        assert not ends.lapse(session, seen_id, seen_renewal, scene.site.app.state.settings.timers)
+        assert not attempt_end.expire_lease(
+            session, seen_id, seen_renewal, scene.site.app.state.settings.timers
+        )
     assert scene.state(work.run_id) == "running"
 
 
-def any_seat(session: Write, run: Run, node_id: UUID) -> Placement | None:
+def any_placement(session: Write, run: Run, node_id: UUID) -> Placement | None:
     return session.scalars(select(Placement).where(Placement.run_id == run.id)).first()
 
 
-def take_whatever_it_is(session: Write, seat: Placement, claim_id: str, fence: int) -> bool:
-    session.execute(update(Placement).where(Placement.id == seat.id).values(claim_id=claim_id, fence=fence))
-    session.refresh(seat)
+def take_whatever_it_is(session: Write, placement: Placement, claim_id: str, fence: int) -> bool:
+    session.execute(
+        update(Placement).where(Placement.id == placement.id).values(claim_id=claim_id, fence=fence)
+    )
+    session.refresh(placement)
     return True
 
 
@@ -105,6 +111,6 @@ def move_without_guard(session: Write, run: Run, state: RunState, message: str, 
 
 
 def bring_home(scene: Scene) -> None:
-    """The fault broke invariants: remove its traces, or the scene's own check would see them."""
+    """The fault broke invariants. Remove its traces, or the scene's own check would fail."""
     with scene.database.write() as session:
         session.execute(update(Run).values(state=RunState.QUEUED, fence=0))

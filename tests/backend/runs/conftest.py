@@ -11,15 +11,15 @@ from typer.testing import CliRunner, Result
 from tests.backend.scripted_agent import Scene, scene
 from tests.backend.scripted_agent import patient_settings as settings
 from trainwright import cli
-from trainwright_backend.local import listen
+from trainwright_backend.local.platform import bind_socket
 
 __all__ = ["scene", "settings"]
 
 
-class Heard(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request as it arrived."""
 
-    asked: str
+    target: str
     """Method and path."""
 
     query: dict[str, list[str]]
@@ -28,42 +28,42 @@ class Heard(NamedTuple):
 
 
 class Served(NamedTuple):
-    """The application, which runs already, on the loopback interface."""
+    """The running application on the loopback interface."""
 
     url: str
-    heard: list[Heard]
+    received: list[ReceivedRequest]
 
     def command(self, key: str, words: str) -> Result:
-        """What the command line does with these words."""
-        told = {"TRAINWRIGHT_SERVER": self.url, "TRAINWRIGHT_KEY": key, "TRAINWRIGHT_TEAM": "acme"}
-        return CliRunner().invoke(cli.app, words.split(), env=told | {"COLUMNS": "200"})
+        """The result of a command line."""
+        environment = {"TRAINWRIGHT_SERVER": self.url, "TRAINWRIGHT_KEY": key, "TRAINWRIGHT_TEAM": "acme"}
+        return CliRunner().invoke(cli.app, words.split(), env=environment | {"COLUMNS": "200"})
 
 
 @pytest.fixture
 def served(scene: Scene) -> Iterator[Served]:
-    heard: list[Heard] = []
+    received: list[ReceivedRequest] = []
 
     async def listening(scope: Any, receive: Any, send: Any) -> None:
-        """Hear all of a request before the application does, which refuses some without reading them."""
+        """Read all of a request before the application, which refuses some requests without reading them."""
         body, more = b"", True
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        asked = f"{scope['method']} {scope['path']}"
+        target = f"{scope['method']} {scope['path']}"
         query = parse_qs(scope["query_string"].decode())
-        heard.append(Heard(asked, query, json.loads(body) if body else None))
-        said = [{"type": "http.request", "body": body, "more_body": False}]
+        received.append(ReceivedRequest(target, query, json.loads(body) if body else None))
+        replayed = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def again() -> Any:
-            return said.pop() if said else await receive()
+            return replayed.pop() if replayed else await receive()
 
         await scene.site.app(scope, again, send)
 
-    socket = listen("127.0.0.1", 0)
+    socket = bind_socket("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(listening, lifespan="off", log_level="error"))
     thread = threading.Thread(target=server.run, args=([socket],))
     thread.start()
-    yield Served(f"http://127.0.0.1:{socket.getsockname()[1]}", heard)
+    yield Served(f"http://127.0.0.1:{socket.getsockname()[1]}", received)
     server.should_exit = True
     thread.join()
     socket.close()

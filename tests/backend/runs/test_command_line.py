@@ -1,11 +1,11 @@
-"""Commands for several runs: each run gets its line, one refusal stops no other run, and the exit code tells of it."""
+"""Commands for several runs: each run has a line, a refusal does not stop the others, and the exit code reports it."""
 
 import pytest
 
 from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Scene
 from trainwright.client import Client
-from trainwright.contracts.api.verbs import MOST_TAGS
+from trainwright.contracts.api.actions import MOST_TAGS
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def ended(scene: Scene) -> str:
         ("resume", "queued", "only a paused run can be resumed"),
     ],
 )
-def test_a_refusal_stops_no_other_run_and_each_has_its_line(
+def test_a_refusal_does_not_stop_the_other_runs_and_each_has_a_line(
     scene: Scene, served: Served, key: str, ended: str, verb: str, state: str, refusal: str
 ) -> None:
     first, last = scene.submit(), scene.submit()
@@ -51,7 +51,9 @@ def test_a_refusal_stops_no_other_run_and_each_has_its_line(
     assert good is None or good.exit_code == 0
 
 
-def test_delete_tells_of_each_run_what_it_freed(scene: Scene, served: Served, key: str, ended: str) -> None:
+def test_delete_reports_the_freed_bytes_of_each_run(
+    scene: Scene, served: Served, key: str, ended: str
+) -> None:
     work = scene.running(last_step=4)
     work.save(4)
     waiting = scene.submit()
@@ -72,7 +74,7 @@ def test_delete_tells_of_each_run_what_it_freed(scene: Scene, served: Served, ke
     scene.cancel(waiting)
 
 
-def test_tags_are_taken_before_others_are_given(scene: Scene, served: Served, key: str) -> None:
+def test_tags_are_removed_before_others_are_added(scene: Scene, served: Served, key: str) -> None:
     run_id = scene.submit()
     full = [f"t{number:02}" for number in range(MOST_TAGS)]
     scene.site.admin.patch(f"{scene.runs}/{run_id}", json={"tags": full})

@@ -1,7 +1,8 @@
-"""Names, tags and notes of runs, and copies of runs with some fields changed."""
+"""Names, tags and notes of runs, and clones with changed fields."""
 
 from typing import Any
 
+import pytest
 from sqlalchemy import event
 
 from tests.backend.scripted_agent import Scene
@@ -40,7 +41,8 @@ def test_a_renamed_run_is_found_and_sorted_by_its_new_name_and_an_event_says_so(
     assert len(scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()) == len(events)
 
 
-def test_what_an_edit_leaves_out_stays(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_omitted_fields_of_an_edit_do_not_change(scene: Scene) -> None:
     run_id = scene.submit()
     assert edit(scene, run_id, tags=["b", "a", "b"], notes="why").json()["tags"] == ["a", "b"]
     shown = edit(scene, run_id, notes="").json()
@@ -48,7 +50,7 @@ def test_what_an_edit_leaves_out_stays(scene: Scene) -> None:
     assert edit(scene, run_id, tags=[]).json()["tags"] == []
 
 
-def test_tags_and_names_that_are_none_are_refused_at_their_field(scene: Scene) -> None:
+def test_invalid_tags_and_names_are_refused_at_their_field(scene: Scene) -> None:
     run_id = scene.submit()
     assert problem(edit(scene, run_id, tags=["Pilot"])) == (422, "tags.0")
     assert problem(edit(scene, run_id, tags=[f"t{n}" for n in range(21)])) == (422, "tags")
@@ -58,6 +60,7 @@ def test_tags_and_names_that_are_none_are_refused_at_their_field(scene: Scene) -
     assert viewer.patch(f"{scene.runs}/{run_id}", json={"notes": "x"}).status_code == 403
 
 
+@pytest.mark.both_databases
 def test_a_list_by_tags_has_the_runs_with_all_of_them(scene: Scene) -> None:
     for name, tags in (("one", ["a"]), ("two", ["a", "b"]), ("three", ["b"])):
         edit(scene, scene.submit(), name=name, tags=tags)
@@ -88,7 +91,7 @@ def test_a_page_reads_the_tags_of_all_its_runs_at_once(scene: Scene) -> None:
     assert len(statements) == few
 
 
-def test_a_clone_has_the_configuration_but_what_was_changed(scene: Scene) -> None:
+def test_a_clone_has_the_same_configuration_except_for_the_changes(scene: Scene) -> None:
     run_id = scene.submit()
     changes = {"optimizer.learning_rate": 0.5, "batch": {"global_sequences": 16}}
     made = clone(scene, run_id, **changes)
@@ -112,7 +115,7 @@ def test_a_clone_is_made_once_for_a_key(scene: Scene) -> None:
     assert scene.used() == 2
 
 
-def test_a_change_that_fits_no_field_is_refused_at_its_name(scene: Scene) -> None:
+def test_a_change_of_an_unknown_field_is_refused_by_its_name(scene: Scene) -> None:
     run_id = scene.submit()
     for changes, field in (
         ({"optimizer.learning_rat": 1}, "optimizer.learning_rat"),
@@ -130,7 +133,7 @@ def test_a_change_that_fits_no_field_is_refused_at_its_name(scene: Scene) -> Non
     assert scene.used() == 1
 
 
-def test_a_clone_over_the_quota_is_refused_and_nothing_is_kept(scene: Scene) -> None:
+def test_a_clone_over_the_quota_is_refused_and_nothing_is_stored(scene: Scene) -> None:
     run_id = scene.submit(slots=2)
     for _ in range(3):
         assert clone(scene, run_id).status_code == 201
@@ -140,7 +143,7 @@ def test_a_clone_over_the_quota_is_refused_and_nothing_is_kept(scene: Scene) -> 
     assert clone(scene, run_id, "key").status_code == 201, "the key was not used up"
 
 
-def test_a_run_whose_data_was_deleted_is_shown_and_copied_onto_other_data_only(
+def test_a_run_whose_data_was_deleted_can_be_shown_and_cloned_only_with_other_data(
     scene: Scene, upload: Any
 ) -> None:
     work = scene.start()

@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.backend.conftest import Site
 from tests.backend.scripted_agent import Agent, Control
+
+pytestmark = pytest.mark.both_databases
 
 
 def spec_over(dataset: dict[str, Any], **sections: Any) -> dict[str, Any]:

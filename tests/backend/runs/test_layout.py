@@ -1,4 +1,4 @@
-"""Another layout for a run that was submitted: who may, in which states, for which attempt, and what is refused."""
+"""Changing the layout of a submitted run: by whom, in which states, for which attempt, and what is refused."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,8 +12,8 @@ from trainwright.commands.plan import changed_layout, show_layout
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.ids import parse_id
-from trainwright_backend.runs.moves import lock_run, move
 from trainwright_backend.runs.tables import Run
+from trainwright_backend.runs.transitions import lock_run, move
 
 TENSOR = {
     "model": {"layers": 4},
@@ -52,7 +52,7 @@ def test_a_waiting_run_is_claimed_in_its_new_layout(scene: Scene) -> None:
     assert job.spec.batch.global_sequences == 8 and job.spec.resources.ranks == 2
 
 
-def test_a_live_run_goes_on_and_its_next_attempt_has_the_new_layout(scene: Scene) -> None:
+def test_a_live_run_continues_and_its_next_attempt_has_the_new_layout(scene: Scene) -> None:
     work = scene.running(2, 4, **TENSOR)
     work.save(4)
     claim_id = work.claim.claim_id
@@ -68,7 +68,7 @@ def test_a_live_run_goes_on_and_its_next_attempt_has_the_new_layout(scene: Scene
     assert again.finish(10) == "succeeded"
 
 
-def test_a_run_tells_how_it_is_cut_now_and_next(scene: Scene) -> None:
+def test_a_run_shows_its_current_and_its_next_layout(scene: Scene) -> None:
     def told(run_id: str) -> tuple[Any, ...]:
         """Pipeline and micro batch of the newest attempt, in the run and in the list, and of the next one."""
         shown = scene.show(run_id)
@@ -92,13 +92,13 @@ def test_a_run_tells_how_it_is_cut_now_and_next(scene: Scene) -> None:
     assert told(run_id) == ((2, 1), (2, 1))
 
 
-def test_the_layout_that_it_has_already_says_nothing(scene: Scene) -> None:
+def test_the_current_layout_changes_nothing_and_adds_no_event(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
     assert change(scene, run_id, {"parallelism": {"tensor": 2}}).status_code == 200
     assert messages(scene, run_id) == []
 
 
-def test_what_differs_is_named(scene: Scene) -> None:
+def test_the_event_names_the_differences(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
     assert change(scene, run_id, {"parallelism": {"zero_stage": 2}}).status_code == 200
     assert (
@@ -133,14 +133,15 @@ def test_a_layout_that_does_not_fit_is_refused_at_its_field(scene: Scene) -> Non
         assert degrees(scene, run_id) == (1, 2) and messages(scene, run_id) == []
 
 
-def test_a_run_that_is_being_cancelled_has_no_other_layout(scene: Scene) -> None:
+def test_the_layout_of_a_run_being_cancelled_cannot_be_changed(scene: Scene) -> None:
     work = scene.running(2, 4, **TENSOR)
     scene.cancel(work.run_id)
     answer = change(scene, work.run_id)
     assert (answer.status_code, answer.json()["code"]) == (409, "run_is_stopping")
 
 
-def test_only_a_run_with_an_attempt_to_come_can_be_laid_out_anew(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_the_layout_can_be_changed_only_if_an_attempt_is_left(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
     layouts = [PIPELINE, {"parallelism": {"tensor": 2}}]
     for state in RunState:
@@ -158,9 +159,7 @@ def test_only_a_run_with_an_attempt_to_come_can_be_laid_out_anew(scene: Scene) -
 
 
 @pytest.mark.parametrize("rest", ["paused", "retry_wait", "queued"])
-def test_a_run_whose_last_step_is_saved_has_only_an_export_left_and_no_other_layout(
-    scene: Scene, rest: str
-) -> None:
+def test_the_layout_cannot_be_changed_once_the_last_step_is_saved(scene: Scene, rest: str) -> None:
     work = scene.running(2, 10, **TENSOR)
     if rest != "retry_wait":
         assert scene.site.admin.post(f"{scene.runs}/{work.run_id}/pause").status_code == 202
@@ -175,7 +174,7 @@ def test_a_run_whose_last_step_is_saved_has_only_an_export_left_and_no_other_lay
     assert degrees(scene, work.run_id) == (1, 2) and messages(scene, work.run_id) == []
 
 
-def test_a_run_that_is_paused_before_its_last_step_is_laid_out_anew(scene: Scene) -> None:
+def test_the_layout_of_a_run_paused_before_its_last_step_can_be_changed(scene: Scene) -> None:
     work = scene.running(2, 9, **TENSOR)
     assert scene.site.admin.post(f"{scene.runs}/{work.run_id}/pause").status_code == 202
     work.save(9)
@@ -197,7 +196,8 @@ def test_viewers_cannot_and_another_team_does_not_see_the_run(scene: Scene) -> N
     assert degrees(scene, run_id) == (1, 2)
 
 
-def test_a_claim_at_the_same_moment_has_one_layout_or_the_other_as_the_events_say(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_a_concurrent_claim_gets_the_layout_that_the_events_tell(scene: Scene) -> None:
     for _ in range(6):
         run_id = scene.submit(2, **TENSOR)
         scene.control.sweep()
@@ -222,7 +222,7 @@ def end(scene: Scene, run_id: str) -> None:
             move(session, run, state, "over")
 
 
-def test_the_command_begins_with_the_layout_of_now(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_starts_from_the_current_layout(capsys: pytest.CaptureFixture[str]) -> None:
     spec = RunSpec.model_validate(
         TENSOR | {"name": "pilot", "data": {"dataset": "ds_x"}, "resources": {"slots_per_node": 4}}
     )
@@ -231,4 +231,4 @@ def test_the_command_begins_with_the_layout_of_now(capsys: pytest.CaptureFixture
     assert show_layout(spec).startswith("4 ranks = pipeline 1 × data 2 × tensor 2, 2 sequences")
     with pytest.raises(typer.Exit):
         changed_layout(spec, ["schedule.steps=5"])
-    assert "the rest of a run stays" in capsys.readouterr().err
+    assert "can be changed here" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Lists of runs: filters, orders, and pages that hold still while runs come and go."""
+"""Lists of runs: filters, orders, and pages that are stable while runs are added and removed."""
 
 import json
 import random
@@ -16,12 +16,14 @@ from trainwright.contracts.api.runs import RunSort
 from trainwright_backend.core.ids import new_id, parse_id, public_id
 from trainwright_backend.runs.tables import Run, RunEvent, RunSummary
 
+pytestmark = pytest.mark.both_databases
+
 STATES = ("cancelled", "failed", "succeeded")
 
 
 @pytest.fixture
 def crowd(scene: Scene) -> list[dict[str, Any]]:
-    """Some sixty runs that have ended; a third of them without numbers, many with the same ones."""
+    """Some sixty runs that have ended; a third of them have no values, and many have equal ones."""
     first = scene.submit()
     scene.cancel(first)
     dice = random.Random(3)
@@ -60,7 +62,7 @@ def _event(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def pages(scene: Scene, between: Callable[[int], None] = lambda page: None, **query: Any) -> list[str]:
-    """Names of all runs of a list, a few a page."""
+    """Names of all runs of a list, read in small pages."""
     names: list[str] = []
     cursor: dict[str, str] = {}
     for number in range(100):
@@ -86,7 +88,7 @@ COLUMN: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
-def test_every_order_has_every_run_once_and_those_without_a_number_last(
+def test_every_order_has_every_run_once_with_missing_values_last(
     scene: Scene, crowd: list[dict[str, Any]], order: str
 ) -> None:
     for sort, key in COLUMN.items():
@@ -99,7 +101,7 @@ def test_every_order_has_every_run_once_and_those_without_a_number_last(
         assert found == [run["name"] for run in [*numbered, *without]], sort
 
 
-def test_filters_hold_together(scene: Scene, crowd: list[dict[str, Any]]) -> None:
+def test_filters_are_combined(scene: Scene, crowd: list[dict[str, Any]]) -> None:
     newest = sorted(crowd, key=lambda run: run["id"], reverse=True)
 
     def expect(rule: Callable[[dict[str, Any]], bool], **query: Any) -> None:
@@ -117,7 +119,7 @@ def test_filters_hold_together(scene: Scene, crowd: list[dict[str, Any]]) -> Non
     assert pages(scene, q="100_") == [], "no character stands for others"
 
 
-def test_a_page_neither_repeats_nor_skips_what_stood_still(scene: Scene, crowd: list[dict[str, Any]]) -> None:
+def test_a_page_neither_repeats_nor_skips_unchanged_runs(scene: Scene, crowd: list[dict[str, Any]]) -> None:
     moving = {run["name"]: run["id"] for run in crowd[::7]}
     still = [run for run in crowd if run["name"] not in moving]
     ids = iter(moving.values())
@@ -133,7 +135,7 @@ def test_a_page_neither_repeats_nor_skips_what_stood_still(scene: Scene, crowd: 
     assert found == [run["name"] for run in still]
 
 
-def test_what_is_no_cursor_of_the_list_is_refused(scene: Scene, crowd: list[dict[str, Any]]) -> None:
+def test_an_invalid_cursor_is_refused(scene: Scene, crowd: list[dict[str, Any]]) -> None:
     get = scene.site.admin.get
     cursor = get(scene.runs, params={"limit": 5, "sort": "loss"}).json()["next_cursor"]
     assert get(scene.runs, params={"sort": "loss", "cursor": cursor}).status_code == 200
@@ -156,7 +158,7 @@ def test_what_is_no_cursor_of_the_list_is_refused(scene: Scene, crowd: list[dict
     assert (many.status_code, many.json()["errors"][0]["field"]) == (422, "q")
 
 
-def test_the_numbers_of_a_list_are_those_of_the_summary(scene: Scene) -> None:
+def test_a_list_has_the_metrics_of_the_summary(scene: Scene) -> None:
     work = scene.running(last_step=4, steps=100)
     values = {"loss": [2.5], "mfu": [0.4], "tokens_per_second": [1e4]}
     work.send(work.batch(metrics=[{"steps": [5], "series": values}]))
@@ -176,14 +178,14 @@ def listed(scene: Scene, run_id: str) -> tuple[Any, ...]:
 
 
 def test_a_page_is_found_in_an_index_of_the_team(scene: Scene, crowd: list[dict[str, Any]]) -> None:
-    """No order reads rows to find its page, and none sorts: other runs cost nothing."""
+    """In every order a page is found by index alone, without sorting, so other runs cost nothing."""
     asked = {"state": ["failed", "succeeded"], "q": "a", "by": "Ada", "limit": 5}
     for sort in RunSort:
         statement, values = _statement(scene, {**asked, "sort": sort, "order": "asc"})
         plan = _plan(scene, statement, values)
         assert f"ix_run_by_{sort}" in plan, plan
         assert "COVERING INDEX" in plan or "Index Only Scan" in plan, plan
-        finding, _, _ = plan.partition("SCAN anon_1")  # behind it SQLite puts the rows of one page in order
+        finding, _, _ = plan.partition("SCAN anon_1")  # after it SQLite sorts the rows of one page
         assert "TEMP B-TREE" not in finding and "Sort" not in finding, plan
     with scene.database.write() as session:
         session.execute(text("DROP INDEX ix_run_by_loss"))
@@ -191,7 +193,7 @@ def test_a_page_is_found_in_an_index_of_the_team(scene: Scene, crowd: list[dict[
 
 
 def _statement(scene: Scene, query: dict[str, Any]) -> tuple[str, Any]:
-    """How the first page's ids are asked for."""
+    """The statement that selects the first page's ids, with its values."""
     heard: list[tuple[str, Any]] = []
 
     def hear(_c: object, _cursor: object, statement: str, values: Any, *_: object) -> None:
@@ -212,7 +214,7 @@ def _plan(scene: Scene, statement: str, values: Any) -> str:
         command = "EXPLAIN QUERY PLAN "
         if not scene.database.is_sqlite:
             command = "EXPLAIN "
-            for way in ("seqscan", "bitmapscan", "sort"):  # by which sixty rows are sooner read than sought
+            for way in ("seqscan", "bitmapscan", "sort"):  # faster than an index for only sixty rows
                 connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
         return " | ".join(
             " ".join(map(str, row)) for row in connection.exec_driver_sql(command + statement, values)

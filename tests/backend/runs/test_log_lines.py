@@ -1,4 +1,4 @@
-"""Logs by line: numbers, progress bars, very long lines, bytes that are no text; and words sought in them."""
+"""Logs by line: numbers, progress bars, very long lines, invalid UTF-8; and searches."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from sqlalchemy import insert
 
 from tests.backend.scripted_agent import Scene, Work, stream_events
 from trainwright_backend.core.ids import parse_id
-from trainwright_backend.runs import loglines
+from trainwright_backend.runs import log_lines
 from trainwright_backend.runs.tables import AttemptFile, LogChunk
 
 
@@ -30,7 +30,8 @@ def said(work: Work, *stretches: bytes) -> None:
         assert work.log(stretch).status_code == 200
 
 
-def test_lines_that_span_stretches_are_whole(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_lines_that_span_chunks_are_complete(scene: Scene) -> None:
     work = scene.running()
     said(work, b"one\ntw", b"o\n", b"thr", b"e", b"e\n\nfive\n", b"si")
     assert lines_of(scene, work) == {1: "one", 2: "two", 3: "three", 4: "", 5: "five", 6: "si"}
@@ -42,7 +43,8 @@ def test_lines_that_span_stretches_are_whole(scene: Scene) -> None:
     assert lines_of(scene, work, first=5, limit=1) == {5: "five"}
 
 
-def test_of_a_progress_bar_the_last_state_counts(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_only_the_last_state_of_a_progress_bar_is_shown(scene: Scene) -> None:
     work = scene.running()
     said(work, b"windows\r\n 1 %\r 50 %", b"\r100 %\nplain\n 3 %\r 4 %\r")
     assert lines_of(scene, work) == {1: "windows", 2: "100 %", 3: "plain", 4: " 4 %"}
@@ -50,17 +52,18 @@ def test_of_a_progress_bar_the_last_state_counts(scene: Scene) -> None:
     assert [line["number"] for line in get(scene, work, "search", q="100 %")["lines"]] == [2]
 
 
-def test_bytes_that_are_no_text_are_shown_as_such(scene: Scene) -> None:
+def test_invalid_utf8_is_shown_as_replacement_characters(scene: Scene) -> None:
     work = scene.running()
     said(work, b"gr" + b"\xff\xfe\n" + "größe 😀\n".encode()[:4], "größe 😀\n".encode()[4:])
     assert lines_of(scene, work) == {1: "gr\ufffd\ufffd", 2: "größe 😀"}
     assert [line["number"] for line in get(scene, work, "search", q="GRÖSSE")["lines"]] == [2]
 
 
+@pytest.mark.both_databases
 def test_a_very_long_line_is_cut_and_does_not_hide_what_follows(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loglines, "LARGEST_LINE_BYTES", 40_000)
+    monkeypatch.setattr(log_lines, "LARGEST_LINE_BYTES", 40_000)
     work = scene.running()
     said(work, b"first\n", *[b"x" * 30_000] * 20, b"needle\nlast\n")
     assert {number: len(text) for number, text in lines_of(scene, work).items()} == {1: 5, 2: 10_000, 3: 4}
@@ -73,8 +76,8 @@ def test_a_very_long_line_is_cut_and_does_not_hide_what_follows(
     }
 
 
-def test_a_search_is_bounded_and_goes_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loglines, "SEARCHED_BYTES", 2_000)
+def test_a_search_is_bounded_and_can_be_continued(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_lines, "SEARCHED_BYTES", 2_000)
     work = scene.running()
     for begin in range(0, 1_000, 50):
         said(work, b"".join(b"Step %d of it\n" % n for n in range(begin, begin + 50)))
@@ -99,7 +102,9 @@ def test_a_search_is_bounded_and_goes_on(scene: Scene, monkeypatch: pytest.Monke
         ("search", {"q": "x", "limit": 1_001}, "limit"),
     ],
 )
-def test_what_makes_no_sense_is_refused(scene: Scene, what: str, query: dict[str, Any], field: str) -> None:
+def test_invalid_line_numbers_and_limits_are_refused(
+    scene: Scene, what: str, query: dict[str, Any], field: str
+) -> None:
     work = scene.running()
     said(work, b"x\n")
     path = f"{scene.runs}/{work.run_id}/logs/1/rank-0.log/{what}"
@@ -109,7 +114,7 @@ def test_what_makes_no_sense_is_refused(scene: Scene, what: str, query: dict[str
 
 
 def expected(content: bytes) -> list[str]:
-    """A log by a plain rule."""
+    """The lines of a log, by a simple independent rule."""
     lines = content.split(b"\n")
     whole = lines if lines[-1] else lines[:-1]
     return [line.rstrip(b"\r").split(b"\r")[-1].decode("utf-8", "replace") for line in whole]
@@ -140,7 +145,7 @@ def check_any_log(scene: Scene, work: Work, stretches: list[bytes], first: int, 
 
 
 def write_log(scene: Scene, work: Work, stretches: list[bytes]) -> None:
-    """Stretches as the route stores them, in the place of what was there."""
+    """Replace the log by these segments, stored as the route does."""
     of_log = {"run_id": parse_id("run", work.run_id), "attempt": 1, "file": "rank-0.log"}
     with scene.database.write() as session:
         for table in (LogChunk, AttemptFile):
@@ -156,18 +161,19 @@ def write_log(scene: Scene, work: Work, stretches: list[bytes]) -> None:
         session.add(AttemptFile(**of_log, bytes=offset, line_ends=line_ends, has_open_line=is_open))
 
 
-def test_any_log_is_told_line_by_line(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_any_log_is_returned_line_by_line(scene: Scene) -> None:
     check_any_log(scene, scene.running())
 
 
 @pytest.mark.parametrize("what", ["", "/lines", "/search?q=x"])
-def test_an_attempt_that_cannot_be_is_no_failure(scene: Scene, what: str) -> None:
+def test_an_impossible_attempt_number_is_not_found(scene: Scene, what: str) -> None:
     logs = f"{scene.runs}/{scene.running().run_id}/logs"
     answers = [scene.site.admin.get(f"{logs}/{attempt}/rank-0.log{what}") for attempt in (2**31 - 1, 2**31)]
     assert [answer.status_code for answer in answers] == [404, 422]
 
 
-def test_events_after_a_number_that_cannot_be_are_no_failure(scene: Scene) -> None:
+def test_events_after_an_impossible_number_are_empty(scene: Scene) -> None:
     work = scene.running()
     events = f"{scene.runs}/{work.run_id}/events"
     answers = [scene.site.admin.get(events, params={"after": after}) for after in (2**31 - 1, 2**31)]

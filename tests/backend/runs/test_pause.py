@@ -1,4 +1,4 @@
-"""A pause frees what a run holds and costs it nothing; resuming takes it again, or leaves it paused."""
+"""A pause frees a run's slots and quota and loses no progress; resuming reserves them again or leaves the run paused."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +16,8 @@ from trainwright.contracts.run_state import Verdict
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import new_id, parse_id
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.moves import lock_run, stop
-from trainwright_backend.runs.tables import Closed, Placement, PlacementSlot
+from trainwright_backend.runs.tables import Placement, PlacementEnd, PlacementSlot
+from trainwright_backend.runs.transitions import lock_run, stop
 
 
 def pause(scene: Scene, run_id: str) -> Response:
@@ -43,7 +43,7 @@ def notes(scene: Scene, run_id: str) -> list[dict[str, Any]]:
     return [event for event in events if event["type"] == "note"]
 
 
-def test_a_pause_in_any_state_frees_slots_and_quota_and_resuming_goes_on(scene: Scene) -> None:
+def test_a_pause_in_any_state_frees_slots_and_quota_and_the_run_resumes(scene: Scene) -> None:
     for arrange in STATES:
         run_id, work = arrange(scene)
         answer = pause(scene, run_id)
@@ -70,7 +70,7 @@ def test_a_pause_in_any_state_frees_slots_and_quota_and_resuming_goes_on(scene: 
         scene.check_invariants()
 
 
-def test_what_people_read_of_a_pause(scene: Scene) -> None:
+def test_the_texts_of_a_pause(scene: Scene) -> None:
     queued = scene.submit()
     assert pause(scene, queued).json()["sentence"] == "Paused before its first step"
     scene.cancel(queued)
@@ -91,7 +91,7 @@ def test_what_people_read_of_a_pause(scene: Scene) -> None:
     assert moves[-1]["message"] == "Resumed by Ada"
 
 
-def test_a_resumed_run_goes_on_from_what_was_saved(scene: Scene) -> None:
+def test_a_resumed_run_continues_from_the_saved_state(scene: Scene) -> None:
     work = scene.running(last_step=4)
     pause(scene, work.run_id)
     work.step(5, 5)
@@ -113,7 +113,7 @@ def test_resuming_over_the_quota_is_refused_and_the_run_stays_paused(scene: Scen
     scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 1})
     refused = resume(scene, work.run_id)
     assert code(refused) == (403, "quota_exceeded")
-    assert "asks for 2 cpu slots; your team may use 1" in refused.json()["detail"]
+    assert "requests 2 cpu slots; your team can use 1" in refused.json()["detail"]
     assert (scene.state(work.run_id), scene.used()) == ("paused", 0)
     scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 2})
     assert resume(scene, work.run_id).status_code == 202
@@ -121,7 +121,7 @@ def test_resuming_over_the_quota_is_refused_and_the_run_stays_paused(scene: Scen
     scene.check_invariants()
 
 
-def test_pausing_again_is_harmless_and_what_cannot_be_is_refused(scene: Scene) -> None:
+def test_pausing_twice_is_harmless_and_invalid_pauses_are_refused(scene: Scene) -> None:
     work = scene.running()
     assert code(resume(scene, work.run_id)) == (409, "run_not_paused")
     assert pause(scene, work.run_id).status_code == pause(scene, work.run_id).status_code == 202
@@ -139,7 +139,7 @@ def test_pausing_again_is_harmless_and_what_cannot_be_is_refused(scene: Scene) -
     scene.check_invariants()
 
 
-def test_a_cancel_replaces_a_pause_and_no_pause_a_cancel(scene: Scene) -> None:
+def test_a_cancel_replaces_a_pause_but_a_pause_never_replaces_a_cancel(scene: Scene) -> None:
     work = scene.running()
     pause(scene, work.run_id)
     assert work.order("running") == "save"
@@ -184,7 +184,7 @@ def test_pauses_never_count_as_failures(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("how", ["crashed", "diverged", "disk_full"])
-def test_an_attempt_that_fails_while_it_should_save_is_paused_and_told(scene: Scene, how: str) -> None:
+def test_a_run_whose_attempt_fails_while_saving_is_paused_with_an_event(scene: Scene, how: str) -> None:
     work = scene.running()
     pause(scene, work.run_id)
     assert work.ended(how, "rank 1 was killed", step=3) == "paused"
@@ -210,7 +210,7 @@ def test_a_damaged_checkpoint_that_is_found_while_pausing_is_not_used_again(scen
     assert point.step == 3
 
 
-def test_a_trainer_that_finished_before_the_pause_reached_it_only_exports_later(scene: Scene) -> None:
+def test_a_trainer_that_finished_before_a_pause_only_exports_later(scene: Scene) -> None:
     work = scene.running(last_step=10)
     work.save(10)
     work.order("completing")
@@ -223,7 +223,7 @@ def test_a_trainer_that_finished_before_the_pause_reached_it_only_exports_later(
     assert again.finish(10) == "succeeded"
 
 
-def test_a_run_whose_export_is_there_when_the_pause_reaches_it_has_succeeded_and_is_exported_once(
+def test_a_run_with_a_committed_export_succeeds_despite_a_pause(
     scene: Scene,
 ) -> None:
     work = scene.running(last_step=10)
@@ -256,7 +256,7 @@ def test_a_run_that_finished_without_its_export_is_paused_and_a_cancelled_one_is
         scene.cancel(work.run_id)
 
 
-def test_a_node_that_falls_silent_while_pausing_leaves_the_run_paused(scene: Scene) -> None:
+def test_a_node_that_goes_silent_while_pausing_leaves_the_run_paused(scene: Scene) -> None:
     work = scene.running()
     scene.control.sweep()
     pause(scene, work.run_id)
@@ -266,7 +266,7 @@ def test_a_node_that_falls_silent_while_pausing_leaves_the_run_paused(scene: Sce
     scene.check_invariants()
 
 
-def test_a_node_that_falls_silent_with_its_export_committed_has_done_its_work(scene: Scene) -> None:
+def test_a_run_succeeds_if_its_node_goes_silent_after_committing_the_export(scene: Scene) -> None:
     work = scene.running(last_step=10)
     work.save(10)
     work.order("completing")
@@ -278,7 +278,7 @@ def test_a_node_that_falls_silent_with_its_export_committed_has_done_its_work(sc
 
 
 def test_a_pause_replaces_a_retry_keeps_its_reason_and_only_stops_what_is_left(scene: Scene) -> None:
-    """One of two nodes crashed; the other has not let go yet."""
+    """One of two nodes crashed; the other has not released its placement yet."""
     work = scene.running()
     other = Agent.join(scene.site, "node-b")
     with scene.database.write() as session:
@@ -286,7 +286,7 @@ def test_a_pause_replaces_a_retry_keeps_its_reason_and_only_stops_what_is_left(s
         assert run is not None
         node = session.scalars(select(Node).where(Node.name == other.name)).one()
         seat = {"node_id": node.id, "node_name": node.name, "device": "cpu", "slots": [0], "downloads": []}
-        gone = {"claim_id": "c" * 32, "fence": run.fence, "closed": Closed.ENDED, "renewal": 0}
+        gone = {"claim_id": "c" * 32, "fence": run.fence, "closed": PlacementEnd.ENDED, "renewal": 0}
         session.add(Placement(id=new_id(), run_id=run.id, placed=now(), **seat, **gone))
         stop(session, run, Verdict.RETRY, EndCode.CRASHED, "rank 1 was killed", retry_at=now())
     assert scene.show(work.run_id)["verdict"] == "retry"
@@ -302,7 +302,8 @@ def at_once(*calls: Any) -> list[Response]:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-def test_pause_cancel_and_end_at_once_end_as_one_of_them_says(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_concurrent_pause_cancel_and_end_result_in_one_of_them(scene: Scene) -> None:
     order = random.Random(3)
     for _ in range(5):
         work = scene.running()
@@ -318,7 +319,8 @@ def test_pause_cancel_and_end_at_once_end_as_one_of_them_says(scene: Scene) -> N
         scene.check_invariants()
 
 
-def test_a_pause_and_an_end_at_once_leave_the_run_paused(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_a_concurrent_pause_and_end_leave_the_run_paused(scene: Scene) -> None:
     for _ in range(5):
         work = scene.running()
         answers = at_once(partial(work.end, "saved"), partial(pause, scene, work.run_id))
@@ -328,7 +330,8 @@ def test_a_pause_and_an_end_at_once_leave_the_run_paused(scene: Scene) -> None:
         scene.cancel(work.run_id)
 
 
-def test_pauses_and_resumes_at_once_give_and_take_the_slots_as_often(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_concurrent_pauses_and_resumes_keep_the_quota_consistent(scene: Scene) -> None:
     run_id, _ = in_retry_wait(scene)
     for _ in range(5):
         at_once(*[partial(pause, scene, run_id), partial(resume, scene, run_id)] * 3)
@@ -336,7 +339,8 @@ def test_pauses_and_resumes_at_once_give_and_take_the_slots_as_often(scene: Scen
         scene.check_invariants()
 
 
-def test_a_claim_and_a_pause_at_once_never_leave_a_trainer_of_a_paused_run(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_a_concurrent_claim_and_pause_never_leave_a_trainer_of_a_paused_run(scene: Scene) -> None:
     for _ in range(5):
         run_id = scene.submit()
         scene.control.sweep()

@@ -1,4 +1,4 @@
-"""What people see of a layout before they submit it, through HTTP, the client and the command line."""
+"""The plan of a layout before its submission, through HTTP, the client and the command line."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def piped(scene: Scene, **parallelism: Any) -> dict[str, Any]:
     )
 
 
-def test_a_plan_tells_places_stages_memory_and_order(scene: Scene) -> None:
+def test_a_plan_has_positions_stages_memory_and_schedule(scene: Scene) -> None:
     answer = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene))
     assert answer.status_code == 200, answer.text
     plan = answer.json()
@@ -30,16 +30,18 @@ def test_a_plan_tells_places_stages_memory_and_order(scene: Scene) -> None:
     ]
     assert [memory["total"] > memory["weights"] > 0 for memory in plan["memory"]] == [True, True]
     assert [cell["kind"] for cell in plan["timeline"][1]] == ["F", "B"] * 8
-    assert 0.08 < plan["bubble_fraction"] < 0.15  # (p - 1) / (m + p - 1) = 1/9, but that the loss is unequal
+    assert (
+        0.08 < plan["bubble_fraction"] < 0.15
+    )  # about (p - 1) / (m + p - 1) = 1/9: the loss makes stages unequal
 
 
-def test_measured_stages_are_told_to_be_so(scene: Scene) -> None:
+def test_stages_balanced_by_measurement_are_marked(scene: Scene) -> None:
     plan = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene, stages="auto")).json()
     assert plan["stages_are_measured"] is True
     assert sum(stage["layers"] for stage in plan["stages"]) == 4
 
 
-def test_what_a_submission_refuses_a_plan_refuses_alike(scene: Scene) -> None:
+def test_a_plan_refuses_what_a_submission_refuses(scene: Scene) -> None:
     for sections, field, hint in WRONG:
         spec = scene.spec() | sections
         plan, run = (scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/plan", scene.runs))
@@ -58,7 +60,7 @@ def test_a_gpu_run_is_planned_as_compiled(scene: Scene) -> None:
     assert there["memory"][0]["activations"] < here["memory"][0]["activations"]
 
 
-def test_memory_is_told_beside_that_of_the_smallest_slot(scene: Scene) -> None:
+def test_memory_is_shown_with_that_of_the_smallest_slot(scene: Scene) -> None:
     """node-a has 16 GiB for 2 slots."""
 
     def slot_of(device: str, slots: int) -> tuple[int | None, str | None]:
@@ -99,4 +101,4 @@ def test_the_command_prints_the_plan(scene: Scene, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert "2 ranks = pipeline 2 × data 1 × tensor 1" in printed
     assert "Stages are chosen when the run starts" in printed
-    assert "ranks wait 1" in printed and "weights" in printed and "host" not in printed
+    assert "ranks are idle 1" in printed and "weights" in printed and "host" not in printed

@@ -1,4 +1,4 @@
-"""Saved recipes: kept by name, checked as far as can be without data, and one's team's own."""
+"""Recipes: saved by name, validated as far as possible without data, and visible to one team."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from trainwright.commands.recipes import without_data
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import new_id, parse_id
 from trainwright_backend.runs import recipes
-from trainwright_backend.runs.tables import SavedRecipe
+from trainwright_backend.runs.tables import Recipe
 
 SPEC = {
     "model": {"width": 64, "heads": 4},
@@ -27,7 +27,7 @@ def listed(site: Site) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_recipe_is_kept_as_it_was_given(site: Site) -> None:
+def test_a_recipe_is_stored_as_given(site: Site) -> None:
     answer = save(site)
     assert answer.status_code == 201, answer.text
     assert listed(site) == [answer.json()]
@@ -35,6 +35,7 @@ def test_a_recipe_is_kept_as_it_was_given(site: Site) -> None:
     assert (kept["name"], kept["spec"], kept["problems"], kept["saved_by"]) == ("small", SPEC, [], "Ada")
 
 
+@pytest.mark.both_databases
 def test_the_same_name_replaces_and_names_are_in_order(site: Site) -> None:
     first = save(site).json()
     save(site, name="large")
@@ -56,7 +57,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-def test_what_no_run_could_start_with_is_refused_at_its_field(site: Site) -> None:
+def test_a_recipe_that_no_run_could_use_is_refused_at_its_field(site: Site) -> None:
     for spec, field, hint in REFUSED:
         answer = save(site, spec)
         assert answer.status_code == 422
@@ -65,21 +66,21 @@ def test_what_no_run_could_start_with_is_refused_at_its_field(site: Site) -> Non
     assert listed(site) == []
 
 
-def test_what_a_later_version_refuses_is_told_with_the_recipe(site: Site, database: Database) -> None:
+@pytest.mark.both_databases
+def test_a_recipe_shows_what_a_later_version_refuses(site: Site, database: Database) -> None:
     team = save(site).json()
     with database.write() as session:
-        mine = session.get_one(SavedRecipe, parse_id("recipe", team["id"]))
+        mine = session.get_one(Recipe, parse_id("recipe", team["id"]))
         old = {"optimizer": {"kind": "sgd"}}
         session.add(
-            SavedRecipe(
-                id=new_id(), team_id=mine.team_id, name="old", spec=old, saved=now(), saved_by_name="Ada"
-            )
+            Recipe(id=new_id(), team_id=mine.team_id, name="old", spec=old, saved=now(), saved_by_name="Ada")
         )
     assert [problem["field"] for problem in listed(site)[0]["problems"]] == ["optimizer.kind"]
     assert listed(site)[1]["problems"] == []
 
 
-def test_deleting_forgets_it_once(site: Site) -> None:
+@pytest.mark.both_databases
+def test_a_recipe_can_be_deleted_once(site: Site) -> None:
     path = f"{site.path}/recipes/{save(site).json()['id']}"
     assert site.admin.delete(path).status_code == 204
     assert listed(site) == []
@@ -96,8 +97,9 @@ def test_recipes_belong_to_a_team(site: Site) -> None:
     assert viewer.delete(f"{site.path}/recipes/{recipe}").status_code == 403
 
 
-def test_a_team_cannot_keep_more_than_the_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipes, "MOST_RECIPES", 1)
+@pytest.mark.both_databases
+def test_a_team_cannot_save_more_recipes_than_the_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipes, "MAX_RECIPES", 1)
     assert save(site).status_code == 201
     assert save(site, name="second").json()["code"] == "too_many_recipes"
     assert save(site, {"seed": 1}).status_code == 201, "replacing needs no more room"

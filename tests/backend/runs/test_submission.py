@@ -1,8 +1,9 @@
-"""What is refused at submission, what is stored once, and what waits."""
+"""Submissions that are refused, stored once, or accepted to wait."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import event, func, select
@@ -18,6 +19,7 @@ def count_runs(app: FastAPI) -> int:
         return session.scalar(select(func.count()).select_from(Run)) or 0
 
 
+@pytest.mark.both_databases
 def test_the_same_key_and_body_give_the_same_run(scene: Scene) -> None:
     headers = {"Idempotency-Key": "a key"}
     first = scene.site.admin.post(scene.runs, json=scene.spec(), headers=headers)
@@ -27,6 +29,7 @@ def test_the_same_key_and_body_give_the_same_run(scene: Scene) -> None:
     assert scene.used() == 1
 
 
+@pytest.mark.both_databases
 def test_the_same_key_with_another_body_is_refused(scene: Scene) -> None:
     headers = {"Idempotency-Key": "a key"}
     assert scene.site.admin.post(scene.runs, json=scene.spec(), headers=headers).status_code == 201
@@ -54,7 +57,8 @@ def test_a_key_belongs_to_its_team(scene: Scene) -> None:
     assert answer.json()["errors"][0]["field"] == "data.dataset"
 
 
-def test_equal_keys_at_once_make_one_run(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_concurrent_requests_with_one_key_create_one_run(scene: Scene) -> None:
     def submit(_: int) -> str:
         answer = scene.site.admin.post(scene.runs, json=scene.spec(), headers={"Idempotency-Key": "a key"})
         assert answer.status_code in (200, 201), answer.text
@@ -65,6 +69,7 @@ def test_equal_keys_at_once_make_one_run(scene: Scene) -> None:
     assert count_runs(scene.site.app) == 1
 
 
+@pytest.mark.both_databases
 def test_parallel_submissions_never_pass_the_quota(scene: Scene) -> None:
     assert scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 3}).status_code == 200
 
@@ -97,6 +102,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.both_databases
 def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
     for sections, field, hint in WRONG:
         spec = scene.spec() | sections
@@ -110,6 +116,7 @@ def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
         assert [found["field"] for found in verdicts["problems"]] == [field]
 
 
+@pytest.mark.both_databases
 def test_validation_shows_the_resolved_spec_and_stores_nothing(scene: Scene) -> None:
     spec = scene.spec(resources={"device": "auto"})
     verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
@@ -138,6 +145,7 @@ def test_before_any_node_has_joined_every_size_waits(site: Site, upload: Any) ->
     assert answer.json()["sentence"] == "no node has joined yet"
 
 
+@pytest.mark.both_databases
 def test_a_commit_that_fails_is_a_server_error_and_leaves_no_run(scene: Scene) -> None:
     def fail(session: object) -> None:
         raise RuntimeError("the disk said no")
@@ -154,7 +162,7 @@ def test_a_commit_that_fails_is_a_server_error_and_leaves_no_run(scene: Scene) -
     assert scene.used() == 0
 
 
-def test_viewers_look_and_strangers_see_nothing(scene: Scene) -> None:
+def test_viewers_can_read_and_strangers_see_nothing(scene: Scene) -> None:
     run_id = scene.submit()
     viewer, stranger = scene.site.member("viewer"), scene.site.other_team("globex")
     assert viewer.get(f"{scene.runs}/{run_id}").status_code == 200

@@ -1,4 +1,4 @@
-"""Slot-hours: counted once, by day, whoever comes first, and kept when the run goes."""
+"""Slot-hours: counted once, by day, in any order of events, and kept when the run is deleted."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
@@ -12,29 +12,29 @@ from trainwright.commands.usage import show
 from trainwright.contracts.api.usage import Usage
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import parse_id
-from trainwright_backend.runs.charging import count_time
+from trainwright_backend.runs.metering import meter_run
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.tables import SlotTime
 from trainwright_backend.teams.usage import seconds_by_day
 
 SLACK_SECONDS = 60.0
-"""Of these tests' own time; what is looked at are hours."""
+"""Allows for the tests' own run time; the checked values are hours."""
 HOUR = 3600.0
 
 
 def set_mark(scene: Scene, run_id: str, hours_ago: float) -> None:
-    """As if the run's time had been counted up to so long ago."""
+    """Pretend that the run's time was last metered this long ago."""
     with scene.database.write() as session:
-        session.get_one(Run, parse_id("run", run_id)).charged_until = now() - timedelta(hours=hours_ago)
+        session.get_one(Run, parse_id("run", run_id)).metered_until = now() - timedelta(hours=hours_ago)
 
 
 def mark(scene: Scene, run_id: str) -> datetime | None:
     with scene.database.read() as session:
-        return session.get_one(Run, parse_id("run", run_id)).charged_until
+        return session.get_one(Run, parse_id("run", run_id)).metered_until
 
 
 def counted(scene: Scene) -> float:
-    """Slot-seconds in all."""
+    """Total slot-seconds."""
     with scene.database.read() as session:
         return session.scalar(select(func.sum(SlotTime.slot_seconds))) or 0.0
 
@@ -50,6 +50,7 @@ def about(seconds: float) -> Any:
     return pytest.approx(seconds, abs=SLACK_SECONDS)
 
 
+@pytest.mark.both_databases
 def test_a_waiting_run_uses_nothing(scene: Scene) -> None:
     run_id = scene.submit(2)
     scene.control.sweep()
@@ -59,6 +60,7 @@ def test_a_waiting_run_uses_nothing(scene: Scene) -> None:
     assert usage(scene)["days"] == [] and usage(scene)["runs"] == []
 
 
+@pytest.mark.both_databases
 def test_the_sweep_counts_slots_times_seconds_once(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 3)
@@ -69,7 +71,7 @@ def test_the_sweep_counts_slots_times_seconds_once(scene: Scene) -> None:
     assert counted(scene) == about(6 * HOUR)
 
 
-def test_what_was_counted_lately_is_left_to_a_later_sweep(scene: Scene) -> None:
+def test_a_sweep_skips_recently_metered_runs(scene: Scene) -> None:
     work = scene.running()
     before = mark(scene, work.run_id)
     scene.control.sweep()
@@ -77,7 +79,7 @@ def test_what_was_counted_lately_is_left_to_a_later_sweep(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("end", ["success", "crash", "cancel"])
-def test_the_move_that_frees_the_slots_counts_the_rest(scene: Scene, end: str) -> None:
+def test_the_transition_that_frees_the_slots_meters_the_rest(scene: Scene, end: str) -> None:
     work = scene.running(2, 10)
     set_mark(scene, work.run_id, 1)
     if end == "crash":
@@ -97,7 +99,7 @@ def test_the_move_that_frees_the_slots_counts_the_rest(scene: Scene, end: str) -
     assert counted(scene) == about(2 * HOUR)
 
 
-def test_time_between_attempts_is_no_use(scene: Scene) -> None:
+def test_time_between_attempts_is_not_metered(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 1)
     assert work.ended("crashed") == "retry_wait"
@@ -110,24 +112,26 @@ def test_time_between_attempts_is_no_use(scene: Scene) -> None:
     assert counted(scene) == about(6 * HOUR)
 
 
-def test_two_that_count_at_once_count_once(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_concurrent_metering_counts_once(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 1)
 
     def count(_: int) -> None:
         with scene.database.write() as session:
-            count_time(session, parse_id("run", work.run_id))
+            meter_run(session, parse_id("run", work.run_id))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(count, range(8)))
     assert counted(scene) == about(2 * HOUR)
 
 
-def test_a_count_that_fails_leaves_nothing(scene: Scene) -> None:
+@pytest.mark.both_databases
+def test_failed_metering_stores_nothing(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 1)
     with pytest.raises(RuntimeError), scene.database.write() as session:
-        count_time(session, parse_id("run", work.run_id))
+        meter_run(session, parse_id("run", work.run_id))
         session.flush()
         raise RuntimeError("the process dies")
     assert counted(scene) == 0.0
@@ -135,12 +139,12 @@ def test_a_count_that_fails_leaves_nothing(scene: Scene) -> None:
     assert counted(scene) == about(2 * HOUR)
 
 
-def test_a_clock_that_was_set_back_takes_nothing_away(scene: Scene) -> None:
+def test_a_clock_that_was_set_back_removes_no_usage(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, -1)
     ahead = mark(scene, work.run_id)
     with scene.database.write() as session:
-        count_time(session, parse_id("run", work.run_id))
+        meter_run(session, parse_id("run", work.run_id))
     assert mark(scene, work.run_id) == ahead and counted(scene) == 0.0
     assert work.ended("crashed") == "retry_wait"
     assert counted(scene) == 0.0
@@ -149,12 +153,12 @@ def test_a_clock_that_was_set_back_takes_nothing_away(scene: Scene) -> None:
 def test_a_run_that_an_older_version_started_is_counted_from_the_first_sweep_on(scene: Scene) -> None:
     work = scene.running(2)
     with scene.database.write() as session:
-        session.get_one(Run, parse_id("run", work.run_id)).charged_until = None
+        session.get_one(Run, parse_id("run", work.run_id)).metered_until = None
     scene.control.sweep()
     assert mark(scene, work.run_id) is not None and counted(scene) == 0.0
 
 
-def test_midnight_in_utc_splits_a_stretch() -> None:
+def test_midnight_in_utc_splits_an_interval() -> None:
     since = datetime(2026, 3, 1, 22, 0, tzinfo=UTC)
     cut = list(seconds_by_day(since, since + timedelta(hours=27)))
     assert cut == [
@@ -183,7 +187,7 @@ def test_days_and_runs_of_the_page(scene: Scene) -> None:
     assert today["runs"][0]["slot_hours"] == pytest.approx(hours[f"{now().date()}"], abs=0.1)
 
 
-def test_a_deleted_run_s_use_stays_without_its_name(scene: Scene) -> None:
+def test_the_usage_of_a_deleted_run_stays_without_its_name(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 1)
     scene.cancel(work.run_id)
@@ -204,6 +208,7 @@ def test_usage_is_a_team_s_own(scene: Scene) -> None:
         assert scene.site.admin.get(f"{scene.site.path}/usage", params={"days": days}).status_code == 422
 
 
+@pytest.mark.both_databases
 def test_the_command_prints_days_and_runs(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 1)

@@ -1,7 +1,7 @@
-"""A client of uploads that says exactly what each test wants said."""
+"""A tus client that sends exactly what a test specifies."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import httpx
@@ -24,7 +24,7 @@ def metadata(**values: str | bytes) -> str:
 
 @dataclass(frozen=True)
 class Tus:
-    """Somebody who speaks tus with a server."""
+    """A tus client."""
 
     client: httpx.Client
     path: str
@@ -39,7 +39,7 @@ class Tus:
         assert answer.status_code == 201, answer.text
         return answer.headers["Location"]
 
-    def add(self, url: str, offset: int, body: bytes, **headers: str) -> httpx.Response:
+    def add(self, url: str, offset: int, body: bytes | Iterable[bytes], **headers: str) -> httpx.Response:
         return self.client.patch(url, content=body, headers=BYTES | {"Upload-Offset": str(offset)} | headers)
 
     def offset(self, url: str) -> int:
@@ -51,7 +51,7 @@ class Tus:
         return self.client.delete(url, headers=TUS)
 
     def send(self, content: bytes, name: str = "a.txt") -> str:
-        """Upload a whole file; returns its id."""
+        """Upload a complete file; returns its id."""
         url = self.begin(len(content), name)
         answer = self.add(url, 0, content)
         assert answer.status_code == 204, answer.text
@@ -64,7 +64,7 @@ def tus(site: Site) -> Tus:
 
 
 def storage_is_exact(site: Site) -> bool:
-    """What counts as used is what open uploads announced and what is stored."""
+    """Whether the used storage equals the open uploads, as announced, plus the stored files."""
     with site.app.state.database.read() as session:
         used = session.scalar(select(func.sum(StorageQuota.used_bytes))) or 0
         announced = session.scalar(select(func.sum(Upload.bytes)).where(Upload.stored_file_id.is_(None))) or 0

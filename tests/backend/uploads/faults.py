@@ -1,4 +1,4 @@
-"""Real servers that can be killed, and a proxy that cuts connections, for tests of what an upload survives."""
+"""Server processes that can be killed, and a proxy that cuts connections, for tests of interrupted uploads."""
 
 import asyncio
 import multiprocessing
@@ -13,20 +13,20 @@ import uvicorn
 
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
-from trainwright_backend.uploads import receiving, transfer
+from trainwright_backend.uploads import receiver, request_body
 
 SMALL_BLOCK = 32 << 10
 SMALL_SAVE = 128 << 10
-"""Instead of 1 and 64 MiB, so that small uploads meet what large ones do."""
+"""Instead of 1 and 64 MiB, so that small uploads behave like large ones."""
 
 PROCESSES = multiprocessing.get_context("forkserver")
 
 
 def serve(settings: dict[str, Any], listening: socket.socket, idle_seconds: float) -> None:
-    """The whole application in a process of its own."""
-    transfer.IDLE_SECONDS = idle_seconds
-    transfer.BLOCK_BYTES = SMALL_BLOCK
-    receiving.SAVE_BYTES = SMALL_SAVE
+    """The entire application in its own process."""
+    request_body.IDLE_SECONDS = idle_seconds
+    request_body.BLOCK_BYTES = SMALL_BLOCK
+    receiver.SAVE_BYTES = SMALL_SAVE
     app = create_app(Settings(**settings))
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
     uvicorn.Server(config).run([listening])
@@ -52,7 +52,7 @@ class Server:
         self._listening.close()
 
     def kill(self) -> None:
-        """SIGKILL, and another process at once."""
+        """Send SIGKILL, and start another process at once."""
         self._process.kill()
         self._process.join()
         self._process = self._start()
@@ -71,7 +71,7 @@ class Server:
 
 
 class Proxy:
-    """Passes connections on to ``port``, and does what it is told when so many bytes went up."""
+    """Forwards connections to ``port``, and runs an action after a number of uploaded bytes."""
 
     def __init__(self, port: int) -> None:
         self._upstream = port
@@ -97,7 +97,7 @@ class Proxy:
         self._loop.close()
 
     def cut_after(self, count: int, action: Callable[[], object] = lambda: None) -> None:
-        """Cut the connection that brings the ``count``-th byte from now, after ``action``."""
+        """Cut the connection at the ``count``-th byte from now, after ``action``."""
         self._left, self._action = count, action
 
     async def _end(self) -> None:
@@ -124,7 +124,7 @@ class Proxy:
                 up_writer.write(data)
                 await up_writer.drain()
         except OSError:
-            pass  # one side went; so does the other
+            pass  # when one side closes, so does the other
         finally:
             for end in (writer, up_writer):
                 end.transport.abort()

@@ -1,4 +1,4 @@
-"""Clients that people have: stock `tuspy`, and our own over a connection that is cut and a server that is killed."""
+"""Real clients: stock `tuspy`, and our own, with lost connections and a killed server."""
 
 import hashlib
 import os
@@ -14,18 +14,18 @@ from tusclient.storage import filestorage
 from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import TUS, storage_is_exact
 from tests.backend.uploads.faults import Proxy, Server
-from trainwright import tus as sending
 from trainwright.client import Client
-from trainwright.connection import ApiError, DigestMismatchError
-from trainwright.files import LocalFile, find_files
-from trainwright.tus import FileChangedError, Memory, Sender
+from trainwright.transport import tus as sending
+from trainwright.transport.connection import ApiError, DigestMismatchError
+from trainwright.transport.local_files import LocalFile, find_files
+from trainwright.transport.tus import FileChangedError, TusUploader, UploadMemory
 
 MIB = 1 << 20
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """Nothing here depends on the kind of database."""
+    """These tests do not depend on the database."""
     return sqlite_url
 
 
@@ -59,7 +59,7 @@ def digests(site: Site) -> list[str]:
     return [one["digest"] for one in site.admin.get(f"{site.path}/uploads").json()]
 
 
-def test_tuspy_uploads_in_pieces_with_checksums(site: Site, server: Server, tmp_path: Path) -> None:
+def test_tuspy_uploads_in_chunks_with_checksums(site: Site, server: Server, tmp_path: Path) -> None:
     file = write(tmp_path / "a.bin", 3 * MIB + 7)
     uploader = stock(site, server.port).uploader(
         str(file), chunk_size=MIB, metadata={"filename": "a.bin"}, upload_checksum=True
@@ -69,7 +69,7 @@ def test_tuspy_uploads_in_pieces_with_checksums(site: Site, server: Server, tmp_
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_tuspy_goes_on_after_a_cut(
+def test_tuspy_continues_after_a_lost_connection(
     site: Site, server: Server, proxy: Proxy, tmp_path: Path, kill: bool
 ) -> None:
     file = write(tmp_path / "a.bin", 4 * MIB)
@@ -81,7 +81,7 @@ def test_tuspy_goes_on_after_a_cut(
     assert proxy.cuts == 1 and digests(site) == [digest_of(file)] and storage_is_exact(site)
 
 
-def test_tuspy_goes_on_in_another_process_by_its_own_memory(
+def test_tuspy_continues_in_another_process_from_its_own_store(
     site: Site, server: Server, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "a.bin", 2 * MIB)
@@ -127,8 +127,8 @@ def test_the_server_s_memory_stays_flat(site: Site, server: Server, tmp_path: Pa
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Stretches and waits of a small upload; a cache folder of its own."""
-    monkeypatch.setattr(sending, "STRETCH_BYTES", MIB)
+    """Small chunks and short waits, and a separate cache folder."""
+    monkeypatch.setattr(sending, "REQUEST_BYTES", MIB)
     monkeypatch.setattr(sending, "BACK_OFF_SECONDS", (0.05,))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -139,15 +139,15 @@ def connect(site: Site, quick: None) -> Callable[[int], Client]:
     return lambda port: Client(f"http://127.0.0.1:{port}", secret)
 
 
-def sender(client: Client) -> Sender:
-    return Sender(client, "/teams/acme/uploads")
+def sender(client: Client) -> TusUploader:
+    return TusUploader(client, "/teams/acme/uploads")
 
 
 def ignore(count: int) -> None:
-    """Nobody looks at the progress."""
+    """Ignore the progress."""
 
 
-def test_our_client_sends_folders_and_tells_how_far_it_is(
+def test_our_client_sends_folders_and_reports_progress(
     site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:
     (tmp_path / "data" / "sub").mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_our_client_sends_folders_and_tells_how_far_it_is(
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_our_client_goes_on_after_many_cuts(
+def test_our_client_continues_after_many_lost_connections(
     site: Site,
     server: Server,
     proxy: Proxy,
@@ -186,7 +186,7 @@ def test_our_client_goes_on_after_many_cuts(
     assert digests(site) == [files[0].digest()] and storage_is_exact(site)
 
 
-def test_our_client_goes_on_in_another_process(
+def test_our_client_continues_in_another_process(
     site: Site, server: Server, proxy: Proxy, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:
     files = find_files([write(tmp_path / "a.bin", 3 * MIB)]).files
@@ -210,7 +210,7 @@ def test_our_client_goes_on_in_another_process(
     assert storage_is_exact(site)
 
 
-def test_an_upload_that_the_server_dropped_begins_anew(
+def test_an_upload_that_the_server_deleted_starts_again(
     site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:
     files = find_files([write(tmp_path / "a.bin", MIB)]).files
@@ -221,16 +221,16 @@ def test_an_upload_that_the_server_dropped_begins_anew(
     assert digests(site) == [files[0].digest()]
 
 
-def test_a_refusal_ends_the_sending_with_its_reason(
+def test_a_refusal_ends_the_upload_with_its_reason(
     site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:
     site.admin.put(f"{site.path}/storage", json={"limit_bytes": 10})
     files = find_files([write(tmp_path / "a.bin", 11)]).files
-    with connect(server.port) as client, pytest.raises(ApiError, match="your team may store 10 bytes"):
+    with connect(server.port) as client, pytest.raises(ApiError, match="your team can store 10 bytes"):
         sender(client).send(files, ignore)
 
 
-def test_a_file_that_changes_meanwhile_is_not_sent_as_a_mixture(
+def test_a_file_that_changes_during_the_upload_is_not_stored_mixed(
     site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:
     path = write(tmp_path / "a.bin", 3 * MIB)
@@ -244,7 +244,7 @@ def test_a_file_that_changes_meanwhile_is_not_sent_as_a_mixture(
     assert digests(site) == [] and storage_is_exact(site)
 
 
-def test_bytes_that_changed_under_the_same_time_are_noticed_at_the_end(
+def test_a_change_with_the_same_timestamp_is_detected_at_the_end(
     site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:
     path = write(tmp_path / "a.bin", 2 * MIB)
@@ -260,8 +260,8 @@ def test_bytes_that_changed_under_the_same_time_are_noticed_at_the_end(
     assert digests(site) == [] and storage_is_exact(site)
 
 
-def test_a_damaged_memory_is_an_empty_one(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "cache" / "uploads.json")
+def test_a_damaged_cache_of_uploads_counts_as_empty(tmp_path: Path) -> None:
+    memory = UploadMemory(tmp_path / "cache" / "uploads.json")
     memory.keep("a", "up_1")
     memory.keep("b", "up_2")
     assert memory.find("a") == "up_1"

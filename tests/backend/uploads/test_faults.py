@@ -1,4 +1,4 @@
-"""What an upload survives: cut connections, a server killed in the middle, wrong offsets, two writers.
+"""Uploads survive lost connections, a killed server, wrong offsets and two writers.
 
 The suite tries some uploads; ``TRAINWRIGHT_UPLOAD_ROUNDS=100`` tries a hundred on each database.
 """
@@ -17,7 +17,7 @@ from sqlalchemy import select
 from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import Tus, storage_is_exact
 from tests.backend.uploads.faults import Proxy, Server
-from trainwright_backend.uploads.receiving import sweep_partials
+from trainwright_backend.uploads.receiver import sweep_partials
 from trainwright_backend.uploads.tables import StoredFile
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_UPLOAD_ROUNDS", "20"))
@@ -60,7 +60,7 @@ def stored_digests(site: Site) -> list[str]:
 
 
 @pytest.mark.timeout(60 + 5 * ROUNDS)
-def test_cut_killed_misplaced_or_doubled_the_bytes_arrive_as_they_are(
+def test_bytes_arrive_intact_through_cuts_kills_wrong_offsets_and_two_writers(
     site: Site, server: Server, proxy: Proxy, client: Tus
 ) -> None:
     choose = random.Random(18)
@@ -95,14 +95,14 @@ def test_cut_killed_misplaced_or_doubled_the_bytes_arrive_as_they_are(
 
 
 def misplace(client: Tus, url: str, offset: int, choose: random.Random) -> None:
-    """Send bytes where they do not belong."""
+    """Send bytes at a wrong offset."""
     wrong = offset + choose.choice([1, 10, 10**9] + [-1] * (offset > 0))
     with suppress(httpx.TransportError):
         assert client.add(url, wrong, b"wrong bytes").status_code in (409, 413, 423)
 
 
 def double(client: Tus, url: str, offset: int, content: bytes) -> None:
-    """Two writers at once; each may be refused, and what is kept is right."""
+    """Let two requests write at once. Each may be refused, and the stored bytes are correct."""
 
     def send(end: int) -> int:
         with suppress(httpx.TransportError):
@@ -122,6 +122,6 @@ def contents(site: Site) -> Iterator[tuple[str, bytes]]:
 
 
 def unfinished(site: Site) -> int:
-    """Uploads that were announced by a request whose answer was lost."""
+    """Uploads created by a request whose response was lost."""
     shown = site.admin.get(f"{site.path}/uploads").json()
     return sum(not one["complete"] and one["offset"] > 0 for one in shown)

@@ -1,4 +1,4 @@
-"""Headers and names that no honest client sends: refused by name, with nothing begun and nothing reserved."""
+"""Invalid headers and names are refused by name, and create or reserve nothing."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ Exact = Callable[[], bool]
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """Nothing here depends on the kind of database."""
+    """These tests do not depend on the database."""
     return sqlite_url
 
 
@@ -41,7 +41,7 @@ def database_url(sqlite_url: str) -> str:
         ("Upload-Metadata", "type YQ==", 400),
     ],
 )
-def test_a_bad_announcement_is_refused_by_the_header_s_name(
+def test_a_bad_upload_header_is_refused_by_its_name(
     tus: Tus, header: str, value: str, status: int, exact: Exact
 ) -> None:
     answer = tus.announce(10, **{header: value})
@@ -53,14 +53,14 @@ def test_a_bad_announcement_is_refused_by_the_header_s_name(
     assert tus.client.get(tus.path).json() == [] and exact()
 
 
-def test_without_a_length_nothing_begins(tus: Tus) -> None:
+def test_without_a_length_no_upload_is_created(tus: Tus) -> None:
     said = TUS | {"Upload-Metadata": metadata(filename="a.txt")}
     answer = tus.client.post(tus.path, headers=said)
     assert answer.status_code == 400 and "Upload-Length" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("header", ["Upload-Offset", "Upload-Length", "Tus-Resumable", "Upload-Checksum"])
-def test_a_header_that_stands_twice_is_refused(tus: Tus, header: str) -> None:
+def test_a_duplicate_header_is_refused(tus: Tus, header: str) -> None:
     url = tus.begin(10)
     said = [*BYTES.items(), ("Upload-Offset", "0"), ("Upload-Length", "3")]
     said += [("Upload-Metadata", metadata(filename="a")), (header, "0"), (header, "0")]
@@ -97,11 +97,11 @@ def test_a_bad_offset_is_refused(tus: Tus, value: str) -> None:
         "C:\\x", "a\x00b", "a\nb", "a\r\nSet-Cookie: x", "\x1b[2J", "a\u202egpj.exe", "x" * 256, "a/ /b", "a/ .. /b",
     ],
 )  # fmt: skip
-def test_a_name_that_is_none_is_refused(site: Site, tus: Tus, name: str, exact: Exact) -> None:
+def test_an_invalid_file_name_is_refused(site: Site, tus: Tus, name: str, exact: Exact) -> None:
     for key in ("filename", "relativePath"):
         values = {"filename": "good.txt"} | {key: name}
         if key == "relativePath" and not name:
-            continue  # what clients send for a file without folders
+            continue  # clients send this for a file without folders
         answer = tus.announce(10, **{"Upload-Metadata": metadata(**values)})
         assert answer.status_code == 422, (key, answer.text)
         assert "Rename the file" in answer.json()["detail"]

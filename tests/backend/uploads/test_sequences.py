@@ -1,4 +1,4 @@
-"""Any sequence of requests, cuts and kills leaves an upload whose offset is true and whose bytes are right."""
+"""After any sequence of requests, cuts and kills, an upload's offset and bytes are correct."""
 
 import base64
 import hashlib
@@ -31,13 +31,13 @@ def surroundings(site: Site) -> Iterator[tuple[Site, Server, Proxy, Tus]]:
 
 
 @pytest.mark.timeout(240)
-def test_after_any_sequence_the_offset_is_true_and_the_bytes_are_right(
+def test_after_any_sequence_offset_and_bytes_are_correct(
     surroundings: tuple[Site, Server, Proxy, Tus],
 ) -> None:
     site, server, proxy, tus = surroundings
 
     class Uploads(RuleBasedStateMachine):
-        """``safe`` bytes are surely there; up to ``sent`` may be."""
+        """At least ``safe`` and at most ``sent`` bytes are stored."""
 
         @initialize()
         def begin(self) -> None:
@@ -46,7 +46,7 @@ def test_after_any_sequence_the_offset_is_true_and_the_bytes_are_right(
             self.safe = self.sent = 0
 
         def where(self) -> int:
-            """The true offset, by HEAD."""
+            """The offset that HEAD returns."""
             offset = tus.offset(self.url)
             assert self.safe <= offset <= self.sent
             self.safe = self.sent = offset

@@ -1,4 +1,4 @@
-"""Stored files: once a team, there while something names them, and counted exactly."""
+"""Stored files exist once per team and while something uses them, and are counted exactly."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,14 +12,15 @@ from sqlalchemy import delete, func, select, update
 from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import TUS, Tus, storage_is_exact
 from trainwright_backend.auth.tables import Team
-from trainwright_backend.control import ControlLoop, sweep_bytes
+from trainwright_backend.control.loop import ControlLoop
+from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.core.db import now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id, public_id
-from trainwright_backend.core.storage import LocalStore
+from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.tables import UploadedTokenizer
-from trainwright_backend.teams.storage import lock_storage
-from trainwright_backend.uploads.service import complete_uploads, drop_unused, use_uploads
+from trainwright_backend.teams.storage_quota import lock_storage
+from trainwright_backend.uploads.service import complete_uploads, consume_uploads, delete_unused_files
 from trainwright_backend.uploads.tables import StoredFile, Upload
 
 CONTENT = b"the same bytes " * 100
@@ -48,7 +49,7 @@ def count_of_stored(site: Site) -> int:
 
 
 def take(site: Site, team_id: UUID, *uploads: str) -> UUID:
-    """What a feature does that uses uploads: a tokenizer that names the (one) file."""
+    """Use uploads as a feature does: create a tokenizer with the file."""
     with site.app.state.database.write() as session:
         files = complete_uploads(session, team_id, uploads)
         user = UploadedTokenizer(
@@ -61,7 +62,7 @@ def take(site: Site, team_id: UUID, *uploads: str) -> UUID:
         )
         session.add(user)
         session.flush()
-        use_uploads(session, team_id, uploads)
+        consume_uploads(session, team_id, uploads)
         return user.id
 
 
@@ -70,14 +71,14 @@ def leave(site: Site, team_id: UUID, user_id: UUID) -> None:
         lock_storage(session, team_id)
         file_id = session.get_one(UploadedTokenizer, user_id).stored_file_id
         session.execute(delete(UploadedTokenizer).where(UploadedTokenizer.id == user_id))
-        drop_unused(session, team_id, [file_id])
+        delete_unused_files(session, team_id, [file_id])
 
 
 def control_loop(site: Site) -> ControlLoop:
     return ControlLoop(site.app.state.database, site.app.state.settings, site.app.state.store)
 
 
-def test_an_announcement_that_does_not_fit_is_refused_and_one_that_is_dropped_gives_back(
+def test_an_upload_beyond_the_quota_is_refused_and_a_deleted_one_frees_storage(
     site: Site, tus: Tus, exact: Exact
 ) -> None:
     site.admin.put(f"{site.path}/storage", json={"limit_bytes": 1_000})
@@ -90,7 +91,8 @@ def test_an_announcement_that_does_not_fit_is_refused_and_one_that_is_dropped_gi
     assert used_bytes(site) == 300 and tus.announce(700).status_code == 201 and exact()
 
 
-def test_the_same_bytes_count_once_and_lie_there_once(site: Site, tus: Tus, exact: Exact) -> None:
+@pytest.mark.both_databases
+def test_identical_files_count_once_and_are_stored_once(site: Site, tus: Tus, exact: Exact) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         tus.send(CONTENT, name)
         assert used_bytes(site) == len(CONTENT) and exact()
@@ -100,7 +102,7 @@ def test_the_same_bytes_count_once_and_lie_there_once(site: Site, tus: Tus, exac
     assert [one["file_name"] for one in shown] == ["c.txt", "b.txt", "a.txt"]
 
 
-def test_another_team_stores_the_same_bytes_for_itself(site: Site, tus: Tus) -> None:
+def test_another_team_stores_the_same_file_separately(site: Site, tus: Tus) -> None:
     tus.send(CONTENT)
     theirs = Tus(site.other_team("globex"), "/api/v1/teams/globex/uploads")
     theirs.send(CONTENT)
@@ -108,7 +110,7 @@ def test_another_team_stores_the_same_bytes_for_itself(site: Site, tus: Tus) -> 
     assert theirs.client.get("/api/v1/teams/globex").json()["storage"]["used_bytes"] == len(CONTENT)
 
 
-def test_a_file_goes_with_its_last_user_and_its_bytes_follow(
+def test_a_file_and_its_object_are_deleted_with_the_last_user(
     site: Site, tus: Tus, team_id: UUID, exact: Exact
 ) -> None:
     one = take(site, team_id, tus.send(CONTENT))
@@ -118,11 +120,11 @@ def test_a_file_goes_with_its_last_user_and_its_bytes_follow(
     assert used_bytes(site) == len(CONTENT) and exact()
     leave(site, team_id, two)
     assert used_bytes(site) == 0 and count_of_stored(site) == 0 and exact()
-    sweep_bytes(site.app.state.database, site.app.state.store)
+    delete_queued_bytes(site.app.state.database, site.app.state.store)
     assert files_in_store(site) == 0
 
 
-def test_a_file_that_an_upload_names_is_used(site: Site, tus: Tus, team_id: UUID, exact: Exact) -> None:
+def test_a_file_of_an_upload_is_in_use(site: Site, tus: Tus, team_id: UUID, exact: Exact) -> None:
     user = take(site, team_id, tus.send(CONTENT))
     waiting = tus.send(CONTENT)
     leave(site, team_id, user)
@@ -130,7 +132,7 @@ def test_a_file_that_an_upload_names_is_used(site: Site, tus: Tus, team_id: UUID
     take(site, team_id, waiting)
 
 
-def test_what_cannot_be_used_is_named_with_the_reason(site: Site, tus: Tus, team_id: UUID) -> None:
+def test_unusable_uploads_are_named_with_the_reason(site: Site, tus: Tus, team_id: UUID) -> None:
     complete = tus.send(CONTENT)
     url = tus.begin(100, "half.txt")
     tus.add(url, 0, b"x" * 40)
@@ -153,9 +155,8 @@ def test_what_cannot_be_used_is_named_with_the_reason(site: Site, tus: Tus, team
     assert site.app.state.store.read(file.object_key) == CONTENT
 
 
-def test_uploads_expire_and_give_back_what_they_held(
-    site: Site, tus: Tus, team_id: UUID, exact: Exact
-) -> None:
+@pytest.mark.both_databases
+def test_uploads_expire_and_free_their_storage(site: Site, tus: Tus, team_id: UUID, exact: Exact) -> None:
     kept = tus.begin(50)
     half = tus.begin(100)
     tus.add(half, 0, b"x" * 40)
@@ -169,16 +170,17 @@ def test_uploads_expire_and_give_back_what_they_held(
         assert tus.client.head(url, headers=TUS).status_code == 410
         assert tus.add(url, 40, b"y").status_code == 410
     assert [one["bytes"] for one in tus.client.get(tus.path).json()] == [50]
-    control_loop(site).round(sweep=True)
+    control_loop(site).run_round(sweep=True)
     assert tus.client.head(half, headers=TUS).status_code == 404
     assert used_bytes(site) == 50 + len(b"used by somebody") and exact()
     assert site.app.state.store.list_partials() == [] and tus.offset(kept) == 0
     leave(site, team_id, used)
-    control_loop(site).round(sweep=True)
+    control_loop(site).run_round(sweep=True)
     assert files_in_store(site) == 0
 
 
-def test_new_bytes_give_an_upload_another_day(site: Site, tus: Tus) -> None:
+@pytest.mark.both_databases
+def test_new_bytes_extend_an_upload_by_a_day(site: Site, tus: Tus) -> None:
     url = tus.begin(100)
     with site.app.state.database.write() as session:
         session.execute(update(Upload).values(expires=now() + timedelta(minutes=1)))
@@ -187,17 +189,17 @@ def test_new_bytes_give_an_upload_another_day(site: Site, tus: Tus) -> None:
         assert session.scalars(select(Upload.expires)).one() > now() + timedelta(hours=23)
 
 
-def test_the_sweep_leaves_uploads_under_way_alone(site: Site, tus: Tus) -> None:
+def test_the_sweep_keeps_uploads_in_progress(site: Site, tus: Tus) -> None:
     url = tus.begin(3)
     tus.add(url, 0, b"12")
     stray = site.app.state.store.partial_path(new_id())
     stray.write_bytes(b"left by a crash")
-    control_loop(site).round(sweep=True)
+    control_loop(site).run_round(sweep=True)
     assert not stray.exists()
     assert tus.add(url, 2, b"3").status_code == 204
 
 
-def test_bytes_that_the_disk_lost_end_the_upload_in_words(site: Site, tus: Tus, exact: Exact) -> None:
+def test_bytes_that_the_disk_lost_end_the_upload_with_an_error(site: Site, tus: Tus, exact: Exact) -> None:
     url = tus.begin(10)
     tus.add(url, 0, b"12345")
     (upload_id,) = site.app.state.store.list_partials()
@@ -207,10 +209,11 @@ def test_bytes_that_the_disk_lost_end_the_upload_in_words(site: Site, tus: Tus, 
     assert tus.client.head(url, headers=TUS).status_code == 404 and exact()
 
 
-def test_one_that_is_completed_and_dropped_at_once_many_times_stays_counted(
+@pytest.mark.both_databases
+def test_completing_and_deleting_concurrently_keeps_the_storage_count_exact(
     site: Site, tus: Tus, team_id: UUID, exact: Exact
 ) -> None:
-    """The same bytes arrive while their last user goes."""
+    """The same file arrives while its last user is deleted."""
 
     def come_and_go(number: int) -> None:
         for _ in range(8):
@@ -219,26 +222,28 @@ def test_one_that_is_completed_and_dropped_at_once_many_times_stays_counted(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(come_and_go, range(4)))
     assert used_bytes(site) == 0 and count_of_stored(site) == 0 and exact()
-    sweep_bytes(site.app.state.database, site.app.state.store)
+    delete_queued_bytes(site.app.state.database, site.app.state.store)
     assert files_in_store(site) == 0
 
 
-def test_many_announcements_at_once_stay_within_the_limit(site: Site, tus: Tus, exact: Exact) -> None:
+@pytest.mark.both_databases
+def test_concurrent_uploads_stay_within_the_limit(site: Site, tus: Tus, exact: Exact) -> None:
     site.admin.put(f"{site.path}/storage", json={"limit_bytes": 1_000})
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: tus.announce(150).status_code, range(16)))
     assert sorted(answers) == [201] * 6 + [403] * 10 and used_bytes(site) == 900 and exact()
 
 
-def test_the_check_notices_a_byte_too_many(site: Site, tus: Tus) -> None:
+@pytest.mark.both_databases
+def test_the_storage_check_detects_one_byte_too_many(site: Site, tus: Tus) -> None:
     tus.begin(10)
     with site.app.state.database.write() as session:
         session.execute(update(Upload).values(bytes=11))
     assert not storage_is_exact(site)
 
 
-def test_an_unknown_file_is_nothing_to_drop(site: Site, team_id: UUID) -> None:
+def test_deleting_an_unknown_file_does_nothing(site: Site, team_id: UUID) -> None:
     with site.app.state.database.write() as session:
-        drop_unused(session, team_id, [new_id()])
+        delete_unused_files(session, team_id, [new_id()])
     with pytest.raises(AppError), site.app.state.database.write() as session:
         complete_uploads(session, team_id, [""])

@@ -1,8 +1,8 @@
-"""tus 1.0.0 as the standard says it, and what is refused with which words."""
+"""tus 1.0.0 as specified, and the errors of invalid requests."""
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
@@ -25,7 +25,7 @@ def stored(site: Site) -> list[tuple[str, bytes]]:
         return [(file.digest, site.app.state.store.read(file.object_key)) for file in files]
 
 
-def test_the_server_says_what_it_can_do_to_anybody(site: Site) -> None:
+def test_anyone_can_ask_for_the_server_s_capabilities(site: Site) -> None:
     answer = site.anonymous().options(f"{site.path}/uploads")
     assert answer.status_code == 204 and not answer.content
     assert {name: answer.headers[name] for name in answer.headers if name.startswith("tus-")} == {
@@ -37,7 +37,7 @@ def test_the_server_says_what_it_can_do_to_anybody(site: Site) -> None:
     }
 
 
-def test_a_file_arrives_in_pieces_and_is_stored_with_its_digest(site: Site, tus: Tus, exact: Exact) -> None:
+def test_a_file_uploaded_in_chunks_is_stored_with_its_digest(site: Site, tus: Tus, exact: Exact) -> None:
     url = tus.begin(len(CONTENT), "plays/hamlet.txt")
     assert url.startswith(f"{site.path}/uploads/up_")
     for start in range(0, len(CONTENT), 10):
@@ -53,7 +53,7 @@ def test_a_file_arrives_in_pieces_and_is_stored_with_its_digest(site: Site, tus:
     assert site.app.state.store.list_partials() == []
 
 
-def test_the_list_says_whose_each_upload_is(site: Site, tus: Tus) -> None:
+def test_the_list_shows_the_owner_of_each_upload(site: Site, tus: Tus) -> None:
     tus.begin(100, "ours.txt")
     teammate = Tus(site.member("editor"), tus.path)
     teammate.begin(100, "theirs.txt")
@@ -65,7 +65,7 @@ def test_the_list_says_whose_each_upload_is(site: Site, tus: Tus) -> None:
     assert seen(teammate) == [("theirs.txt", "Editor", True), ("ours.txt", "Ada", False)]
 
 
-def test_the_answer_to_head_is_what_a_client_needs_to_go_on(tus: Tus) -> None:
+def test_the_response_to_head_has_what_a_client_needs_to_continue(tus: Tus) -> None:
     url = tus.begin(100, "größe.txt")
     tus.add(url, 0, b"x" * 40)
     answer = tus.client.head(url, headers=TUS)
@@ -81,7 +81,8 @@ def hours_until(time: datetime) -> float:
     return (time - now()).total_seconds() / 3600
 
 
-def test_the_first_bytes_may_come_with_the_announcement(site: Site, tus: Tus, exact: Exact) -> None:
+@pytest.mark.both_databases
+def test_the_first_bytes_can_come_with_the_creation(site: Site, tus: Tus, exact: Exact) -> None:
     said = BYTES | {"Upload-Length": str(len(CONTENT)), "Upload-Metadata": metadata(filename="a.txt")}
     begun = tus.client.post(tus.path, headers=said, content=CONTENT[:5])
     assert (begun.status_code, begun.headers["Upload-Offset"]) == (201, "5")
@@ -99,12 +100,12 @@ def test_a_wrong_offset_is_refused_with_the_right_one(tus: Tus) -> None:
         answer = tus.add(url, wrong, b"y")
         assert (answer.status_code, answer.json()["code"]) == (409, "wrong_offset")
         assert answer.headers["Upload-Offset"] == "40" and answer.json()["offset"] == 40
-        assert "Go on at Upload-Offset 40" in answer.json()["detail"]
+        assert "Continue at Upload-Offset 40" in answer.json()["detail"]
     assert tus.offset(url) == 40
 
 
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
-def test_a_wrong_checksum_leaves_nothing_of_its_bytes(
+def test_bytes_with_a_wrong_checksum_are_discarded(
     site: Site, tus: Tus, algorithm: str, exact: Exact
 ) -> None:
     right = base64.b64encode(hashlib.new(algorithm, CONTENT).digest()).decode()
@@ -124,18 +125,18 @@ def test_bytes_beyond_the_announced_size_are_refused(tus: Tus, exact: Exact) -> 
     url = tus.begin(10)
     tus.add(url, 0, b"123")
 
-    def endless() -> object:
+    def endless() -> Iterator[bytes]:
         yield b"45678"
         yield b"90 and more"
 
     for body in (b"4567890x", endless()):
-        answer = tus.add(url, 3, body)  # type: ignore[arg-type]
+        answer = tus.add(url, 3, body)
         assert (answer.status_code, answer.json()["code"]) == (413, "too_many_bytes")
     assert tus.offset(url) == 3 and exact()
 
 
-def test_nothing_more_to_send_is_no_error(tus: Tus) -> None:
-    """Stock clients ask so when they lost the answer to their last bytes."""
+def test_an_empty_last_request_is_accepted(tus: Tus) -> None:
+    """Stock clients send this when they lost the response to their last bytes."""
     url = tus.begin(3)
     assert tus.add(url, 0, b"").headers["Upload-Offset"] == "0"
     assert tus.add(url, 0, b"123").status_code == 204
@@ -144,7 +145,7 @@ def test_nothing_more_to_send_is_no_error(tus: Tus) -> None:
     assert tus.add(url, 0, b"123").status_code == 409
 
 
-def test_an_upload_can_be_ended(site: Site, tus: Tus, exact: Exact) -> None:
+def test_an_upload_can_be_deleted(site: Site, tus: Tus, exact: Exact) -> None:
     url = tus.begin(100)
     tus.add(url, 0, b"x" * 40)
     assert tus.drop(url).status_code == 204
@@ -158,7 +159,7 @@ def test_an_upload_can_be_ended(site: Site, tus: Tus, exact: Exact) -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "HEAD", "DELETE"])
-def test_post_stands_in_for_methods_that_a_client_cannot_send(tus: Tus, method: str) -> None:
+def test_post_can_replace_methods_that_a_client_cannot_send(tus: Tus, method: str) -> None:
     url = tus.begin(10)
     said = BYTES | {"X-HTTP-Method-Override": method, "Upload-Offset": "0"}
     answer = tus.client.post(url, headers=said, content=b"123" if method == "PATCH" else b"")
@@ -169,14 +170,14 @@ def test_post_stands_in_for_methods_that_a_client_cannot_send(tus: Tus, method: 
         assert answer.headers["Upload-Offset"] == str(tus.offset(url))
 
 
-def test_get_never_stands_in_for_another_method(tus: Tus) -> None:
+def test_get_never_replaces_another_method(tus: Tus) -> None:
     url = tus.begin(10)
     answer = tus.client.get(url, headers=TUS | {"X-HTTP-Method-Override": "DELETE"})
     assert answer.status_code == 405
     assert tus.offset(url) == 0
 
 
-def test_another_version_is_refused_with_the_one_that_is_spoken(tus: Tus) -> None:
+def test_another_protocol_version_is_refused_with_the_supported_one(tus: Tus) -> None:
     url = tus.begin(10)
     for headers in ({}, {"Tus-Resumable": "0.2.2"}, {"Tus-Resumable": "1.0"}):
         for method, address in (("POST", tus.path), ("HEAD", url), ("PATCH", url), ("DELETE", url)):
@@ -186,7 +187,7 @@ def test_another_version_is_refused_with_the_one_that_is_spoken(tus: Tus) -> Non
     assert tus.offset(url) == 0
 
 
-def test_bytes_must_say_that_they_are_bytes(tus: Tus) -> None:
+def test_uploaded_bytes_need_their_content_type(tus: Tus) -> None:
     url = tus.begin(3)
     for kind in ("text/plain", "application/octet-stream", ""):
         answer = tus.add(url, 0, b"123", **{"Content-Type": kind})
@@ -208,7 +209,7 @@ def test_an_upload_of_another_team_is_unknown(site: Site, tus: Tus) -> None:
     assert tus.offset(url) == 0
 
 
-def test_a_viewer_sees_uploads_and_sends_none(site: Site, tus: Tus) -> None:
+def test_a_viewer_can_list_uploads_and_not_upload(site: Site, tus: Tus) -> None:
     url = tus.begin(10)
     viewer = Tus(site.member("viewer"), tus.path)
     assert len(viewer.client.get(viewer.path).json()) == 1

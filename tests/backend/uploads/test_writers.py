@@ -1,4 +1,4 @@
-"""Who may write when: one request at a time, in one process and in several; silent and refused ones lose nothing."""
+"""One request at a time writes to an upload, in one process or several; idle and refused ones lose nothing."""
 
 import asyncio
 import errno
@@ -16,16 +16,16 @@ from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import BYTES, TUS, Tus
 from tests.backend.uploads.faults import Server
 from tests.live import eventually
-from trainwright_backend.uploads import receiving, transfer
+from trainwright_backend.uploads import receiver, request_body
 
 CONTENT = bytes(range(250)) * 400
 FIRST = 50_000
-"""More than a block, so that it shows on the disk that a request is writing."""
+"""More than a block, so that a writing request is visible on disk."""
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """Nothing here depends on the kind of database."""
+    """These tests do not depend on the database."""
     return sqlite_url
 
 
@@ -45,7 +45,7 @@ def connect(site: Site) -> Iterator[Callable[[Server], Tus]]:
 
 
 class Halting:
-    """A request whose client stops in the middle of the body and keeps the connection open."""
+    """A request whose client pauses in the middle of the body and keeps the connection open."""
 
     def __init__(self, site: Site, server: Server, url: str, body: bytes) -> None:
         said = BYTES | {"Upload-Offset": "0", "Content-Length": str(len(CONTENT)), "Host": "localhost"}
@@ -61,11 +61,11 @@ class Halting:
         self._connection.close()
 
     def go_on(self, body: bytes) -> None:
-        """The rest after all."""
+        """Send the rest."""
         self._connection.sendall(body)
 
     def answer(self) -> str:
-        """What the server said to it in the end."""
+        """The server's response."""
         heard = b""
         while b'"errors"' not in heard and (data := self._connection.recv(65_536)):
             heard += data
@@ -83,7 +83,7 @@ def writes(site: Site) -> None:
 
 
 def finish(tus: Tus, url: str) -> None:
-    """Send the rest, from wherever the server says."""
+    """Send the rest, from the server's offset."""
     offset = tus.offset(url)
     assert 0 < offset <= FIRST
     rest = CONTENT[offset:]
@@ -92,7 +92,7 @@ def finish(tus: Tus, url: str) -> None:
     assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
 
 
-def test_a_silent_connection_is_dropped_and_its_bytes_are_kept(
+def test_an_idle_connection_is_closed_and_its_bytes_are_kept(
     site: Site, connect: Callable[[Server], Tus]
 ) -> None:
     with Server(site.app.state.settings, idle_seconds=0.3) as server:
@@ -106,7 +106,7 @@ def test_a_silent_connection_is_dropped_and_its_bytes_are_kept(
         finish(tus, url)
 
 
-def test_a_newer_request_ends_the_one_before_it(site: Site, connect: Callable[[Server], Tus]) -> None:
+def test_a_newer_request_ends_the_previous_one(site: Site, connect: Callable[[Server], Tus]) -> None:
     with Server(site.app.state.settings) as server:
         tus = connect(server)
         url = tus.begin(len(CONTENT))
@@ -119,7 +119,7 @@ def test_a_newer_request_ends_the_one_before_it(site: Site, connect: Callable[[S
         finish(tus, url)
 
 
-def test_ending_an_upload_ends_the_request_that_writes_to_it(
+def test_deleting_an_upload_ends_the_request_that_writes_to_it(
     site: Site, connect: Callable[[Server], Tus], exact: Callable[[], bool]
 ) -> None:
     with Server(site.app.state.settings) as server:
@@ -132,7 +132,7 @@ def test_ending_an_upload_ends_the_request_that_writes_to_it(
     assert exact() and site.app.state.store.list_partials() == []
 
 
-def test_a_request_of_another_team_ends_nothing(site: Site, connect: Callable[[Server], Tus]) -> None:
+def test_a_request_of_another_team_interrupts_nothing(site: Site, connect: Callable[[Server], Tus]) -> None:
     key = {"Authorization": site.other_team("globex").headers["Authorization"]}
     with Server(site.app.state.settings) as server:
         tus = connect(server)
@@ -151,7 +151,9 @@ def test_a_request_of_another_team_ends_nothing(site: Site, connect: Callable[[S
     assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
 
 
-def test_another_process_waits_until_the_writer_is_gone(site: Site, connect: Callable[[Server], Tus]) -> None:
+def test_another_process_waits_until_the_writer_has_finished(
+    site: Site, connect: Callable[[Server], Tus]
+) -> None:
     with Server(site.app.state.settings) as one, Server(site.app.state.settings) as two:
         first, second = connect(one), connect(two)
         url = first.begin(len(CONTENT))
@@ -163,7 +165,7 @@ def test_another_process_waits_until_the_writer_is_gone(site: Site, connect: Cal
         finish(second, url)
 
 
-def test_an_upload_goes_on_when_the_disk_has_room_again(
+def test_an_upload_continues_when_the_disk_has_room_again(
     tus: Tus, monkeypatch: pytest.MonkeyPatch, exact: Callable[[], bool]
 ) -> None:
     url = tus.begin(len(CONTENT))
@@ -182,10 +184,10 @@ def test_an_upload_goes_on_when_the_disk_has_room_again(
     assert shown["complete"]
 
 
-def test_when_a_write_fails_the_answer_waits_for_what_is_being_saved(
+def test_after_a_failed_write_the_response_waits_for_the_save_in_progress(
     site: Site, tus: Tus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the row would move on over bytes that the next request has cut off."""
+    """Otherwise the row could advance beyond bytes that the next request truncates."""
     url = tus.begin(len(CONTENT))
     has_failed = threading.Event()
     write, sync = os.pwrite, os.fdatasync
@@ -198,7 +200,7 @@ def test_when_a_write_fails_the_answer_waits_for_what_is_being_saved(
 
     def sync_slowly(handle: int) -> None:
         assert has_failed.wait(30)
-        time.sleep(0.2)  # in which an answer that does not wait would be given
+        time.sleep(0.2)  # a response that does not wait would be sent by now
         sync(handle)
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -212,8 +214,8 @@ def test_when_a_write_fails_the_answer_waits_for_what_is_being_saved(
             return await client.patch(url, content=pieces(), headers=said)
 
     with monkeypatch.context() as patched:
-        patched.setattr(transfer, "BLOCK_BYTES", FIRST // 5)
-        patched.setattr(receiving, "SAVE_BYTES", FIRST // 5 * 4)
+        patched.setattr(request_body, "BLOCK_BYTES", FIRST // 5)
+        patched.setattr(receiver, "SAVE_BYTES", FIRST // 5 * 4)
         patched.setattr(os, "pwrite", write_little)
         patched.setattr(os, "fdatasync", sync_slowly)
         answer = asyncio.run(send())

@@ -1,1 +1,1 @@
-"""A trainer with a planted fault: it does not hear that it should save and leave, and trains to its last step."""
+"""A trainer with an injected fault: it ignores the request to save and stop, and trains to its last step."""

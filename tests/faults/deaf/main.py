@@ -1,4 +1,4 @@
-"""The trainer's other commands, as they are."""
+"""The trainer's other commands, unchanged."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""A trainer with a planted fault: asked to save and leave it leaves, says that it saved, and has not."""
+"""A trainer with an injected fault: on a request to save and stop it stops and reports that it saved, but has not."""

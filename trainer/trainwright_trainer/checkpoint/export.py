@@ -1,8 +1,8 @@
-"""Exports: the weights of a checkpoint in the layout of Hugging Face's Llama, tokenizer beside them.
+"""Exports: the weights of a checkpoint in the layout of Hugging Face's Llama, with the tokenizer.
 
-Because rotary features already stand in that layout's order, exporting renames tensors; the same table read backwards
-loads an export for sampling. Weights become the real numbers that the state stands for, in float32, or rounded to
-bfloat16 where half the size is wanted.
+Rotary features are already in that layout's order, so exporting only renames tensors; the same table in
+reverse loads an export for sampling. Exported weights are real numbers in float32, or rounded to bfloat16 for
+half the size.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
-from trainwright_trainer.checkpoint.files import write_hashed, write_tensors
 from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import code_version, replace_folder, write_manifest
+from trainwright_trainer.checkpoint.tensor_files import write_hashed, write_tensors
 from trainwright_trainer.data.shards import read_manifest
 from trainwright_trainer.model.transformer import Transformer
 
@@ -95,7 +95,7 @@ def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
 
 
 def hugging_face_name(name: str) -> str:
-    """The name that Hugging Face's Llama has for one of our weights."""
+    """Hugging Face Llama's name for one of our weights."""
     if not name.startswith("layers."):
         module, _, kind = name.rpartition(".")
         return f"{_OUTER_NAMES[module]}.{kind}"
@@ -148,7 +148,7 @@ def _llama_config(spec: RunSpec) -> dict[str, Any]:
         "hidden_act": "silu",
         "max_position_embeddings": spec.batch.sequence_tokens,
         "rms_norm_eps": model.norm_epsilon,
-        # Releases of transformers before 5 read the first spelling, later ones the second.
+        # transformers before 5 reads the first spelling, later releases the second.
         "rope_theta": model.rope_theta,
         "rope_parameters": {"rope_type": "default", "rope_theta": model.rope_theta},
         "tie_word_embeddings": model.tied_embeddings,

@@ -1,12 +1,13 @@
-"""Reading checkpoints: nothing leaves here, and no step is made, before every byte was checked.
+"""Reading checkpoints: no restored state is used, and no step is made, before every byte was verified.
 
-The manifest must have the digest that the job names, each file the size and digest that the manifest names, and the
-tensors the names, shapes and number formats of this run's state. The ranks share the hashing; if one finds a fault,
-all refuse. Sizes are compared first. Digests are computed in threads while tensors are put in place already
-(``verifying``): hashing takes as long as all the rest. A wrong digest is told in the place of whatever else the damage led to.
+The manifest must have the digest that the job names, each file the size and digest that the manifest names,
+and the tensors the names, shapes and number formats of this run's state. The ranks share the hashing; if one
+finds a fault, all refuse. Sizes are compared first. Digests are computed in threads while tensors are already
+being restored (``verifying``), since hashing takes as long as everything else. A wrong digest is reported
+instead of any other error that the damage caused.
 
-A tensor may be stored in few bits, to be multiplied by a scale that is another tensor. ``read_stored`` gives the bits,
-from which training goes on exactly; ``read_tensor`` the real numbers, whatever they are stored in.
+A tensor may be stored in few bits, with its scale in another tensor. ``read_stored`` returns the bits,
+from which training resumes exactly; ``read_tensor`` returns the real numbers of any format.
 """
 
 from __future__ import annotations
@@ -25,44 +26,44 @@ from trainwright.contracts.checkpoint import (
     CheckpointKind,
     CheckpointManifest,
     FileEntry,
-    Piece,
     TensorEntry,
+    TensorSlice,
     block_scale_name,
     digest_of,
 )
 from trainwright.contracts.shards import MANIFEST_NAME
-from trainwright_trainer.checkpoint.files import (
+from trainwright_trainer.checkpoint.tensor_files import (
     DTYPE_NAMES,
-    TornFileError,
+    CorruptFileError,
     hash_file,
     read_box,
     stored_tensors,
 )
-from trainwright_trainer.data.begun import Begun
-from trainwright_trainer.ends import CheckpointInvalidError
-from trainwright_trainer.mesh import Mesh
-from trainwright_trainer.parts import Slice, whole
-from trainwright_trainer.updater import StateTensor, Updater
+from trainwright_trainer.data.position import DataPosition
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.distributed.shard_spec import Slice, full_slice
+from trainwright_trainer.optim.updater import StateTensor, Updater
+from trainwright_trainer.runtime.errors import CheckpointInvalidError
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 _HASHED_TOGETHER = 4
 """Files: a core hashes more slowly than a good disk reads."""
 
 _SCALED_TOGETHER = 128
-"""Elements that share a number of a scale with more than one; see ``contracts.checkpoint.TensorEntry``."""
+"""Elements per scale, for tensors with several scales; see ``contracts.checkpoint.TensorEntry``."""
 
-_ReadPart = Callable[[Piece, tuple[slice, ...], Tensor], None]
-"""Reads a box of a piece into a tensor of its shape."""
+_ReadPart = Callable[[TensorSlice, tuple[slice, ...], Tensor], None]
+"""Reads a box of a stored slice into a tensor of its shape."""
 
 
 def read_checkpoint(folder: Path, config_digest: str | None, digest: str | None) -> CheckpointManifest:
-    """Read and check the manifest; ``digest`` is what it must hash to, None for one written here.
+    """Read and check the manifest.
 
     Args:
         folder: of the checkpoint.
-        config_digest: of the configuration that it must be of; None for that of another run, which must fit by its
-            tensors (``check_fits``).
-        digest: see above.
+        config_digest: of the configuration that it must have; None for another run's, whose tensors must fit
+            (``check_fits``).
+        digest: of the manifest; None for one written here.
 
     Raises:
         CheckpointInvalidError: it is missing, damaged, of another kind, or of another configuration.
@@ -80,10 +81,10 @@ def read_checkpoint(folder: Path, config_digest: str | None, digest: str | None)
 
 
 def verify_files(folder: Path, files: Sequence[FileEntry]) -> None:
-    """Compare sizes and digests of ``files`` with what lies on disk.
+    """Compare sizes and digests of ``files`` with the disk.
 
     Raises:
-        CheckpointInvalidError: naming the first file that differs.
+        CheckpointInvalidError: names the first file that differs.
     """
     _verify_sizes(folder, files)
     with ThreadPoolExecutor(_HASHED_TOGETHER, "hashing") as threads:
@@ -96,18 +97,20 @@ def verify_files(folder: Path, files: Sequence[FileEntry]) -> None:
 
 @contextmanager
 def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterator[None]:
-    """Verify all files, a share a rank, while the body reads them. Left without an error, all ranks found all right.
+    """Verify all files, a share per rank, while the body reads them. It exits normally only if all ranks
+    found no fault.
 
-    Until then what was read may be wrong: the body keeps it to itself.
+    Until then what was read may be wrong, and the body must not use it.
 
     Raises:
-        CheckpointInvalidError: some file differs. It replaces any error of the body, which the damage may have led to.
+        CheckpointInvalidError: some file differs. It replaces any error of the body, which the damage may
+            have caused.
     """
     _verify_sizes(folder, manifest.files)
-    mine = manifest.files[mesh.rank :: mesh.ranks]
+    own_files = manifest.files[mesh.rank :: mesh.ranks]
     read = False
     with _one_thread(), ThreadPoolExecutor(_HASHED_TOGETHER, "hashing") as threads:
-        faults = threads.map(partial(_fault, folder), mine)
+        faults = threads.map(partial(_fault, folder), own_files)
         try:
             yield
             read = True
@@ -117,13 +120,15 @@ def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterato
                 _agree(folder, fault, mesh)
             elif fault is not None:
                 raise fault
-            else:  # the other ranks may be anywhere by now: they cannot be asked
-                verify_files(folder, [entry for entry in manifest.files if entry not in mine])
+            else:  # the other ranks may be anywhere by now and cannot be asked
+                verify_files(folder, [entry for entry in manifest.files if entry not in own_files])
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """While hashing keeps the cores busy, torch's threads would mostly wait for each other, which costs twice the copying."""
+    """While hashing keeps the cores busy, torch's threads would mostly wait for each other: copying would
+    cost twice as much.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -133,9 +138,9 @@ def _one_thread() -> Iterator[None]:
 
 
 def _agree(folder: Path, fault: CheckpointInvalidError | None, mesh: Mesh) -> None:
-    """Refuse on all ranks what one of them found wrong."""
+    """If one rank found a fault, raise it on all ranks."""
     try:
-        faults = mesh.world.sum(torch.tensor(float(fault is not None), device=mesh.device))
+        faults = mesh.world.all_reduce(torch.tensor(float(fault is not None), device=mesh.device))
     finally:
         if fault is not None:
             raise fault
@@ -163,7 +168,8 @@ def _differs(folder: Path, entry: FileEntry) -> CheckpointInvalidError:
 
 
 def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
-    """Fill ``updater`` from a checkpoint that is verified or being so, with one tensor at a time in host memory.
+    """Restore ``updater`` from a checkpoint that is verified or being verified, with one tensor at a time in
+    host memory.
 
     Raises:
         CheckpointInvalidError: it is not the state of a run like this one.
@@ -173,32 +179,34 @@ def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> Non
 
 
 def check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
-    """Compare names, shapes and number formats with those that this run holds.
+    """Compare names, shapes and number formats with those of this run.
 
     Raises:
-        CheckpointInvalidError: naming the first tensor that differs.
+        CheckpointInvalidError: names the first tensor that differs.
     """
     held = updater.state()
-    # Blocks of another layout have other scales; they are looked for where they are read.
+    # Another layout's blocks have other scales; they are checked when they are read.
     of_blocks = {block_scale_name(one.scale, *one.box) for one in held if one.scale}
     for one in held:
         if one.name not in of_blocks:
             _check_alike(folder, manifest.tensors.get(one.name), one)
     for number in updater.position():
         if number not in manifest.state:
-            raise CheckpointInvalidError(f"{folder.name}: its position lacks {number}")
+            raise CheckpointInvalidError(f"{folder.name}: its position does not contain {number}")
 
 
-def place_in_data(folder: Path, manifest: CheckpointManifest) -> Begun:
+def data_position_of(folder: Path, manifest: CheckpointManifest) -> DataPosition:
     """How far the data had been read.
 
     Raises:
-        CheckpointInvalidError: its position does not say.
+        CheckpointInvalidError: the manifest does not say.
     """
     try:
-        return Begun(manifest.step, int(manifest.state["sequences"]), int(manifest.state["tokens"]))
+        return DataPosition(manifest.step, int(manifest.state["sequences"]), int(manifest.state["tokens"]))
     except KeyError as error:
-        raise CheckpointInvalidError(f"{folder.name}: its position lacks {error.args[0]}") from error
+        raise CheckpointInvalidError(
+            f"{folder.name}: its position does not contain {error.args[0]}"
+        ) from error
 
 
 class _Reader:
@@ -211,136 +219,145 @@ class _Reader:
     def __call__(self, name: str, box: Slice) -> Tensor:
         return read_stored(self._folder, self._manifest, name, box)
 
-    def real(self, name: str, box: Slice) -> Tensor:
-        return read_real(self._folder, self._manifest, name, box)
+    def dequantized(self, name: str, box: Slice) -> Tensor:
+        return read_dequantized(self._folder, self._manifest, name, box)
 
-    def is_piece(self, name: str, box: Slice) -> bool:
+    def is_stored_slice(self, name: str, box: Slice) -> bool:
         entry = self._manifest.tensors.get(name)
         return entry is not None and any(
-            (entry.shape, piece.start, piece.shape) == box for piece in entry.pieces
+            (entry.shape, stored_slice.offset, stored_slice.shape) == box for stored_slice in entry.slices
         )
 
 
 def read_tensor(folder: Path, manifest: CheckpointManifest, name: str, shape: Sequence[int]) -> Tensor:
-    """Read the real numbers of one tensor, float32, from files that are verified or being so.
+    """Read the real numbers of one tensor, float32, from files that are verified or being verified.
 
     Raises:
-        CheckpointInvalidError: it or its scale is missing, has another shape, or its pieces do not fill it.
+        CheckpointInvalidError: it or its scale is missing, has another shape, or its slices do not fill it.
     """
-    return read_real(folder, manifest, name, whole(shape))
+    return read_dequantized(folder, manifest, name, full_slice(shape))
 
 
-def read_real(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> Tensor:
-    """Read a box of the real numbers of one tensor, float32; faults are those of ``read_tensor``.
+def read_dequantized(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> Tensor:
+    """Read a box of the real numbers of one tensor, float32; errors are those of ``read_tensor``.
 
-    Scales of blocks belong to pieces, which are read whole where they have such.
+    Scales of blocks belong to stored slices, which are then read in full.
     """
     entry = _entry_of(folder, manifest, name, box)
     if entry.scale is None:
         return read_stored(folder, manifest, name, box).float()
     of_tensor = manifest.tensors.get(entry.scale)
     if of_tensor is not None and not of_tensor.shape:
-        scale = read_stored(folder, manifest, entry.scale, whole(()))
+        scale = read_stored(folder, manifest, entry.scale, full_slice(()))
         return read_stored(folder, manifest, name, box).float() * scale
 
-    def read(piece: Piece, part: tuple[slice, ...], into: Tensor) -> None:
-        lies = Slice(entry.shape, piece.start, piece.shape)
-        codes = read_stored(folder, manifest, name, lies)
-        scale = block_scale_name(entry.scale or "", *lies)
+    def read(stored_slice: TensorSlice, part: tuple[slice, ...], into: Tensor) -> None:
+        location = Slice(entry.shape, stored_slice.offset, stored_slice.shape)
+        codes = read_stored(folder, manifest, name, location)
+        scale = block_scale_name(entry.scale or "", *location)
         blocks = (-(-codes.numel() // _SCALED_TOGETHER),)
         if scale not in manifest.tensors or manifest.tensors[scale].shape != blocks:
             raise CheckpointInvalidError(f"{folder.name}: {scale} is missing or does not fit {name}")
-        scales = read_stored(folder, manifest, scale, whole(blocks))
+        scales = read_stored(folder, manifest, scale, full_slice(blocks))
         into.copy_(_scaled(codes, scales)[part])
 
     return _assemble(folder, name, entry, box, torch.float32, read)
 
 
 def read_stored(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> Tensor:
-    """Assemble ``box`` of one tensor, as it is stored, from the pieces that overlap it.
+    """Assemble ``box`` of one tensor, as stored, from the slices that overlap it.
 
     Raises:
-        CheckpointInvalidError: it is missing, has another shape, or its pieces do not fill the box.
+        CheckpointInvalidError: it is missing, has another shape, or its slices do not fill the box.
     """
     entry = _entry_of(folder, manifest, name, box)
 
-    def read(piece: Piece, part: tuple[slice, ...], into: Tensor) -> None:
-        _read_piece(folder, name, piece, part, into)
+    def read(stored_slice: TensorSlice, part: tuple[slice, ...], into: Tensor) -> None:
+        _read_slice(folder, name, stored_slice, part, into)
 
     return _assemble(folder, name, entry, box, _DTYPES[entry.dtype], read)
 
 
 def _entry_of(folder: Path, manifest: CheckpointManifest, name: str, box: Slice) -> TensorEntry:
     entry = manifest.tensors.get(name)
-    if entry is None or entry.shape != box.whole:
-        raise CheckpointInvalidError(f"{folder.name}: {name} is missing or has not the shape {box.whole}")
+    if entry is None or entry.shape != box.full_shape:
+        raise CheckpointInvalidError(
+            f"{folder.name}: {name} is missing or does not have the shape {box.full_shape}"
+        )
     if entry.dtype not in _DTYPES:
         raise CheckpointInvalidError(f"{folder.name}: {name} is stored as {entry.dtype}, which is unknown")
-    if not {file.name for file in manifest.files}.issuperset(piece.file for piece in entry.pieces):
-        raise CheckpointInvalidError(f"{folder.name}: {name} lies in a file that the manifest does not list")
+    if not {file.name for file in manifest.files}.issuperset(
+        stored_slice.file for stored_slice in entry.slices
+    ):
+        raise CheckpointInvalidError(f"{folder.name}: {name} is in a file that the manifest does not list")
     return entry
 
 
 def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> None:
-    """A tensor of this run's state, before it is restored, says what the checkpoint must have."""
+    """Compare a tensor of this run's state with the checkpoint's."""
     if entry is None:
         raise CheckpointInvalidError(f"{folder.name}: {held.name} is missing")
     for what, stored, wanted in (
-        ("shape", entry.shape, held.box.whole),
+        ("shape", entry.shape, held.box.full_shape),
         ("number format", entry.dtype, DTYPE_NAMES[held.tensor.dtype]),
         ("scale", entry.scale, held.scale),
     ):
         if stored != wanted:
             raise CheckpointInvalidError(
-                f"{folder.name}: {held.name} has the {what} {stored}, but this run holds it with {wanted}"
+                f"{folder.name}: {held.name} has the {what} {stored}, but this run has {wanted}"
             )
 
 
 def _assemble(
     folder: Path, name: str, entry: TensorEntry, box: Slice, dtype: torch.dtype, read: _ReadPart
 ) -> Tensor:
-    """Fill ``box`` from what ``read`` gives of the pieces that overlap it."""
+    """Fill ``box`` with what ``read`` returns for the slices that overlap it."""
     tensor = torch.empty(box.shape, dtype=dtype)
     filled = 0
-    for piece in entry.pieces:
+    for stored_slice in entry.slices:
         if any(
-            first + size > end for first, size, end in zip(piece.start, piece.shape, entry.shape, strict=True)
+            first + size > end
+            for first, size, end in zip(stored_slice.offset, stored_slice.shape, entry.shape, strict=True)
         ):
-            raise CheckpointInvalidError(f"{folder.name}: a piece of {name} reaches beyond it")
-        into, out_of = _overlap(box, piece)
+            raise CheckpointInvalidError(f"{folder.name}: a slice of {name} extends beyond it")
+        into, out_of = _overlap(box, stored_slice)
         part = tensor[into]
         if part.numel():
-            read(piece, out_of, part)
+            read(stored_slice, out_of, part)
             filled += part.numel()
     if filled != tensor.numel():
-        raise CheckpointInvalidError(f"{folder.name}: the pieces of {name} do not fill it")
+        raise CheckpointInvalidError(f"{folder.name}: the slices of {name} do not fill it")
     return tensor
 
 
-def _overlap(box: Slice, piece: Piece) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """What ``box`` and ``piece`` have in common, as indices into the one and into the other; empty where nothing is."""
+def _overlap(box: Slice, stored_slice: TensorSlice) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """The intersection of ``box`` and ``stored_slice``, as indices into each; empty if there is none."""
     into, out_of = [], []
-    for box_first, box_size, piece_first, piece_size in zip(
-        box.start, box.shape, piece.start, piece.shape, strict=True
+    for box_first, box_size, slice_first, slice_size in zip(
+        box.offset, box.shape, stored_slice.offset, stored_slice.shape, strict=True
     ):
-        first = max(box_first, piece_first)
-        end = max(first, min(box_first + box_size, piece_first + piece_size))
+        first = max(box_first, slice_first)
+        end = max(first, min(box_first + box_size, slice_first + slice_size))
         into.append(slice(first - box_first, end - box_first))
-        out_of.append(slice(first - piece_first, end - piece_first))
+        out_of.append(slice(first - slice_first, end - slice_first))
     return tuple(into), tuple(out_of)
 
 
-def _read_piece(folder: Path, name: str, piece: Piece, box: tuple[slice, ...], into: Tensor) -> None:
-    path = folder / piece.file
+def _read_slice(
+    folder: Path, name: str, stored_slice: TensorSlice, box: tuple[slice, ...], into: Tensor
+) -> None:
+    path = folder / stored_slice.file
     try:
         stored = stored_tensors(path).get(name)
-        if stored is None or (stored.shape, stored.dtype) != (piece.shape, into.dtype):
+        if stored is None or (stored.shape, stored.dtype) != (stored_slice.shape, into.dtype):
             raise CheckpointInvalidError(
-                f"{folder.name}: {name} in {piece.file} is not what the manifest says"
+                f"{folder.name}: {name} in {stored_slice.file} is not what the manifest says"
             )
         read_box(path, stored, box, into)
-    except (TornFileError, FileNotFoundError) as error:
-        raise CheckpointInvalidError(f"{folder.name}: {name} cannot be read from {piece.file}") from error
+    except (CorruptFileError, FileNotFoundError) as error:
+        raise CheckpointInvalidError(
+            f"{folder.name}: {name} cannot be read from {stored_slice.file}"
+        ) from error
 
 
 def _scaled(stored: Tensor, scale: Tensor) -> Tensor:

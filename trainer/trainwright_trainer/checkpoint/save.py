@@ -1,18 +1,19 @@
-"""Writing checkpoints, behind the training's back and so that a crash at any instant leaves none that is half done.
+"""Writing checkpoints in the background, so that a crash at any instant leaves no partial one.
 
-    step-20.tmp-…/tensors-0-00000.safetensors, …   written by every rank, hashed, synced (``checkpoint.parts``)
-    step-20.tmp-…/rank-0.json, …                   lists of the above; rank 0 waits for all, and takes them away
-    step-20.tmp-…/manifest.json                    by rank 0, by a rename: names, sizes and digests of the rest
-    step-20/                                       the folder gets its name when everything in it is on disk
+    step-20.tmp-…/tensors-0-00000.safetensors, …   written by every rank, hashed, synced (``checkpoint.rank_files``)
+    step-20.tmp-…/rank-0.json, …                   manifests of the above; rank 0 waits for all and removes them
+    step-20.tmp-…/manifest.json                    by rank 0, atomically: names, sizes and digests of the rest
+    step-20/                                       the folder is renamed when everything in it is on disk
 
-A folder without a manifest is no checkpoint, and neither is one whose manifest does not match.
+A folder without a manifest is not a checkpoint, nor is one whose manifest does not match.
 
-What holds between the ranks: all save at the same steps, each step once, under a nonce that they agreed on, so that
-one step is one folder and no earlier attempt's. A rank touches a draft no more once its list is there; rank 0 alone
-does, after all lists are. A rank's save has ended when its list has been taken away, and a rank begins no save before
-its last one has ended. So nobody writes into the draft of a next step before the parts of this one are all on disk;
-and a rank that has waited for its last save may end: its part is in the manifest, or rank 0's failure ends the run.
-Where a rank is gone, the others' threads wait for ever; they do not keep a process alive.
+Invariants between the ranks: all save at the same steps, each step once, under a nonce that they agreed on,
+so that one step is one folder and never an earlier attempt's. A rank does not touch a draft after writing its
+manifest; only rank 0 does, when all manifests exist. A rank's save ends when its manifest has been collected,
+and a rank starts no save before its last one has ended. So nobody writes the draft of the next step before
+the files of this one are all on disk; and a rank that has waited for its last save may exit: its files are in
+the manifest, or rank 0's failure ends the run. If a rank is gone, the others' threads wait forever; they do
+not keep a process alive.
 """
 
 from __future__ import annotations
@@ -32,16 +33,21 @@ import torch
 
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
 from trainwright.contracts.shards import MANIFEST_NAME
-from trainwright_trainer.checkpoint.files import sync_folder, write_hashed
+from trainwright.durable_files import rename_durably
 from trainwright_trainer.checkpoint.host_memory import HostMemory
-from trainwright_trainer.checkpoint.parts import await_collection, collect_parts, write_part
+from trainwright_trainer.checkpoint.rank_files import (
+    await_collection,
+    collect_rank_manifests,
+    write_rank_files,
+)
 from trainwright_trainer.checkpoint.snapshot import Snapshot
-from trainwright_trainer.mesh import Mesh
+from trainwright_trainer.checkpoint.tensor_files import write_hashed
+from trainwright_trainer.distributed.mesh import Mesh
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a manifest tells of the training that it comes from."""
+    """What a manifest records about the training that wrote it."""
 
     config_digest: str
     world_size: int
@@ -55,11 +61,11 @@ class Writer:
     rank: int
     ranks: int
     nonce: str
-    """Stands in the names of their drafts."""
+    """Part of the names of their drafts."""
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A complete checkpoint."""
 
     step: int
@@ -70,31 +76,31 @@ class Saved:
 
 
 def join_writers(mesh: Mesh) -> Writer:
-    """Agree with all ranks on a nonce, which rank 0 draws."""
+    """Agree with all ranks on a nonce drawn by rank 0."""
     nonce = torch.tensor(randbits(48), device=mesh.device)
     mesh.world.broadcast(nonce, source=0)
     return Writer(mesh.rank, mesh.ranks, f"{nonce.item():012x}")
 
 
 class Saver:
-    """Writes this rank's part of one snapshot at a time in a thread of its own."""
+    """Writes this rank's part of one snapshot at a time in its own thread."""
 
     def __init__(
-        self, folder: Path, origin: Origin, writer: Writer, when_saved: Callable[[Saved], None]
+        self, folder: Path, origin: Origin, writer: Writer, on_saved: Callable[[SavedCheckpoint], None]
     ) -> None:
-        """``when_saved`` is told of each complete checkpoint, on rank 0."""
+        """``on_saved`` is called for each complete checkpoint, on rank 0."""
         self._folder = folder
         self._origin = origin
         self._writer = writer
-        self._when_saved = when_saved
+        self._when_saved = on_saved
         self.memory = HostMemory()
-        """Where snapshots are copied to; nobody reads the one before when ``save`` asks for the next."""
+        """Where snapshots are copied to; nobody reads the previous one when ``save`` takes the next."""
         self._writing: Future[None] | None = None
 
     def save(self, take: Callable[[], Snapshot]) -> None:
-        """Take a snapshot and begin to write it; waits first for the one before, so that two never share the memory.
+        """Take a snapshot and start writing it; first waits for the previous one, so that two never share the memory.
 
-        Raises what that one failed with.
+        Raises the error that the previous one failed with.
         """
         self.wait()
         self._writing = Future()
@@ -117,47 +123,47 @@ class Saver:
             if saved is not None:
                 self._when_saved(saved)
             ended.set_result(None)
-        except BaseException as error:  # raised again by ``wait``, in the training's thread
+        except BaseException as error:  # raised by ``wait`` in the training's thread
             ended.set_exception(error)
 
 
-def save_checkpoint(checkpoints: Path, snapshot: Snapshot, origin: Origin, writer: Writer) -> Saved | None:
-    """Write this rank's part of ``step-<n>`` below ``checkpoints``; rank 0 completes it and returns what was saved.
+def save_checkpoint(
+    checkpoints: Path, snapshot: Snapshot, origin: Origin, writer: Writer
+) -> SavedCheckpoint | None:
+    """Write this rank's part of ``step-<n>`` below ``checkpoints``; rank 0 completes it and returns it.
 
-    A checkpoint of that name is replaced.
+    An existing checkpoint of that name is replaced.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     final = checkpoints / f"step-{snapshot.step}"
     draft = checkpoints / f"{final.name}.tmp-{writer.nonce}"
     draft.mkdir(parents=True, exist_ok=True)
-    write_part(draft, writer.rank, snapshot.pieces)
+    write_rank_files(draft, writer.rank, snapshot.slices)
     if writer.rank != 0:
         await_collection(draft, writer.rank)
         return None
-    manifest = _described(draft, snapshot, origin, writer.ranks)
+    manifest = _build_manifest(draft, snapshot, origin, writer.ranks)
     digest = write_manifest(draft, manifest)
     replace_folder(draft, final)
     size = sum(entry.bytes for entry in manifest.files)
-    return Saved(snapshot.step, final, digest, size, time.monotonic() - began)
+    return SavedCheckpoint(snapshot.step, final, digest, size, time.monotonic() - started)
 
 
 def write_manifest(folder: Path, manifest: CheckpointManifest) -> str:
-    """Write the manifest, last of all files in ``folder``; returns its digest."""
+    """Write the manifest, the last file in ``folder``; returns its digest."""
     content = manifest.to_bytes()
     draft = folder / f"{MANIFEST_NAME}.tmp"
     write_hashed(draft, [content])
-    draft.rename(folder / MANIFEST_NAME)
-    sync_folder(folder)
+    rename_durably(draft, folder / MANIFEST_NAME)
     return digest_of(content)
 
 
 def replace_folder(draft: Path, final: Path) -> None:
-    """Give a complete folder its name, durably; what had the name before goes."""
+    """Rename a complete folder to ``final``, durably; an existing one is removed."""
     old = final.with_name(f"{final.name}.old-{uuid4().hex[:12]}")
     if final.exists():
         final.rename(old)
-    draft.rename(final)
-    sync_folder(final.parent)
+    rename_durably(draft, final)
     if old.exists():
         shutil.rmtree(old)
 
@@ -166,17 +172,17 @@ def code_version() -> str:
     return version("trainwright")
 
 
-def _described(draft: Path, snapshot: Snapshot, origin: Origin, ranks: int) -> CheckpointManifest:
+def _build_manifest(draft: Path, snapshot: Snapshot, origin: Origin, ranks: int) -> CheckpointManifest:
     """The manifest of what all ranks have written."""
-    whole = collect_parts(draft, ranks)
+    merged = collect_rank_manifests(draft, ranks)
     return CheckpointManifest(
         kind=CheckpointKind.STATE,
         step=snapshot.step,
-        files=whole.files,
+        files=merged.files,
         config_digest=origin.config_digest,
         code_version=code_version(),
         world_size=origin.world_size,
         parent_digest=origin.parent_digest,
-        tensors=whole.tensors,
+        tensors=merged.tensors,
         state=snapshot.state,
     )

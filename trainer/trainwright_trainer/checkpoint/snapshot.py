@@ -1,9 +1,9 @@
-"""A snapshot: the state after one step, copied to host memory so that training can go on while it is written.
+"""A snapshot: the state after one step, copied to host memory so that training continues while it is written.
 
-Tensors carry canonical names: ``model.`` and ``optimizer.exp_avg.`` / ``optimizer.exp_avg_sq.`` before the weight's
-own. Who holds them, in which number format and on which ranks, is the updater's affair: each rank's snapshot has what
-its updater answers for. Everything else that resuming needs is a few numbers: the schedule, the order of the data and
-the random numbers are functions of the step.
+Tensors have canonical names: ``model.`` and ``optimizer.exp_avg.`` / ``optimizer.exp_avg_sq.`` before the
+weight's own. The updater decides which rank has them, and in which number format: each rank's snapshot
+contains what its updater writes. All else that a resumed run needs is a few scalars, because the schedule,
+the data order and the random numbers are functions of the step.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from trainwright.contracts.checkpoint import digest_of
 from trainwright.contracts.precision_spec import PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.checkpoint.host_memory import HostMemory
-from trainwright_trainer.data.begun import START, Begun
-from trainwright_trainer.updater import Updater
+from trainwright_trainer.data.position import START, DataPosition
+from trainwright_trainer.optim.updater import Updater
 
 
 @dataclass(frozen=True)
-class HeldPiece:
+class StateSlice:
     """A slice of a tensor, in host memory."""
 
     name: str
-    whole: tuple[int, ...]
-    """Shape of the whole tensor."""
+    full_shape: tuple[int, ...]
+    """Shape of the entire tensor."""
 
-    start: tuple[int, ...]
+    offset: tuple[int, ...]
     tensor: Tensor
     scale: str | None
     """As in ``StateTensor``."""
@@ -39,35 +39,39 @@ class HeldPiece:
 @dataclass(frozen=True)
 class Snapshot:
     step: int
-    pieces: list[HeldPiece]
-    """What this rank answers for; none where others do."""
+    slices: list[StateSlice]
+    """What this rank writes; empty if other ranks write everything."""
 
     state: dict[str, Any]
 
 
 def take_snapshot(updater: Updater, position: dict[str, Any], memory: HostMemory) -> Snapshot:
-    """Copy this rank's part of the state to ``memory``, where it lasts until the next one; returns when that is done."""
+    """Copy this rank's part of the state to ``memory``, where it stays until the next snapshot; returns when
+    copied.
+    """
     state = updater.state()
-    copies = memory.copies([held.tensor for held in state])
-    pieces = [
-        HeldPiece(held.name, held.box.whole, held.box.start, copy, held.scale)
-        for held, copy in zip(state, copies, strict=True)
+    copies = memory.copy([stored.tensor for stored in state])
+    slices = [
+        StateSlice(stored.name, stored.box.full_shape, stored.box.offset, copy, stored.scale)
+        for stored, copy in zip(state, copies, strict=True)
     ]
-    return Snapshot(position["step"], pieces, position | updater.position())
+    return Snapshot(position["step"], slices, position | updater.position())
 
 
-def position(step: int, spec: RunSpec, begun: Begun = START) -> dict[str, Any]:
-    """Where the training stands after ``step``."""
+def training_position(step: int, spec: RunSpec, data_position: DataPosition = START) -> dict[str, Any]:
+    """Where the training is after ``step``."""
     return {
         "step": step,
-        "sequences": begun.sequences_after(step, spec.batch.global_sequences),
-        "tokens": begun.tokens_after(step, spec.tokens_per_step),
+        "sequences": data_position.sequences_after(step, spec.batch.global_sequences),
+        "tokens": data_position.tokens_after(step, spec.tokens_per_step),
         "seed": spec.seed,
     }
 
 
 def config_digest(spec: RunSpec) -> str:
-    """SHA-256 of what shapes the state and its position; ranks, schedule and learning rate may differ on resuming."""
+    """SHA-256 of what shapes the state and its position; a resumed run may change ranks, schedule and
+    learning rate.
+    """
     shaping = {
         "seed": spec.seed,
         "data": spec.data.model_dump(mode="json"),
@@ -81,7 +85,7 @@ def config_digest(spec: RunSpec) -> str:
 
 
 def _formats(precision: PrecisionSpec) -> dict[str, str]:
-    """The choices that decide in which number formats the state is held."""
+    """The settings that decide the number formats of the state."""
     formats = {"kind": str(precision.kind)}
     if precision.fp8 is not None:
         formats |= {"level": str(precision.fp8.level), "moments": str(precision.fp8.moments)}

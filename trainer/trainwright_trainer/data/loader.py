@@ -1,8 +1,8 @@
 """From positions to batches: which sequences a rank reads in which step.
 
-Step s takes the global positions (s-1)·G … s·G - 1 of the order, counted from where the attempt began (``begun``). Rank
-r takes every R-th of them, so that any number of ranks, and any cut into micro batches, sees the same global batches in
-the same order.
+Step s takes the global positions (s-1)·G … s·G - 1 of the order, counted from where the attempt started
+(``position``). Rank r takes every R-th of them, so any number of ranks and any split into micro batches sees
+the same global batches in the same order.
 
     B sequences of a micro batch   T position   G global batch   R ranks
 """
@@ -17,20 +17,20 @@ import torch
 from torch import Tensor
 
 from trainwright.contracts.training_spec import BatchSpec
-from trainwright_trainer.data.begun import START, Begun
 from trainwright_trainer.data.order import Indices, SequenceOrder
+from trainwright_trainer.data.position import START, DataPosition
 from trainwright_trainer.data.shards import TokenStream
 
 _ORDERED_AT_ONCE = 4_096
-"""Positions of the order that are looked up in one go."""
+"""Positions of the order that are computed together."""
 
 _READ_AT_ONCE_TOKENS = 2**16
-"""Micro batches up to so many tokens are read together: calls cost a small one more than its tokens do."""
+"""Micro batches of up to this many tokens are read together: for small ones, calls cost more than tokens."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences with the token after each: (B, T + 1) int64, of which inputs and targets are two views."""
+    """Sequences with one more token each: (B, T + 1) int64; inputs and targets are two views."""
 
     sequences: Tensor
 
@@ -41,18 +41,18 @@ class Batch:
 
     @property
     def targets(self) -> Tensor:
-        """(B, T): the tokens that follow."""
+        """(B, T): the next tokens."""
         return self.sequences[:, 1:]
 
     def to(self, device: torch.device) -> Batch:
-        """Copy to ``device``; a GPU fetches from pinned memory when it gets there, and nobody waits for it."""
+        """Copy to ``device``; a GPU copies asynchronously from pinned memory, and the host does not wait."""
         if device.type != "cuda":
             return self
         return Batch(self.sequences.pin_memory().to(device, non_blocking=True))
 
 
 class Loader:
-    """Batches of one rank. What it keeps is a function of the step, so resuming at one is asking for it."""
+    """Batches of one rank. Everything it keeps follows from the step, so resuming at a step needs no state."""
 
     def __init__(
         self,
@@ -61,35 +61,35 @@ class Loader:
         seed: int,
         rank: int,
         ranks: int,
-        begun: Begun = START,
+        data_position: DataPosition = START,
     ) -> None:
         self._train = train
         self._order = SequenceOrder(train.sequences, seed)
         self._batch = batch
         self._rank, self._ranks = rank, ranks
-        self._begun = begun
+        self._position = data_position
         self._steps_at_once = max(1, _ORDERED_AT_ONCE // batch.global_sequences)
         self._ordered: tuple[int, Indices] | None = None
 
     def micro_batches(self, step: int) -> Iterator[Batch]:
-        """The micro batches of this rank in optimizer step ``step``, one after that at which the attempt began."""
+        """This rank's micro batches of optimizer step ``step``, which comes after the attempt's start."""
         mine = self._global_batch(step)[self._rank :: self._ranks]
         yield from read_batches(self._train, mine, self._batch.micro_sequences)
 
     def _global_batch(self, step: int) -> Indices:
         """Sequences of a step. The order of many is computed together: one costs as many calls as a thousand."""
         size = self._batch.global_sequences
-        group, within = divmod(step - 1 - self._begun.step, self._steps_at_once)
+        group, within = divmod(step - 1 - self._position.step, self._steps_at_once)
         if self._ordered is None or self._ordered[0] != group:
             count = self._steps_at_once * size
-            first = self._begun.sequences + group * count
+            first = self._position.sequences + group * count
             positions = np.arange(first, first + count, dtype=np.uint64)
             self._ordered = group, self._order.at(positions)
         return self._ordered[1][within * size : (within + 1) * size]
 
 
 def read_batches(stream: TokenStream, sequences: Indices, micro_sequences: int) -> Iterator[Batch]:
-    """The named sequences in batches of ``micro_sequences``, the last one perhaps smaller."""
+    """The given sequences in batches of ``micro_sequences``; the last one may be smaller."""
     names = sequences.tolist()
     together = micro_sequences * max(1, _READ_AT_ONCE_TOKENS // (micro_sequences * stream.sequence_tokens))
     for start in range(0, len(names), together):

@@ -1,7 +1,7 @@
 """Token shards, mapped into memory and read as one long stream.
 
-Sequence k is tokens k·T … k·T + T: T inputs and, one further, their T targets. It may cross shards and documents.
-Nothing is loaded before it is read, so the size of a dataset costs no memory.
+Sequence k is tokens k·T … k·T + T: T inputs and, shifted by one, their T targets. It may cross shards and
+documents. Nothing is loaded before it is read, so a dataset of any size costs no memory.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class TokenStream:
         self.sequences = max(0, (split.tokens - 1) // sequence_tokens)
 
     def read(self, sequences: Sequence[int]) -> Tokens:
-        """Tokens of the named sequences, each with one more than its length: shape (len(sequences), T + 1)."""
+        """Tokens of the given sequences, each with one more than its length: shape (len(sequences), T + 1)."""
         rows = np.empty((len(sequences), self.sequence_tokens + 1), dtype=np.int64)
         for row, sequence in zip(rows, sequences, strict=True):
             self._fill(row, sequence * self.sequence_tokens)
         return rows
 
     def _fill(self, row: Tokens, start: int) -> None:
-        """Copy the tokens from position ``start`` of the stream on; a copy widens them on its way."""
+        """Copy the tokens from position ``start`` of the stream on; the copy also widens them."""
         shard = bisect_right(self._ends, start)
         start -= self._ends[shard - 1] if shard else 0
         filled = 0
         while filled < len(row):
-            piece = self._shards[shard][start : start + len(row) - filled]
-            row[filled : filled + len(piece)] = piece
-            shard, start, filled = shard + 1, 0, filled + len(piece)
+            tokens = self._shards[shard][start : start + len(row) - filled]
+            row[filled : filled + len(tokens)] = tokens
+            shard, start, filled = shard + 1, 0, filled + len(tokens)
 
 
 def read_manifest(folder: Path) -> ShardManifest:
@@ -54,6 +54,8 @@ def read_manifest(folder: Path) -> ShardManifest:
 def _mapped(folder: Path, shard: Shard, token_type: TokenType) -> NDArray[np.unsignedinteger]:
     path = folder / shard.name
     if path.name != shard.name or not path.is_file() or path.stat().st_size != shard.bytes:
-        raise ValueError(f"shard {shard.name} is missing or has not the {shard.bytes} bytes of its manifest")
+        raise ValueError(
+            f"shard {shard.name} is missing or does not have the {shard.bytes} bytes in its manifest"
+        )
     mapped = np.memmap(path, dtype=f"<u{token_type.bytes_per_token}", mode="r", shape=(shard.tokens,))
-    return np.asarray(mapped)  # slices of a memmap are made in Python, those of an array are not
+    return np.asarray(mapped)  # slicing a memmap runs Python code, slicing an array does not

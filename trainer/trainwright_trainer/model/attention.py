@@ -2,7 +2,7 @@
 
     B sequence   T position   D width   H query heads   G key heads   K features of a head
 
-Attention is causal over the whole sequence: documents packed into one see those before them, as in GPT-3.
+Attention is causal over the entire sequence: documents packed into one see those before them, as in GPT-3.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Attention(nn.Module):
     def mix(
         self, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, cosines_TK: Tensor, sines_TK: Tensor
     ) -> Tensor:
-        """Values weighed by how keys answer queries: heads side by side, (B, T, H·K) and (B, T, G·K) → (B, T, H·K)."""
+        """Attention between projections, heads side by side: (B, T, H·K), (B, T, G·K) and (B, T, G·K) → (B,
+        T, H·K).
+        """
         q_BHTK = rotate(self._heads(q_BTF), cosines_TK, sines_TK)
         k_BGTK = rotate(self._heads(k_BTF), cosines_TK, sines_TK)
         v_BGTK = self._heads(v_BTF)

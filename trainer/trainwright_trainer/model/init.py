@@ -1,7 +1,7 @@
-"""Initial weights: normal noise, a little smaller where a projection adds to the residual stream (GPT-2).
+"""Initial weights: normal noise, smaller where a projection adds to the residual stream (GPT-2).
 
-Each weight is drawn from a generator of its own, seeded by the run's seed and the weight's name. So the weights do
-not depend on how many ranks there are, on which rank holds what, or on the order of construction.
+Each weight has its own generator, seeded with the run's seed and the weight's name. So the weights do
+not depend on the number of ranks, on the sharding, or on the order of construction.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ import torch
 from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright_trainer.parts import Parts, Slice, whole_parts
+from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice, unsharded_specs
 
 _INTO_RESIDUAL = ("attention.output.weight", "feed_forward.down.weight")
 
 
-def initialize(model: nn.Module, spec: ModelSpec, seed: int, parts: Parts | None = None) -> None:
+def initialize(model: nn.Module, spec: ModelSpec, seed: int, shard_specs: ShardSpecs | None = None) -> None:
     """Fill every parameter of ``model`` in place.
 
     Args:
-        parts: what ``model`` holds of the whole weights, of which one at a time is there; all of them when left out.
+        shard_specs: what ``model`` has of each weight; by default all of it. One entire weight at a time is
+            in memory.
     """
-    held = (parts or whole_parts(model)).held
+    local = (shard_specs or unsharded_specs(model)).local
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            weight.copy_(initial_weight(name, held[name].slice, spec, seed))
+            weight.copy_(initial_weight(name, local[name].slice, spec, seed))
 
 
 def initial_weight(name: str, box: Slice, spec: ModelSpec, seed: int) -> Tensor:
-    """A box of weight ``name``, float32, on the CPU."""
-    if len(box.whole) == 1:
+    """A slice of weight ``name``, float32, on the CPU."""
+    if len(box.full_shape) == 1:
         return torch.ones(box.shape)
-    return _noise(name, box.whole, seed)[box.where] * _deviation(name, spec)
+    return _noise(name, box.full_shape, seed)[box.slices] * _deviation(name, spec)
 
 
 def _noise(name: str, shape: tuple[int, ...], seed: int) -> Tensor:

@@ -1,13 +1,14 @@
-"""Cross-entropy of the next token, in nats, from the features before the head, so that logits never exist whole.
+"""Cross-entropy of the next token, in nats, computed from the features before the head in chunks of logits.
 
-With a vocabulary of 128,256 the logits of 8,192 tokens take 4.2 GB in float32, their gradient as much again: more than
-many a model. But a token's loss needs its own logits only. So tokens go through the head in chunks, and each chunk's
-gradients are made at once, while its probabilities p are there; the forward pass thus does the head's backward pass:
+With a vocabulary of 128,256 the logits of 8,192 tokens take 4.2 GB in float32, and their gradient as much
+again: more than many models. But a token's loss needs only its own logits. So tokens go through the head in
+chunks, and each chunk's gradients are computed at once, while its probabilities p exist; the forward pass
+thus does the head's backward pass:
 
     d loss / d logits = (p - onehot(target)) / N        d/dx = that @ W        d/dW = Σ over chunks of thatᵀ @ x
 
-Nothing is computed twice, and what is kept for later has the sizes of x and W. The backward pass only multiplies by the
-gradient that comes in, a scalar. (Wijmans et al. 2024, "Cut your losses", go further and fuse products and softmax.)
+Nothing is computed twice, and what is saved has the sizes of x and W. The backward pass only multiplies by the
+incoming gradient, a scalar. (Wijmans et al. 2024, "Cut your losses", go further and fuse matmul and softmax.)
 
     B sequence   T position   D width   V vocabulary   N = B·T tokens   C tokens of a chunk
 """
@@ -23,14 +24,14 @@ from torch.autograd.function import FunctionCtx
 from torch.nn.functional import cross_entropy, linear, log_softmax
 
 ChunkGradient = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
-"""Of ``chunk_gradient``, or of a compiled form of it."""
+"""``chunk_gradient``, or its compiled form."""
 
 HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""``head_loss`` with its choices made: features, weight of the head and targets in, loss out."""
+"""``head_loss`` with its options bound: features, head weight and targets in, loss out."""
 
 
 def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-    """Mean over all tokens, a float32 scalar whatever the dtype of the logits."""
+    """Mean over all tokens, a float32 scalar for logits of any dtype."""
     return cross_entropy(logits_BTV.float().flatten(0, 1), targets_BT.flatten())
 
 
@@ -38,7 +39,7 @@ def chunk_gradient(logits_CV: Tensor, targets_C: Tensor, tokens: int) -> tuple[T
     """Loss of a chunk and its gradient by the logits, as parts of a mean over ``tokens``.
 
     Returns:
-        The part of the mean, a scalar in float32 at least; the gradient (C, V) in the dtype of the logits.
+        The part of the mean, a scalar of at least float32; the gradient (C, V) in the dtype of the logits.
     """
     log_p_CV = log_softmax(logits_CV, dim=-1, dtype=_wide(logits_CV.dtype))
     loss = -log_p_CV.gather(1, targets_C[:, None]).sum() / tokens
@@ -54,17 +55,18 @@ def head_loss(
     chunk_tokens: int,
     gradient_of: ChunkGradient = chunk_gradient,
 ) -> Tensor:
-    """Mean loss of the next token, where logits of at most ``chunk_tokens`` tokens exist at one time.
+    """Mean loss of the next token, with logits of at most ``chunk_tokens`` tokens in memory.
 
-    Products are made in the dtype of autocast where that is on, else in that of the features; the weight's gradient is
-    summed over the chunks in float32. When all tokens fit into one chunk, this is plain cross-entropy, bit for bit.
+    Matmuls use autocast's dtype if it is on, otherwise that of the features; the weight's gradient is summed
+    over the chunks in float32. If all tokens fit into one chunk, this is plain cross-entropy, bit for bit.
 
     Args:
         features_BTD: normed output of the last block.
-        head_weight_VD: any dtype, and any result of autograd; also the tied embedding.
-        targets_BT: ids of the tokens to come.
-        chunk_tokens: bound on the tokens of a chunk; chunks are as equal as can be.
-        gradient_of: computes a chunk; a compiled ``chunk_gradient`` fuses its passes over the logits into two.
+        head_weight_VD: any dtype, and any result of autograd, such as the tied embedding.
+        targets_BT: ids of the next tokens.
+        chunk_tokens: bound on the tokens of a chunk; chunks are as equal as possible.
+        gradient_of: computes a chunk; a compiled ``chunk_gradient`` fuses its passes over the logits into
+            two.
 
     Returns:
         A float32 scalar.
@@ -80,28 +82,30 @@ def head_loss(
 def loss_by_chunks(
     x_ND: Tensor, head_weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int, gradient_of: ChunkGradient
 ) -> Tensor:
-    """``head_loss`` with its gradients made at once, be it in one chunk, where the tokens lie in one dim."""
+    """``head_loss`` that always computes its gradients at once, even for a single chunk; tokens are in one
+    dim.
+    """
     loss: Tensor = _LossAndGradients.apply(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)  # type: ignore[no-untyped-call]
     return loss
 
 
 def chunks_of(chunk_tokens: int, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
-    """Each tensor cut alike along its first dim, into as many pieces as ``chunk_tokens`` asks for."""
+    """Split each tensor alike along its first dim, into as many chunks as ``chunk_tokens`` requires."""
     count = -(-tensors[0].shape[0] // chunk_tokens)
     return [tensor.tensor_split(count) for tensor in tensors]
 
 
 def widened(logits: Tensor) -> Tensor:
-    """In float32 at least."""
+    """In at least float32."""
     return logits.to(_wide(logits.dtype))
 
 
 def _loss_only(x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int) -> Tensor:
-    parts = [
+    losses = [
         cross_entropy(linear(x_CD, weight_VD).float(), targets_C, reduction="sum")
         for x_CD, targets_C in zip(*chunks_of(chunk_tokens, x_ND, targets_N), strict=True)
     ]
-    return torch.stack(parts).sum() / targets_N.numel()
+    return torch.stack(losses).sum() / targets_N.numel()
 
 
 class _LossAndGradients(Function):
@@ -114,8 +118,8 @@ class _LossAndGradients(Function):
         chunk_tokens: int,
         gradient_of: ChunkGradient,
     ) -> Tensor:
-        dtype, device = _product_dtype(x_ND), x_ND.device.type
-        # The loop below names every dtype itself; autocast would cast the weight anew for each chunk.
+        dtype, device = _matmul_dtype(x_ND), x_ND.device.type
+        # The loop names every dtype itself; autocast would cast the weight again for each chunk.
         with torch.autocast(device, enabled=False):
             loss, x_gradient_ND, weight_gradient_VD = _learn_by_chunks(
                 x_ND.to(dtype), weight_VD.to(dtype), targets_N, chunk_tokens, gradient_of
@@ -126,7 +130,7 @@ class _LossAndGradients(Function):
 
     @staticmethod
     def backward(ctx: FunctionCtx, loss_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        # In place: what was saved is of no other use, and a second backward pass through it raises an error.
+        # In place: the saved tensors have no other use, and a second backward pass raises an error.
         x_gradient_ND, weight_gradient_VD = (
             gradient.mul_(loss_gradient).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)  # type: ignore[attr-defined]
@@ -137,7 +141,7 @@ class _LossAndGradients(Function):
 def _learn_by_chunks(
     x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int, gradient_of: ChunkGradient
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, its gradient by ``x_ND`` in that one's dtype, and by ``weight_VD`` in float32."""
+    """Loss, its gradient by ``x_ND`` in the dtype of ``x_ND``, and by ``weight_VD`` in float32."""
     loss = torch.zeros((), device=x_ND.device)
     x_gradient_ND = torch.empty_like(x_ND)
     weight_gradient_VD = torch.zeros_like(weight_VD, dtype=_wide(weight_VD.dtype))
@@ -151,14 +155,14 @@ def _learn_by_chunks(
 
 
 def _add_product(total_VD: Tensor, left_VC: Tensor, right_CD: Tensor) -> None:
-    """``total += left @ right``; products of 16 bits are rounded to 16 bits, their sum is not."""
+    """``total += left @ right``; 16-bit products are rounded to 16 bits, their sum is not."""
     if left_VC.dtype == total_VD.dtype:
         total_VD.addmm_(left_VC, right_CD)
     else:
         total_VD.add_(left_VC @ right_CD)
 
 
-def _product_dtype(x: Tensor) -> torch.dtype:
+def _matmul_dtype(x: Tensor) -> torch.dtype:
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 

@@ -1,12 +1,12 @@
-"""Activation recomputation: results of the forward pass that the backward pass needs are made again instead of kept.
+"""Activation checkpointing: activations that the backward pass needs are recomputed instead of saved.
 
-    full       only each block's input is kept            about a third more arithmetic (Chen et al. 2016)
-    selective  results of products and attention too      norms, rotations, activations are cheap to make again, and
-                                                          their results are many (Korthikanti et al. 2022)
+    full       only each block's input is saved           about a third more arithmetic (Chen et al. 2016)
+    selective  results of matmuls and attention too       norms, rotations and activations are cheap to recompute,
+                                                          and many (Korthikanti et al. 2022)
 
-A pass over the built model: each block gets a class whose forward is the old one inside a checkpoint. So parts and
-parameters keep their names, and blocks stay blocks. It comes before compilation, which takes the checkpoint into its
-graph, and may come before or after a block's layers are replaced.
+A pass over the built model: each block gets a class whose forward runs the original inside a checkpoint. So
+modules and parameters keep their names, and blocks stay blocks. It comes before compilation, which includes
+the checkpoint in its graph, and may come before or after a block's layers are replaced.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _KEPT = (
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_fused_attention_overrideable",
 )
-"""Operators whose results ``selective`` keeps. Not each release of torch has all of them."""
+"""Operators whose results ``selective`` saves. Not every torch release has all of them."""
 
 
 def recompute(model: Transformer, spec: MemorySpec) -> None:
-    """Make the chosen blocks of ``model`` compute again what is not kept. Results do not change by a bit."""
+    """Make the chosen blocks of ``model`` recompute. Results are bitwise the same."""
     for layer, block in model.layers.items():
         assert type(block) is Block
         if spec.recomputes(int(layer)):
@@ -63,13 +63,13 @@ _CLASSES = {
 
 
 def _again(forward: Callable[..., Tensor], *inputs: Tensor, **how: Any) -> Tensor:
-    # No layer draws random numbers, so their generators need not be kept, which would wait for the device.
+    # No layer draws random numbers, so generator states need not be saved, which would wait for the device.
     out: Tensor = checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False, **how)
     return out
 
 
 def _contexts() -> tuple[Any, Any]:
-    """Looked up when a checkpoint begins: by then the layers' own operators have been registered."""
+    """Called when a checkpoint starts: by then the layers' own operators have been registered."""
     contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(list(_kept()))  # type: ignore[no-untyped-call]
     return contexts
 

@@ -2,8 +2,8 @@
 
     x ← x + attention(norm(x));  x ← x + feed_forward(norm(x));   logits = head(norm(x))
 
-No module here knows of precision, devices or ranks. Names of parameters are canonical: checkpoints carry them, and
-an export renames them one by one.
+No module here knows about precision, devices or ranks. Parameter names are canonical: checkpoints use them,
+and an export renames them one by one.
 
     B sequence   T position   D width   V vocabulary   K features of a head
 """
@@ -53,7 +53,9 @@ class Transformer(nn.Module):
         self.fill_tables()
 
     def fill_tables(self) -> None:
-        """Compute the rotary tables, on torch's present default device: once more for a model made without memory."""
+        """Compute the rotary tables on torch's current default device; called again for a model built on the
+        meta device.
+        """
         cosines, sines = rotary_table(self.positions, self._features_per_head, self._rope_theta)
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
@@ -63,7 +65,7 @@ class Transformer(nn.Module):
         return logits_BTV
 
     def features(self, tokens_BT: Tensor) -> Tensor:
-        """What the head is given: (B, T, D), normed. A loss may take the head's product in pieces (``model.loss``)."""
+        """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``)."""
         length = tokens_BT.shape[1]
         cosines_TK, sines_TK = self.cosines[:length], self.sines[:length]
         x_BTD = self.embedding(tokens_BT)

@@ -1,4 +1,4 @@
-"""``events.jsonl``: one JSON object a line, each written whole by a single call, in the order it happened."""
+"""``events.jsonl``: one JSON object per line, each written by a single call, in the order of the events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Report = Callable[[TrainerEvent], None]
 
 
 class EventWriter:
-    """Rank 0's pen. The checkpoint writer's thread uses it too."""
+    """Rank 0's writer, also used by the checkpoint writer's thread."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -29,8 +29,8 @@ class EventWriter:
                 line = line[os.write(self._descriptor, line) :]
 
 
-def drop(event: TrainerEvent) -> None:
-    """What ranks other than 0 do with an event."""
+def ignore_event(event: TrainerEvent) -> None:
+    """The ``Report`` of ranks other than 0."""
 
 
 def now() -> datetime:

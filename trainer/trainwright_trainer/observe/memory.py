@@ -1,4 +1,4 @@
-"""Memory that this rank occupies, and the name of what it computes on."""
+"""The memory that this rank occupies, and the name of its device."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ _MEMORY = "/proc/self/statm"
 _CPUS = Path("/proc/cpuinfo")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ASKED_AGAIN_SECONDS = 0.1
-"""Asking the kernel costs a short step as much as reading its data, and memory does not change from step to step."""
+"""A call to the kernel costs a short step as much as reading its data, and memory changes slowly."""
 
 
 def memory_bytes(device: torch.device) -> int:
-    """On a GPU the most that tensors occupied since ``forget_peak``, or ever; on a CPU the process's resident memory.
+    """On a GPU the peak of allocated tensors since ``reset_peak_memory``; on a CPU the process's resident memory.
 
-    The latter is that of now, or of a tenth of a second ago. Where the kernel has no ``/proc`` (macOS), it is the most that was ever resident.
+    The latter is at most a tenth of a second old. On kernels without ``/proc`` (macOS) it is the peak so far.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     gauge = _gauge(os.getpid(), _MEMORY)
     if gauge is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, the one such system
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, the only such system
     return gauge.bytes()
 
 
 @cache
 def _gauge(process: int, path: str) -> _Gauge | None:
-    """That of ``process``, which asks of itself: a forked child that read its parent's would read of the parent."""
+    """The gauge of ``process``, always the calling one: a forked child must not use its parent's, which reads
+    the parent.
+    """
     assert process == os.getpid()
     return _Gauge(path) if Path(path).exists() else None
 
 
 class _Gauge:
-    """Resident memory of the process that makes it."""
+    """Resident memory of the process that creates it."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -55,14 +57,14 @@ class _Gauge:
         return self._bytes
 
 
-def forget_peak(device: torch.device) -> None:
-    """From here on, ``memory_bytes`` tells of what comes, and not of what building a training took for a moment."""
+def reset_peak_memory(device: torch.device) -> None:
+    """From here on, ``memory_bytes`` excludes the peak of building the training."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def device_name(device: torch.device) -> str:
-    """Name of the device, as its driver or the kernel gives it."""
+    """The device's name, from its driver or the kernel."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
 
 

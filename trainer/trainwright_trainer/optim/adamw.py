@@ -1,4 +1,4 @@
-"""AdamW (Loshchilov & Hutter 2019): matrices decay, norms and other vectors do not."""
+"""AdamW (Loshchilov & Hutter 2019): matrices get weight decay, norms and other vectors do not."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from torch.optim.adamw import adamw
 from trainwright.contracts.training_spec import OptimizerSpec
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-"""torch's names of the first and the second moment."""
+"""torch's names of the first and second moments."""
 
 
 class FusedAdamW:
-    """torch's fused AdamW without torch's class around it, which imports the compiler as it is made: a second and a half.
+    """torch's fused AdamW without its ``Optimizer`` class, whose construction imports the compiler, which
+    takes 1.5 seconds.
 
-    It has that one's ``state`` and ``param_groups``, and moves weights to the same bits.
+    It has the same ``state`` and ``param_groups``, and updates weights to the same bits.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> None:
@@ -31,13 +32,13 @@ class FusedAdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move every weight that has a gradient."""
+        """Update every weight that has a gradient."""
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:
-                self._move(weights, group["lr"], group["weight_decay"])
+                self._update(weights, group["lr"], group["weight_decay"])
 
-    def _move(self, weights: list[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
+    def _update(self, weights: list[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
         states = [self.state[weight] for weight in weights]
         adamw(
             weights,  # type: ignore[arg-type]
@@ -58,12 +59,12 @@ class FusedAdamW:
 
 
 def build_adamw(model: nn.Module, spec: OptimizerSpec) -> AdamW:
-    """torch's own class, for who needs it: one fused AdamW over ``model``."""
+    """torch's own fused AdamW over ``model``, for code that needs its class."""
     return adamw_over(list(model.parameters()), spec)
 
 
 def adamw_over(parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> AdamW:
-    """``build_adamw`` of some weights, also of none."""
+    """Like ``build_adamw``, for any list of weights, even an empty one."""
     groups = _groups(parameters, spec)
     return AdamW(groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon, fused=True)
 
@@ -76,20 +77,20 @@ def _groups(parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> list[dic
 
 
 def allocate_state(optimizer: AdamW | FusedAdamW) -> None:
-    """Give every weight the state that the first step would: it then has the same tensors after any number of steps.
+    """Allocate the state that the first step would: so it has the same tensors after any number of steps.
 
-    With ``fused=True`` the number of updates too is a tensor on the weight's device.
+    With ``fused=True`` the number of updates is also a tensor on the weight's device.
     """
     for group in optimizer.param_groups:
         for weight in group["params"]:
-            made = torch.zeros((), dtype=torch.float32, device=weight.device)
-            optimizer.state[weight] = {"step": made} | {
+            updates = torch.zeros((), dtype=torch.float32, device=weight.device)
+            optimizer.state[weight] = {"step": updates} | {
                 moment: torch.zeros_like(weight) for moment in MOMENTS
             }
 
 
 def set_updates(optimizer: AdamW | FusedAdamW, updates: int) -> None:
-    """Say how many updates the moments have seen."""
+    """Set how many updates the moments have seen."""
     for state in optimizer.state.values():
         state["step"].fill_(updates)
 

@@ -1,4 +1,5 @@
-"""Clipping by the global norm (Pascanu et al. 2013): one L2 norm over all gradients, one factor for all of them."""
+"""Gradient clipping by the global norm (Pascanu et al. 2013): one L2 norm over all gradients, one factor for
+all."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from trainwright_trainer.mesh import Axis
+from trainwright_trainer.distributed.axis import Axis
 
 _ADDED = 1e-6
 """torch's factor is limit / (norm + this), at most 1."""
 
 _WELL_BELOW = 0.99
-"""Of the limit: what is less has the factor 1, however norms were rounded."""
+"""Fraction of the limit below which the factor is 1, however norms are rounded."""
 
 
 def global_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -23,14 +24,15 @@ def global_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 def norm_over(model: Axis, norm: Tensor) -> Tensor:
-    """The norm of what all ranks of ``model`` hold, from this rank's."""
-    return norm if model.ranks == 1 else model.sum(norm.square()).sqrt()
+    """The norm over all ranks of ``model``, from this rank's."""
+    return norm if model.ranks == 1 else model.all_reduce(norm.square()).sqrt()
 
 
 def clip(parameters: Sequence[nn.Parameter], norm: Tensor, limit: float | None) -> None:
     """Scale the gradients, whose global norm is ``norm``, down to ``limit``.
 
-    Where the factor is 1 nothing is multiplied, which saves most steps a pass over all gradients and changes no bit.
+    If the factor is 1, nothing is multiplied: that saves most steps a pass over all gradients and changes no
+    bit.
     """
     if limit is not None and not float(norm) + _ADDED < _WELL_BELOW * limit:
         with torch.no_grad():

@@ -1,7 +1,7 @@
 """Resumable uploads, stored files, readings of them, recipes, tokenizers; older versions are read again
 
 Columns are added and dropped by ALTER TABLE and never by copying a table: dropping a table that others refer to would
-take their rows with it on SQLite. Tables that nothing refers to are made anew.
+take their rows with it on SQLite. Tables that nothing refers to are created again.
 """
 
 from collections.abc import Sequence
@@ -152,7 +152,7 @@ def _change_versions() -> None:
         )
     )
     for column in (
-        # The first release had no limit: what worked with it goes on.
+        # The first release had no limit: datasets that worked keep working.
         sa.Column("recipe", sa.JSON(), nullable=False, server_default='{"rejected_limit": 1.0}'),
         sa.Column("changes", sa.JSON(), nullable=False, server_default="[]"),
         sa.Column("state", sa.String(length=16), nullable=False, server_default="waiting"),
@@ -241,7 +241,7 @@ def _dataset_files() -> Sequence[sa.RowMapping]:
 
 
 def _change_preparations() -> None:
-    """Those that are under way begin anew, from documents; what they made of bytes is made again."""
+    """Preparations in progress restart from documents; work done on byte ranges is repeated."""
     for column in (
         sa.Column("tokens_done", sa.BigInteger(), nullable=False, server_default="0"),
         sa.Column("lengths", sa.JSON(), nullable=False, server_default="[]"),

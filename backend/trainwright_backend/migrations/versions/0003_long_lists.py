@@ -161,7 +161,7 @@ def _count_lines() -> None:
 
 
 def _stretches(query: sa.Select[Any], *key: Any, rows: int = ROWS) -> Iterator[Sequence[Any]]:
-    """Some rows at a time, in the order of their key, of which they need all columns."""
+    """Read rows in batches, in the order of their key. The query must select all columns of the key."""
     last: tuple[Any, ...] | None = None
     while True:
         these = query if last is None else query.where(sa.tuple_(*key) > sa.tuple_(*last))

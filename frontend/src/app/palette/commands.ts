@@ -1,59 +1,59 @@
 import type { Me } from "@/api/types";
-import type { Findable } from "@/lib/findCommands";
+import type { Searchable } from "@/app/palette/searchCommands";
 
-/** Pages that a key leads to from everywhere. */
+/** Pages with a shortcut. */
 export const PAGES = [
-  { key: "g h", to: "/$team", words: "Home" },
-  { key: "g r", to: "/$team/runs", words: "Runs" },
-  { key: "g d", to: "/$team/datasets", words: "Datasets" },
-  { key: "g c", to: "/$team/checkpoints", words: "Checkpoints" },
-  { key: "g n", to: "/$team/nodes", words: "Nodes" },
-  { key: "g u", to: "/$team/usage", words: "Usage" },
-  { key: "g s", to: "/$team/settings", words: "Settings" },
+  { key: "g h", to: "/$team", label: "Home" },
+  { key: "g r", to: "/$team/runs", label: "Runs" },
+  { key: "g d", to: "/$team/datasets", label: "Datasets" },
+  { key: "g c", to: "/$team/checkpoints", label: "Checkpoints" },
+  { key: "g n", to: "/$team/nodes", label: "Nodes" },
+  { key: "g u", to: "/$team/usage", label: "Usage" },
+  { key: "g s", to: "/$team/settings", label: "Settings" },
 ] as const;
 
 export function pagesOf(me: Me) {
   return PAGES.filter(({ to }) => to !== "/$team/nodes" || me.site_admin);
 }
 
-/** One line of the palette. */
-export interface Command extends Findable {
+/** One entry of the palette. */
+export interface Command extends Searchable {
   id: string;
-  group: "Pages" | "Do" | "Runs" | "Datasets";
-  /** Beside the words: a key, a state. */
-  note?: string;
+  group: "Pages" | "Actions" | "Runs" | "Datasets";
+  /** Shown beside the label: a shortcut or a state. */
+  hint?: string;
   run: () => void;
 }
 
-/** All keys, for the help. */
-export function keysOf(me: Me, mayEdit: boolean): { where: string; keys: [string, string][] }[] {
+/** All shortcuts, for the help dialog. */
+export function shortcutsOf(me: Me, canEdit: boolean): { context: string; keys: [string, string][] }[] {
   return [
     {
-      where: "Everywhere",
+      context: "Everywhere",
       keys: [
-        ["Ctrl K or ⌘ K", "find and do"],
-        ...pagesOf(me).map(({ key, words }): [string, string] => [key, words]),
-        ...(mayEdit ? ([["n", "new run"]] as [string, string][]) : []),
-        ["?", "these keys"],
-        ["Esc", "close what is open"],
+        ["Ctrl K or ⌘ K", "open the command palette"],
+        ...pagesOf(me).map(({ key, label }): [string, string] => [key, label]),
+        ...(canEdit ? ([["n", "new run"]] as [string, string][]) : []),
+        ["?", "show keyboard shortcuts"],
+        ["Esc", "close the open dialog"],
       ],
     },
     {
-      where: "Runs",
+      context: "Runs",
       keys: [
         ["/", "filter"],
-        ["j k", "walk down and up"],
+        ["j k", "move down and up"],
         ["↵", "open"],
         ["x", "select"],
       ],
     },
     {
-      where: "A run",
+      context: "A run",
       keys: [
-        ...(mayEdit ? ([["e", "name, tags and notes"]] as [string, string][]) : []),
+        ...(canEdit ? ([["e", "edit name, tags and notes"]] as [string, string][]) : []),
         ["+ −", "zoom a focused chart in and out"],
         ["← →", "earlier and later steps"],
-        ["0", "the whole run"],
+        ["0", "show the full run"],
       ],
     },
   ];

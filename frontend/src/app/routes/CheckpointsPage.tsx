@@ -5,30 +5,30 @@ import { EmptyState } from "@/components/EmptyState";
 import { Segmented } from "@/components/Segmented";
 import { TitleRow } from "@/components/TitleRow";
 import type { CheckpointFilter } from "@/features/checkpoints/queries";
-import { RetentionButton } from "@/features/checkpoints/RetentionButton";
-import { TeamCheckpoints } from "@/features/checkpoints/TeamCheckpoints";
+import { CleanUpButton } from "@/features/checkpoints/CleanUpButton";
+import { TeamCheckpointList } from "@/features/checkpoints/TeamCheckpointList";
 
-const KINDS = ["all", "states", "weights"] as const;
-const KIND_OF = { all: undefined, states: "state", weights: "export" } as const;
+const CONTENT_OPTIONS = ["all", "states", "weights"] as const;
+const KIND_BY_OPTION = { all: undefined, states: "state", weights: "export" } as const;
 
-/** What the team's runs have saved. */
+/** The checkpoints of the team's runs. */
 export function CheckpointsPage() {
   const { team } = useParams({ from: "/$team" });
   const filter = useSearch({ from: "/$team/checkpoints" });
   const navigate = useNavigate();
-  const choose = (next: CheckpointFilter) => void navigate({ to: ".", search: next, replace: true, resetScroll: false });
+  const setFilter = (next: CheckpointFilter) => void navigate({ to: ".", search: next, replace: true, resetScroll: false });
   const fork = ({ run, id }: Checkpoint) =>
     void navigate({ to: "/$team/runs/new", params: { team }, search: { fork: run, checkpoint: id } });
   return (
     <>
-      <TitleRow title="Checkpoints" actions={<RetentionButton team={team} runs={null} />} />
+      <TitleRow title="Checkpoints" actions={<CleanUpButton team={team} runs={null} />} />
       <div className="mb-4 flex flex-wrap items-center gap-4">
         <Segmented
           label="Content"
-          value={KINDS.find((kind) => KIND_OF[kind] === filter.content) ?? "all"}
-          options={KINDS}
+          value={CONTENT_OPTIONS.find((kind) => KIND_BY_OPTION[kind] === filter.content) ?? "all"}
+          options={CONTENT_OPTIONS}
           onChange={(kind) => {
-            choose({ content: KIND_OF[kind], pinned: filter.pinned });
+            setFilter({ content: KIND_BY_OPTION[kind], pinned: filter.pinned });
           }}
         />
         <label className="flex items-center gap-2 text-small max-tablet:min-h-11">
@@ -36,18 +36,18 @@ export function CheckpointsPage() {
             type="checkbox"
             checked={filter.pinned === true}
             onChange={(event) => {
-              choose({ content: filter.content, pinned: event.target.checked ? true : undefined });
+              setFilter({ content: filter.content, pinned: event.target.checked ? true : undefined });
             }}
           />
           pinned only
         </label>
       </div>
       <Boundary>
-        <TeamCheckpoints
+        <TeamCheckpointList
           team={team}
           filter={filter}
           onClear={() => {
-            choose({});
+            setFilter({});
           }}
           onFork={fork}
           empty={
@@ -57,7 +57,7 @@ export function CheckpointsPage() {
                 <Link to="/$team/runs" params={{ team }} className="text-accent underline">
                   runs
                 </Link>{" "}
-                train: states to go on from, and at the end the weights.
+                train: states to resume from and, at the end, weights.
               </p>
             </EmptyState>
           }

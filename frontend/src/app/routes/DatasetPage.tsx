@@ -1,6 +1,6 @@
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { Boundary } from "@/components/Boundary";
-import { DatasetDetail } from "@/features/datasets/DatasetDetail";
+import { DatasetDetail } from "@/features/datasets/detail/DatasetDetail";
 
 export function DatasetPage() {
   const { team, datasetId } = useParams({ from: "/$team/datasets/$datasetId" });

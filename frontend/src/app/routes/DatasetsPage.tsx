@@ -6,12 +6,12 @@ import { Button } from "@/components/Button";
 import { ForEditors } from "@/components/ForEditors";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
-import { DatasetTable } from "@/features/datasets/DatasetTable";
-import { MixDatasets } from "@/features/datasets/MixDatasets";
-import { NewDataset } from "@/features/datasets/NewDataset";
-import { NewTokenizer } from "@/features/datasets/NewTokenizer";
-import { TokenizerTable } from "@/features/datasets/TokenizerTable";
-import { StorageMeter } from "@/features/teams/StorageMeter";
+import { DatasetTable } from "@/features/datasets/list/DatasetTable";
+import { MixDatasets } from "@/features/datasets/mix/MixDatasets";
+import { NewDataset } from "@/features/datasets/create/NewDataset";
+import { NewTokenizer } from "@/features/datasets/tokenizers/NewTokenizer";
+import { TokenizerTable } from "@/features/datasets/tokenizers/TokenizerTable";
+import { StorageMeter } from "@/features/teams/usage/StorageMeter";
 
 export function DatasetsPage() {
   const { team } = useParams({ from: "/$team" });
@@ -48,14 +48,14 @@ export function DatasetsPage() {
         {mixing && (
           <MixDatasets
             team={team}
-            onMade={open}
+            onCreated={open}
             onClose={() => {
               setMixing(false);
             }}
           />
         )}
         <ForEditors>
-          <NewDataset team={team} onMade={open} />
+          <NewDataset team={team} onCreated={open} />
         </ForEditors>
         <Boundary>
           <DatasetTable team={team} />

@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { SignedOutFrame } from "@/app/SignedOutFrame";
+import { SignedOutFrame } from "@/app/frame/SignedOutFrame";
 import { ErrorNote } from "@/components/ErrorNote";
 import type { LinkInfo } from "@/api/types";
 import { LinkForm } from "@/features/auth/LinkForm";
@@ -13,7 +13,7 @@ export function LinkPage() {
   const navigate = useNavigate();
   if (error !== null) {
     return (
-      <SignedOutFrame title="This link does not work">
+      <SignedOutFrame title="This link is not valid">
         <ErrorNote error={error} />
         <p className="mt-4">
           <Link to="/sign-in" className="text-accent hover:underline">
@@ -23,9 +23,9 @@ export function LinkPage() {
       </SignedOutFrame>
     );
   }
-  if (link === undefined) return <SignedOutFrame title="One moment">Reading the link.</SignedOutFrame>;
+  if (link === undefined) return <SignedOutFrame title="One moment">Checking the link.</SignedOutFrame>;
   return (
-    <SignedOutFrame title={titleOf(link)} note={noteOf(link)}>
+    <SignedOutFrame title={titleOf(link)} note={descriptionOf(link)}>
       <LinkForm
         token={token}
         link={link}
@@ -45,8 +45,8 @@ function titleOf({ purpose, team }: LinkInfo): string {
   return "Sign in";
 }
 
-function noteOf({ purpose, email }: LinkInfo): string {
-  if (purpose === "first_owner") return "You become the first owner and the site's admin. This link works once.";
+function descriptionOf({ purpose, email }: LinkInfo): string {
+  if (purpose === "first_owner") return "You become the first owner and site admin. This link works once.";
   if (purpose === "invitation") return "You were invited. This link works once.";
   return `This link signs you in${email ? ` as ${email}` : ""}. It works once.`;
 }

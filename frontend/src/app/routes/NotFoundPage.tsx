@@ -1,9 +1,9 @@
-import { NothingHere } from "@/app/NothingHere";
+import { NotFound } from "@/app/frame/NotFound";
 
 export function NotFoundPage() {
   return (
     <main className="p-6">
-      <NothingHere />
+      <NotFound />
     </main>
   );
 }

@@ -5,42 +5,42 @@ import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
-import { ColumnMenu } from "@/features/runs/ColumnMenu";
-import { FIRST_COLUMNS, parseColumns, storeColumns, storedColumns } from "@/features/runs/runColumns";
-import { RunFilterBar } from "@/features/runs/RunFilterBar";
-import type { RunFilter, RunsSearch } from "@/features/runs/runFilter";
-import { RunTable } from "@/features/runs/RunTable";
-import { useMayEdit } from "@/lib/mayEdit";
-import { useHotkeys } from "@/lib/useHotkeys";
+import { ColumnMenu } from "@/features/runs/list/ColumnMenu";
+import { DEFAULT_COLUMNS, parseColumns, storeColumns, storedColumns } from "@/features/runs/list/runColumns";
+import { RunFilterBar } from "@/features/runs/list/RunFilterBar";
+import type { RunFilter, RunsSearch } from "@/features/runs/list/runFilter";
+import { RunTable } from "@/features/runs/list/RunTable";
+import { useCanEdit } from "@/lib/permissions";
+import { useHotkeys } from "@/lib/hooks/useHotkeys";
 
 export function RunsPage() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
-  const { columns: named, page = 1, ...filter } = useSearch({ from: "/$team/runs" });
+  const { columns: columnsParam, page = 1, ...filter } = useSearch({ from: "/$team/runs" });
   const navigate = useNavigate();
-  const columns = useMemo(() => parseColumns(named) ?? storedColumns(me.id) ?? FIRST_COLUMNS, [named, me.id]);
-  const show = useCallback(
+  const columns = useMemo(() => parseColumns(columnsParam) ?? storedColumns(me.id) ?? DEFAULT_COLUMNS, [columnsParam, me.id]);
+  const updateSearch = useCallback(
     (search: (old: RunsSearch) => RunsSearch) =>
       void navigate({ to: "/$team/runs", params: { team }, search, replace: true, resetScroll: false }),
     [navigate, team],
   );
-  const choose = (next: RunFilter) => {
-    show(({ columns }) => ({ ...next, columns }));
+  const setFilter = (next: RunFilter) => {
+    updateSearch(({ columns }) => ({ ...next, columns }));
   };
-  const clear = () => {
-    choose({});
+  const clearFilter = () => {
+    setFilter({});
   };
   const onPages = useCallback(
     (page: number) => {
-      show((old) => ({ ...old, page }));
+      updateSearch((old) => ({ ...old, page }));
     },
-    [show],
+    [updateSearch],
   );
-  const mayEdit = useMayEdit();
+  const canEdit = useCanEdit();
   const keys = useMemo((): Record<string, () => void> => {
     const start = () => void navigate({ to: "/$team/runs/new", params: { team } });
-    return mayEdit ? { n: start } : {};
-  }, [mayEdit, navigate, team]);
+    return canEdit ? { n: start } : {};
+  }, [canEdit, navigate, team]);
   useHotkeys(keys);
   return (
     <>
@@ -54,12 +54,12 @@ export function RunsPage() {
           </ForEditors>
         }
       />
-      <RunFilterBar filter={filter} onFilter={choose} onClear={clear}>
+      <RunFilterBar filter={filter} onFilter={setFilter} onClear={clearFilter}>
         <ColumnMenu
           columns={columns}
           onChange={(next) => {
             storeColumns(me.id, next);
-            show((old) => ({ ...old, columns: next.join(",") }));
+            updateSearch((old) => ({ ...old, columns: next.join(",") }));
           }}
         />
       </RunFilterBar>
@@ -71,16 +71,16 @@ export function RunsPage() {
           columns={columns}
           pages={page}
           onPages={onPages}
-          onFilter={choose}
-          onClear={clear}
+          onFilter={setFilter}
+          onClear={clearFilter}
           onCompare={(runs) => void navigate({ to: "/$team/compare", params: { team }, search: { runs: runs.join(",") } })}
           empty={<NoRuns team={team} />}
         />
       </Boundary>
       <p className="mt-3 text-small text-soft max-tablet:hidden">
-        <Key name="j" /> <Key name="k" /> walk down and up, <Key name="↵" /> opens, <Key name="x" /> selects, <Key name="/" /> filters
+        <KeyHint name="j" /> <KeyHint name="k" /> move down and up, <KeyHint name="↵" /> opens, <KeyHint name="x" /> selects, <KeyHint name="/" /> filters
         <ForEditors>
-          , <Key name="n" /> starts a new run
+          , <KeyHint name="n" /> starts a new run
         </ForEditors>
       </p>
     </>
@@ -95,7 +95,7 @@ function NoRuns({ team }: { team: string }) {
         <Link to="/$team/datasets" params={{ team }} className="text-accent underline">
           dataset
         </Link>
-        . Its curve appears here with the first step.
+        . Its loss curve appears here after the first step.
       </p>
       <ForEditors>
         <Link to="/$team/runs/new" params={{ team }} className={buttonClass()}>
@@ -106,6 +106,6 @@ function NoRuns({ team }: { team: string }) {
   );
 }
 
-function Key({ name }: { name: string }) {
+function KeyHint({ name }: { name: string }) {
   return <kbd className="rounded-box border border-control px-1 font-sans">{name}</kbd>;
 }

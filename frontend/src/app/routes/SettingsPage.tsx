@@ -3,17 +3,17 @@ import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
 import { KeyTable } from "@/features/auth/KeyTable";
 import { NewKeyForm } from "@/features/auth/NewKeyForm";
-import { InvitationTable } from "@/features/teams/InvitationTable";
-import { InviteForm } from "@/features/teams/InviteForm";
-import { MemberTable } from "@/features/teams/MemberTable";
-import { QuotaMeters } from "@/features/teams/QuotaMeters";
+import { InvitationTable } from "@/features/teams/members/InvitationTable";
+import { InviteForm } from "@/features/teams/members/InviteForm";
+import { MemberTable } from "@/features/teams/members/MemberTable";
+import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
 const HEADING = "mb-2 font-semibold";
 
 export function SettingsPage() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
-  const owns = me.teams.find(({ slug }) => slug === team)?.role === "owner";
+  const isOwner = me.teams.find(({ slug }) => slug === team)?.role === "owner";
   return (
     <>
       <TitleRow title="Settings" />
@@ -30,10 +30,10 @@ export function SettingsPage() {
             <MemberTable team={team} />
           </Boundary>
         </section>
-        {owns && (
+        {isOwner && (
           <section>
             <h2 className={HEADING}>Invitations</h2>
-            <p className="mb-3 text-soft">Somebody comes into the team by a link that you send to them.</p>
+            <p className="mb-3 text-soft">Invite people to the team by sending them a link.</p>
             <div className="flex flex-col gap-3">
               <InviteForm team={team} />
               <Boundary>

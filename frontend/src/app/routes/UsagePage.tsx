@@ -5,17 +5,17 @@ import { EmptyState } from "@/components/EmptyState";
 import { Segmented } from "@/components/Segmented";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
-import { QuotaMeters } from "@/features/teams/QuotaMeters";
-import { StoredCheckpoints } from "@/features/teams/StoredCheckpoints";
+import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
+import { CheckpointStorage } from "@/features/teams/usage/CheckpointStorage";
 import { usageQuery } from "@/features/teams/queries";
-import { UsageByDay } from "@/features/teams/UsageByDay";
-import { UsedByRuns } from "@/features/teams/UsedByRuns";
-import { devicesOf, everyDay, FIRST_SPAN, SPANS } from "@/features/teams/usageView";
+import { DailyUsageChart } from "@/features/teams/usage/DailyUsageChart";
+import { RunUsageTable } from "@/features/teams/usage/RunUsageTable";
+import { devicesOf, fillDays, DEFAULT_SPAN, SPANS } from "@/features/teams/usage/usageView";
 
-/** What the team may use and uses now, and what it has used by day and by run. */
+/** The team's quota and current usage, and its usage by day and by run. */
 export function UsagePage() {
   const { team } = useParams({ from: "/$team" });
-  const { days = FIRST_SPAN } = useSearch({ from: "/$team/usage" });
+  const { days = DEFAULT_SPAN } = useSearch({ from: "/$team/usage" });
   const navigate = useNavigate();
   return (
     <>
@@ -26,7 +26,7 @@ export function UsagePage() {
           <Boundary>
             <QuotaMeters team={team} />
           </Boundary>
-          <StoredCheckpoints team={team} days={Number(days)} />
+          <CheckpointStorage team={team} days={Number(days)} />
         </section>
         <section>
           <div className="mb-2 flex min-h-8 flex-wrap items-center justify-between gap-3">
@@ -34,15 +34,15 @@ export function UsagePage() {
             <span className="flex items-center gap-2 text-soft">
               days
               <Segmented
-                label="Days looked at"
+                label="Period in days"
                 value={days}
                 options={SPANS}
-                onChange={(span) => void navigate({ to: ".", search: span === FIRST_SPAN ? {} : { days: span }, replace: true, resetScroll: false })}
+                onChange={(span) => void navigate({ to: ".", search: span === DEFAULT_SPAN ? {} : { days: span }, replace: true, resetScroll: false })}
               />
             </span>
           </div>
           <Boundary skeleton={<Skeleton rows={1} height={230} />}>
-            <Used team={team} days={Number(days)} />
+            <UsageReport team={team} days={Number(days)} />
           </Boundary>
         </section>
       </div>
@@ -50,12 +50,12 @@ export function UsagePage() {
   );
 }
 
-function Used({ team, days }: { team: string; days: number }) {
+function UsageReport({ team, days }: { team: string; days: number }) {
   const { data } = useSuspenseQuery(usageQuery(team, days));
   if (data.days.length === 0) {
     return (
-      <EmptyState title={`Nothing was used in the last ${days} days.`}>
-        <p>A run counts from the moment that it holds slots until it gives them back.</p>
+      <EmptyState title={`No usage in the last ${days} days.`}>
+        <p>A run counts from when it gets its slots until it releases them.</p>
       </EmptyState>
     );
   }
@@ -63,15 +63,15 @@ function Used({ team, days }: { team: string; days: number }) {
     <div className="flex flex-col gap-10">
       <div className="flex flex-col gap-3">
         {devicesOf(data.days).map((device) => (
-          <UsageByDay key={device} device={device} days={everyDay(data.days, device, days)} />
+          <DailyUsageChart key={device} device={device} days={fillDays(data.days, device, days)} />
         ))}
         <p className="text-small text-soft">
-          Days are those of UTC. A slot counts from the moment that a run holds it until it gives it back, so waiting and pausing cost nothing.
+          Days are in UTC. A slot counts from when a run gets it until the run releases it, so queued and paused runs cost nothing.
         </p>
       </div>
       <section>
-        <h2 className="mb-2 font-semibold">Runs that used most</h2>
-        <UsedByRuns team={team} runs={data.runs} />
+        <h2 className="mb-2 font-semibold">Top runs by usage</h2>
+        <RunUsageTable team={team} runs={data.runs} />
       </section>
     </div>
   );

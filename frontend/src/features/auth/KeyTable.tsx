@@ -11,12 +11,12 @@ import { deleteKey, keysQuery } from "@/features/auth/queries";
 
 export function KeyTable() {
   const { data: keys } = useSuspenseQuery(keysQuery);
-  const [doomed, setDoomed] = useState<ApiKey | null>(null);
+  const [revoking, setRevoking] = useState<ApiKey | null>(null);
   const client = useQueryClient();
   const revoke = useMutation({
     mutationFn: deleteKey,
     onSuccess: async () => {
-      setDoomed(null);
+      setRevoking(null);
       await client.invalidateQueries({ queryKey: keysQuery.queryKey });
     },
   });
@@ -30,7 +30,7 @@ export function KeyTable() {
         head={
           <>
             <Th>name</Th>
-            <Th>begins with</Th>
+            <Th>prefix</Th>
             <Th className="max-tablet:hidden">created</Th>
             <Th>last used</Th>
             <Th>
@@ -52,7 +52,7 @@ export function KeyTable() {
                 type="button"
                 className="text-bad hover:underline max-tablet:min-h-11 max-tablet:min-w-11"
                 onClick={() => {
-                  setDoomed(key);
+                  setRevoking(key);
                 }}
               >
                 Revoke<span className="sr-only"> {key.name}</span>
@@ -61,20 +61,20 @@ export function KeyTable() {
           </tr>
         ))}
       </Table>
-      {doomed !== null && (
+      {revoking !== null && (
         <ConfirmDialog
-          title={`Revoke ${doomed.name}?`}
-          consequence="Programs that use this key are refused from now on. It cannot be undone."
-          verb="Revoke"
-          keep="Keep it"
+          title={`Revoke ${revoking.name}?`}
+          consequence="Programs that use this key lose access immediately. This cannot be undone."
+          confirmLabel="Revoke"
+          cancelLabel="Cancel"
           busy={revoke.isPending}
           error={revoke.error}
           onConfirm={() => {
-            revoke.mutate(doomed.id);
+            revoke.mutate(revoking.id);
           }}
           onClose={() => {
             revoke.reset();
-            setDoomed(null);
+            setRevoking(null);
           }}
         />
       )}

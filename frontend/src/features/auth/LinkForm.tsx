@@ -14,24 +14,24 @@ interface Props {
   onSignedIn: (me: Me) => void;
 }
 
-/** What a one-time link asks before it is used: nothing but a click, or the account that it creates. */
+/** The form behind a one-time link: a single button, or the account to create. */
 export function LinkForm({ token, link, onSignedIn }: Props) {
   const [account, setAccount] = useState<Account>({ name: "", email: link.email ?? "", password: "", team: "" });
-  const [tried, setTried] = useState(false);
+  const [wasSubmitted, setSubmitted] = useState(false);
   const { mutate, isPending, error } = useMutation({ mutationFn: openLink, onSuccess: onSignedIn });
   const firstOwner = link.purpose === "first_owner";
 
-  const wrong = link.needs_account ? wrongIn(account, firstOwner) : {};
+  const mistakes = link.needs_account ? validateAccount(account, firstOwner) : {};
 
   function submit(event: SubmitEvent<HTMLFormElement>): void {
     event.preventDefault();
-    setTried(true);
-    const [first] = Object.keys(wrong);
+    setSubmitted(true);
+    const [first] = Object.keys(mistakes);
     if (first !== undefined) {
       event.currentTarget.querySelector<HTMLInputElement>(`[name=${first}]`)?.focus();
       return;
     }
-    mutate(link.needs_account ? { token, ...filled(account) } : { token });
+    mutate(link.needs_account ? { token, ...accountFields(account) } : { token });
   }
 
   function input(field: keyof Account) {
@@ -45,8 +45,8 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
   }
 
   function problem(field: keyof Account): string | undefined {
-    if (tried && wrong[field] !== undefined) return wrong[field];
-    return error instanceof ApiError ? error.problems.find((one) => one.field === field)?.message : undefined;
+    if (wasSubmitted && mistakes[field] !== undefined) return mistakes[field];
+    return error instanceof ApiError ? error.problems.find((problem) => problem.field === field)?.message : undefined;
   }
 
   return (
@@ -56,7 +56,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           <Field label="Your name" error={problem("name")}>
             {(control) => <TextInput {...control} {...input("name")} autoComplete="name" required maxLength={80} />}
           </Field>
-          <Field label="E-mail" error={problem("email")}>
+          <Field label="Email" error={problem("email")}>
             {(control) => (
               <TextInput
                 {...control}
@@ -76,7 +76,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           {firstOwner && (
             <Field
               label="Team"
-              help="Short name of your first team, as it stands in addresses: lower-case letters, digits and hyphens, such as my-team."
+              help="Short name of your first team, used in addresses: lower-case letters, digits and hyphens, such as my-team."
               error={problem("team")}
             >
               {(control) => <TextInput {...control} {...input("team")} required maxLength={40} />}
@@ -85,7 +85,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
         </>
       )}
       {error !== null && <ErrorNote error={error} />}
-      <Button type="submit" look="primary" disabled={isPending}>
+      <Button type="submit" variant="primary" disabled={isPending}>
         {link.needs_account ? "Create account" : "Sign in"}
       </Button>
     </form>
@@ -99,22 +99,22 @@ interface Account {
   team: string;
 }
 
-const TEAM = /^[a-z][a-z0-9-]{1,38}[a-z0-9]$/;
-const LEAST_PASSWORD = 10;
+const TEAM_PATTERN = /^[a-z][a-z0-9-]{1,38}[a-z0-9]$/;
+const MIN_PASSWORD_LENGTH = 10;
 
-/** What must change before the account can be asked for, in the order of the fields. */
-function wrongIn({ name, email, password, team }: Account, firstOwner: boolean): Partial<Account> {
+/** The fields that must change before the account can be created, in their order on the page. */
+function validateAccount({ name, email, password, team }: Account, firstOwner: boolean): Partial<Account> {
   return {
     ...(name.trim() === "" ? { name: "Enter your name." } : {}),
-    ...(/^[^\s@]+@[^\s@]+$/.test(email) ? {} : { email: "Enter an e-mail address, such as ada@example.org." }),
-    ...(password.length < LEAST_PASSWORD ? { password: `Enter at least ${LEAST_PASSWORD} characters.` } : {}),
-    ...(firstOwner && !TEAM.test(team) ? { team: TEAM_RULE } : {}),
+    ...(/^[^\s@]+@[^\s@]+$/.test(email) ? {} : { email: "Enter an email address, such as ada@example.org." }),
+    ...(password.length < MIN_PASSWORD_LENGTH ? { password: `Enter at least ${MIN_PASSWORD_LENGTH} characters.` } : {}),
+    ...(firstOwner && !TEAM_PATTERN.test(team) ? { team: TEAM_RULE } : {}),
   };
 }
 
-const TEAM_RULE = "Use 3 to 40 lower-case letters, digits and hyphens, a letter first and no hyphen last, such as my-team.";
+const TEAM_RULE = "Use 3 to 40 lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen, such as my-team.";
 
-function filled(account: Account) {
+function accountFields(account: Account) {
   const { team, ...person } = account;
   return team === "" ? person : { ...person, team };
 }

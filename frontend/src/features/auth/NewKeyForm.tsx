@@ -6,7 +6,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { TextInput } from "@/components/TextInput";
 import { createKey, keysQuery } from "@/features/auth/queries";
 
-/** Creates an API key and shows it, once. */
+/** Creates an API key and shows it once. */
 export function NewKeyForm() {
   const [name, setName] = useState("");
   const client = useQueryClient();
@@ -44,7 +44,7 @@ export function NewKeyForm() {
       {data !== undefined && (
         <div role="status" className="panel px-4 py-3">
           <p className="mb-1">
-            This is the key <span className="font-medium">{data.name}</span>. Copy it now: it is never shown again.
+            This is the key <span className="font-medium">{data.name}</span>. Copy it now; it will not be shown again.
           </p>
           <Copyable text={data.secret} />
         </div>

@@ -19,7 +19,7 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
 
   return (
     <form onSubmit={submit} className="flex flex-col gap-4">
-      <Field label="E-mail">
+      <Field label="Email">
         {(control) => (
           <TextInput
             {...control}
@@ -50,7 +50,7 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
         )}
       </Field>
       {error !== null && <ErrorNote error={error} />}
-      <Button type="submit" look="primary" disabled={isPending}>
+      <Button type="submit" variant="primary" disabled={isPending}>
         Sign in
       </Button>
     </form>

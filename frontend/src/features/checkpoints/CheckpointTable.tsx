@@ -6,7 +6,7 @@ import type { Checkpoint } from "@/api/types";
 import { Bytes } from "@/components/Bytes";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Menu } from "@/components/Menu";
-import { MenuVerb } from "@/components/MenuVerb";
+import { MenuAction } from "@/components/MenuAction";
 import { StateIcon } from "@/components/StateIcon";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
@@ -15,23 +15,23 @@ import { Time } from "@/components/Time";
 import { DeleteCheckpoint } from "@/features/checkpoints/DeleteCheckpoint";
 import { archiveUrl, checkpointKeys, pinCheckpoint } from "@/features/checkpoints/queries";
 import { SnippetDialog } from "@/features/checkpoints/SnippetDialog";
-import { holdsWords, KINDS, lineageWords } from "@/features/checkpoints/words";
+import { contentText, KIND_LABELS, originText } from "@/features/checkpoints/checkpointText";
 import { count } from "@/lib/format";
-import { useMayEdit } from "@/lib/mayEdit";
+import { useCanEdit } from "@/lib/permissions";
 
 interface Props {
   team: string;
   checkpoints: readonly Checkpoint[];
-  /** With a column of the runs that they are of. */
-  ofManyRuns?: boolean;
+  /** Adds a column with the run's name. */
+  showRun?: boolean;
   onFork: (checkpoint: Checkpoint) => void;
 }
 
-/** Checkpoints with what each holds and came from, and what can be done with it. */
-export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork }: Props) {
-  const [shown, setShown] = useState<{ what: "snippets" | "delete"; checkpoint: Checkpoint } | null>(null);
+/** Checkpoints with their content, origin and actions. */
+export function CheckpointTable({ team, checkpoints, showRun = false, onFork }: Props) {
+  const [dialog, setDialog] = useState<{ what: "snippets" | "delete"; checkpoint: Checkpoint } | null>(null);
   const client = useQueryClient();
-  const mayEdit = useMayEdit();
+  const canEdit = useCanEdit();
   const pin = useMutation({
     mutationFn: (checkpoint: Checkpoint) => pinCheckpoint(team, checkpoint, !checkpoint.pinned),
     onSuccess: ({ run }) => refresh(run),
@@ -47,22 +47,22 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
         label="Checkpoints"
         head={
           <>
-            {ofManyRuns && <Th>run</Th>}
+            {showRun && <Th>run</Th>}
             <Th className="text-right">step</Th>
             <Th>content</Th>
             <Th className="max-tablet:hidden">verified</Th>
-            <Th className="max-tablet:hidden">made by</Th>
+            <Th className="max-tablet:hidden">origin</Th>
             <Th className="text-right max-tablet:hidden">size</Th>
             <Th className="max-tablet:hidden">saved</Th>
             <Th>
-              <span className="sr-only">what can be done</span>
+              <span className="sr-only">actions</span>
             </Th>
           </>
         }
       >
         {checkpoints.map((checkpoint) => (
           <tr key={checkpoint.id} className={rowClass}>
-            {ofManyRuns && (
+            {showRun && (
               <Td className="max-w-56 max-tablet:max-w-24">
                 <Link
                   to="/$team/runs/$runId/$tab"
@@ -76,16 +76,16 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
             )}
             <Td className="text-right font-medium">{count(checkpoint.step)}</Td>
             <Td>
-              <span className="block">{KINDS[checkpoint.kind]}</span>
-              <span className="block text-small text-soft max-tablet:hidden">{holdsWords(checkpoint)}</span>
+              <span className="block">{KIND_LABELS[checkpoint.kind]}</span>
+              <span className="block text-small text-soft max-tablet:hidden">{contentText(checkpoint)}</span>
               <span className="text-small tablet:hidden">
                 <Bytes value={checkpoint.bytes} />
               </span>
             </Td>
             <Td className="max-tablet:hidden">
-              <Verified valid={checkpoint.valid} />
+              <VerificationStatus valid={checkpoint.valid} />
             </Td>
-            <Td className="whitespace-nowrap text-soft max-tablet:hidden">{lineageWords(checkpoint)}</Td>
+            <Td className="whitespace-nowrap text-soft max-tablet:hidden">{originText(checkpoint)}</Td>
             <Td className="text-right whitespace-nowrap max-tablet:hidden">
               <Bytes value={checkpoint.bytes} />
             </Td>
@@ -94,13 +94,13 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
             </Td>
             <Td>
               <span className="flex items-center justify-end gap-2 whitespace-nowrap">
-                {(mayEdit || checkpoint.pinned) && (
+                {(canEdit || checkpoint.pinned) && (
                   <button
                     type="button"
                     aria-pressed={checkpoint.pinned}
-                    aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KINDS[checkpoint.kind]}`}
-                    title={checkpoint.pinned ? "Pinned: nothing deletes it" : "Pin it, so that nothing deletes it"}
-                    disabled={!mayEdit || pin.isPending}
+                    aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
+                    title={checkpoint.pinned ? "Pinned: protected from deletion" : "Pin to protect from deletion"}
+                    disabled={!canEdit || pin.isPending}
                     className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 max-tablet:min-w-7 max-tablet:justify-center ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
                     onClick={() => {
                       pin.mutate(checkpoint);
@@ -119,45 +119,45 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
                   <span className="max-tablet:sr-only">Download .tar</span>
                   <span className="sr-only">
                     {" "}
-                    of step {count(checkpoint.step)}, {KINDS[checkpoint.kind]}
+                    of step {count(checkpoint.step)}, {KIND_LABELS[checkpoint.kind]}
                   </span>
                 </a>
                 <Menu
                   trigger={
                     <button
                       type="button"
-                      aria-label={`More for step ${count(checkpoint.step)}, ${KINDS[checkpoint.kind]}`}
+                      aria-label={`More actions for step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
                       className="inline-grid size-7 place-items-center rounded-box text-soft hover:bg-raised hover:text-text max-tablet:size-11"
                     >
                       <Ellipsis aria-hidden size={16} />
                     </button>
                   }
                 >
-                  <MenuVerb
+                  <MenuAction
                     onSelect={() => {
-                      setShown({ what: "snippets", checkpoint });
+                      setDialog({ what: "snippets", checkpoint });
                     }}
                   >
-                    By curl or Python
-                  </MenuVerb>
-                  {mayEdit && checkpoint.kind === "state" && checkpoint.valid && (
-                    <MenuVerb
+                    Download with curl or Python
+                  </MenuAction>
+                  {canEdit && checkpoint.kind === "state" && checkpoint.valid && (
+                    <MenuAction
                       onSelect={() => {
                         onFork(checkpoint);
                       }}
                     >
-                      Fork from it
-                    </MenuVerb>
+                      Fork from this checkpoint
+                    </MenuAction>
                   )}
-                  {mayEdit && (
-                    <MenuVerb
+                  {canEdit && (
+                    <MenuAction
                       danger
                       onSelect={() => {
-                        setShown({ what: "delete", checkpoint });
+                        setDialog({ what: "delete", checkpoint });
                       }}
                     >
                       Delete
-                    </MenuVerb>
+                    </MenuAction>
                   )}
                 </Menu>
               </span>
@@ -165,14 +165,14 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
           </tr>
         ))}
       </Table>
-      {shown?.what === "snippets" && <SnippetDialog team={team} checkpoint={shown.checkpoint} onClose={close} />}
-      {shown?.what === "delete" && (
+      {dialog?.what === "snippets" && <SnippetDialog team={team} checkpoint={dialog.checkpoint} onClose={close} />}
+      {dialog?.what === "delete" && (
         <DeleteCheckpoint
           team={team}
-          checkpoint={shown.checkpoint}
+          checkpoint={dialog.checkpoint}
           onDeleted={() => {
             close();
-            void refresh(shown.checkpoint.run);
+            void refresh(dialog.checkpoint.run);
           }}
           onClose={close}
         />
@@ -181,7 +181,7 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
   );
 
   function close(): void {
-    setShown(null);
+    setDialog(null);
   }
 
   async function refresh(run = ""): Promise<void> {
@@ -189,7 +189,7 @@ export function CheckpointTable({ team, checkpoints, ofManyRuns = false, onFork 
   }
 }
 
-function Verified({ valid }: { valid: boolean }) {
+function VerificationStatus({ valid }: { valid: boolean }) {
   return (
     <span className={`inline-flex items-center gap-1.5 ${valid ? "text-good" : "text-bad"}`}>
       <StateIcon shape={valid ? "tick" : "cross"} />

@@ -3,8 +3,8 @@ import type { Checkpoint } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
-import { deleteCheckpoint, freedQuery } from "@/features/checkpoints/queries";
-import { KINDS } from "@/features/checkpoints/words";
+import { deleteCheckpoint, freedSpaceQuery } from "@/features/checkpoints/queries";
+import { KIND_LABELS } from "@/features/checkpoints/checkpointText";
 import { bytes, count } from "@/lib/format";
 
 interface Props {
@@ -14,27 +14,27 @@ interface Props {
   onClose: () => void;
 }
 
-/** Asks first, with what it frees by the API's own count, or says why it is kept. */
+/** Asks before deleting a checkpoint, with the space it frees, or says why it cannot be deleted. */
 export function DeleteCheckpoint({ team, checkpoint, onDeleted, onClose }: Props) {
-  const freed = useQuery(freedQuery(team, checkpoint));
-  const remove = useMutation({
+  const freed = useQuery(freedSpaceQuery(team, checkpoint));
+  const deletion = useMutation({
     mutationFn: () => deleteCheckpoint(team, checkpoint.run, checkpoint.id, false),
     onSuccess: onDeleted,
   });
-  const kept = freed.isError;
+  const isKept = freed.isError;
   return (
     <Dialog
-      title={kept ? "This checkpoint is kept" : `Delete step ${count(checkpoint.step)} of ${checkpoint.run_name || "this run"}?`}
+      title={isKept ? "This checkpoint cannot be deleted" : `Delete step ${count(checkpoint.step)} of ${checkpoint.run_name || "this run"}?`}
       onClose={onClose}
       actions={
         <>
-          <Button onClick={onClose}>Keep it</Button>
-          {!kept && (
+          <Button onClick={onClose}>Cancel</Button>
+          {!isKept && (
             <Button
-              look="danger"
-              disabled={remove.isPending || freed.data === undefined}
+              variant="danger"
+              disabled={deletion.isPending || freed.data === undefined}
               onClick={() => {
-                remove.mutate();
+                deletion.mutate();
               }}
             >
               Delete checkpoint
@@ -44,12 +44,12 @@ export function DeleteCheckpoint({ team, checkpoint, onDeleted, onClose }: Props
       }
     >
       {freed.isError && <ErrorNote error={freed.error} />}
-      {!kept && (
+      {!isKept && (
         <p>
-          {KINDS[checkpoint.kind]}. {freed.data === undefined ? "Counting what this frees…" : `This frees ${bytes(freed.data.bytes)} and cannot be undone.`}
+          {KIND_LABELS[checkpoint.kind]}. {freed.data === undefined ? "Calculating freed space…" : `This frees ${bytes(freed.data.bytes)} and cannot be undone.`}
         </p>
       )}
-      {remove.error !== null && <ErrorNote error={remove.error} />}
+      {deletion.error !== null && <ErrorNote error={deletion.error} />}
     </Dialog>
   );
 }

@@ -3,7 +3,7 @@ import { Button } from "@/components/Button";
 import { CopyButton } from "@/components/CopyButton";
 import { Dialog } from "@/components/Dialog";
 import { archiveUrl } from "@/features/checkpoints/queries";
-import { curlSnippet, fileName, pythonSnippet } from "@/features/checkpoints/words";
+import { curlSnippet, fileName, pythonSnippet } from "@/features/checkpoints/checkpointText";
 import { count } from "@/lib/format";
 
 interface Props {
@@ -12,17 +12,17 @@ interface Props {
   onClose: () => void;
 }
 
-/** How a machine without a browser gets a checkpoint. */
+/** How to download a checkpoint without a browser. */
 export function SnippetDialog({ team, checkpoint, onClose }: Props) {
   const server = location.origin;
   const name = fileName(checkpoint);
   const curl = curlSnippet(server + archiveUrl(team, checkpoint.run, checkpoint.id), `${name}.tar`);
   const python = pythonSnippet(server, team, checkpoint, name);
   return (
-    <Dialog title={`Step ${count(checkpoint.step)} by curl or Python`} onClose={onClose} actions={<Button onClick={onClose}>Close</Button>}>
-      <p>Both read your key from TRAINWRIGHT_KEY; Settings makes one.</p>
+    <Dialog title={`Download step ${count(checkpoint.step)} with curl or Python`} onClose={onClose} actions={<Button onClick={onClose}>Close</Button>}>
+      <p>Both read your API key from TRAINWRIGHT_KEY. Create a key in Settings.</p>
       <Snippet title="curl: one .tar" text={curl} />
-      <Snippet title="Python: files in a folder, each checked, and gone on with where it broke off" text={python} />
+      <Snippet title="Python: files in a folder, each verified; interrupted downloads resume" text={python} />
     </Dialog>
   );
 }
@@ -34,7 +34,7 @@ function Snippet({ title, text }: { title: string; text: string }) {
       <pre tabIndex={0} role="region" aria-label={title} className="w-full overflow-x-auto rounded-box bg-raised p-2 font-mono text-mono text-text">
         {text}
       </pre>
-      <CopyButton words="Copy" text={text} />
+      <CopyButton label="Copy" text={text} />
     </section>
   );
 }

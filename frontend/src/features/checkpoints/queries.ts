@@ -1,6 +1,6 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
-import type { Checkpoint, Freed, Retention, RetentionResult } from "@/api/types";
+import type { Checkpoint, FreedSpace, Retention, RetentionResult } from "@/api/types";
 
 const LIVE_MS = 5_000;
 const PAGE = 100;
@@ -14,7 +14,7 @@ export function checkpointsQuery(team: string, run: string, live: boolean) {
   });
 }
 
-/** Which of a team's checkpoints are listed; it stands in the address. */
+/** The filter of the team's checkpoints, as in the address. */
 export interface CheckpointFilter {
   content?: Checkpoint["kind"];
   pinned?: true;
@@ -40,7 +40,7 @@ export function teamCheckpointsQuery(team: string, { content: kind, pinned }: Ch
   });
 }
 
-/** What all lists of a team's checkpoints begin with: what one verb changes stands in several. */
+/** Key prefixes of all queries that list a team's checkpoints. */
 export function checkpointKeys(team: string, run: string) {
   return [["checkpoints", team], ["run", team, run, "checkpoints"], ["team", team]];
 }
@@ -54,8 +54,8 @@ export async function pinCheckpoint(team: string, { run, id }: Checkpoint, pinne
   );
 }
 
-/** What deleting a checkpoint would free; an error says why it is kept. */
-export function freedQuery(team: string, { run, id }: Checkpoint) {
+/** The space that deleting a checkpoint would free; the error says why it cannot be deleted. */
+export function freedSpaceQuery(team: string, { run, id }: Checkpoint) {
   return queryOptions({
     queryKey: ["run", team, run, "checkpoint", id, "freed"],
     queryFn: () => deleteCheckpoint(team, run, id, true),
@@ -64,7 +64,7 @@ export function freedQuery(team: string, { run, id }: Checkpoint) {
   });
 }
 
-export async function deleteCheckpoint(team: string, run: string, checkpoint: string, dryRun: boolean): Promise<Freed> {
+export async function deleteCheckpoint(team: string, run: string, checkpoint: string, dryRun: boolean): Promise<FreedSpace> {
   return body(
     await api.DELETE("/api/v1/teams/{team}/runs/{run}/checkpoints/{checkpoint}", {
       params: { path: { team, run, checkpoint }, query: { dry_run: dryRun } },
@@ -72,11 +72,11 @@ export async function deleteCheckpoint(team: string, run: string, checkpoint: st
   );
 }
 
-export async function retain(team: string, retention: Retention): Promise<RetentionResult> {
+export async function applyRetention(team: string, retention: Retention): Promise<RetentionResult> {
   return body(await api.POST("/api/v1/teams/{team}/checkpoints/retention", { params: { path: { team } }, body: retention }));
 }
 
-/** Where a checkpoint is downloaded as one .tar. */
+/** Address of a checkpoint as one .tar. */
 export function archiveUrl(team: string, run: string, checkpoint: string): string {
   return `/api/v1/teams/${encodeURIComponent(team)}/runs/${encodeURIComponent(run)}/checkpoints/${encodeURIComponent(checkpoint)}/archive`;
 }

@@ -1,20 +1,20 @@
 import type { Preparation } from "@/api/types";
 import { StateIcon, type Shape } from "@/components/StateIcon";
 
-const LOOKS: Record<Preparation["state"], { shape: Shape; word: string; color: string }> = {
-  waiting: { shape: "hollow-circle", word: "Waiting", color: "text-idle" },
-  working: { shape: "half-circle", word: "Preparing", color: "text-accent" },
-  ready: { shape: "tick", word: "Ready", color: "text-good" },
-  failed: { shape: "cross", word: "Failed", color: "text-bad" },
-  cancelled: { shape: "square", word: "Cancelled", color: "text-idle" },
+const STATE_STYLES: Record<Preparation["state"], { shape: Shape; label: string; color: string }> = {
+  waiting: { shape: "hollow-circle", label: "Queued", color: "text-idle" },
+  working: { shape: "half-circle", label: "Preparing", color: "text-accent" },
+  ready: { shape: "tick", label: "Ready", color: "text-good" },
+  failed: { shape: "cross", label: "Failed", color: "text-bad" },
+  cancelled: { shape: "square", label: "Cancelled", color: "text-idle" },
 };
 
 export function PreparationPill({ preparation }: { preparation: Preparation }) {
-  const { shape, word, color } = LOOKS[preparation.state];
+  const { shape, label, color } = STATE_STYLES[preparation.state];
   return (
     <span className={`inline-flex items-center gap-1.5 align-middle whitespace-nowrap ${color}`}>
       <StateIcon shape={shape} />
-      {word}
+      {label}
     </span>
   );
 }

@@ -1,6 +1,6 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
-import type { Dataset, DatasetVersion, Preparation, Preview, Recipe, RecipeCounts, Tokenizer, Upload } from "@/api/types";
+import type { Dataset, DatasetVersion, Preparation, Preview, CurationSpec, CurationCounts, Tokenizer, Upload } from "@/api/types";
 
 export function datasetsQuery(team: string) {
   return infiniteQueryOptions({
@@ -23,7 +23,7 @@ export function datasetQuery(team: string, dataset: string) {
     queryKey: ["dataset", team, dataset],
     queryFn: async ({ signal }) =>
       body(await api.GET("/api/v1/teams/{team}/datasets/{dataset}", { params: { path: { team, dataset } }, signal })),
-    refetchInterval: (query) => (isMoving(query.state.data) ? 1_000 : 5_000),
+    refetchInterval: (query) => (isProcessing(query.state.data) ? 1_000 : 5_000),
   });
 }
 
@@ -67,15 +67,15 @@ export function uploadsQuery(team: string) {
   });
 }
 
-/** What files hold, by their first rows; the old look stays while another field is looked at. */
-export function previewQuery(team: string, uploads: readonly string[], read: Recipe["read"], standard: Recipe) {
+/** The first rows of uploaded files; the previous preview stays while another field is previewed. */
+export function previewQuery(team: string, uploads: readonly string[], read: CurationSpec["read"], standard: CurationSpec) {
   return queryOptions({
     queryKey: ["preview", team, uploads, read],
     queryFn: async ({ signal }): Promise<Preview> =>
       body(
         await api.POST("/api/v1/teams/{team}/uploads/preview", {
           params: { path: { team } },
-          body: { uploads: [...uploads], recipe: { ...standard, read } },
+          body: { uploads: [...uploads], curation: { ...standard, read } },
           signal,
         }),
       ),
@@ -84,43 +84,43 @@ export function previewQuery(team: string, uploads: readonly string[], read: Rec
   });
 }
 
-export async function createDataset(team: string, name: string, uploads: readonly string[], recipe: Recipe): Promise<Dataset> {
+export async function createDataset(team: string, name: string, uploads: readonly string[], curation: CurationSpec): Promise<Dataset> {
   return body(
     await api.POST("/api/v1/teams/{team}/datasets", {
       params: { path: { team } },
-      body: { name, uploads: [...uploads], recipe },
+      body: { name, uploads: [...uploads], curation },
     }),
   );
 }
 
-export interface VersionWish {
+export interface NewVersionInput {
   /** Null: the files of `base`. */
   uploads: readonly string[] | null;
   base: number;
   keepFiles: boolean;
-  recipe: Recipe;
+  curation: CurationSpec;
 }
 
-export async function createVersion(team: string, dataset: string, wish: VersionWish): Promise<Dataset> {
-  const { uploads, base, keepFiles, recipe } = wish;
+export async function createVersion(team: string, dataset: string, version: NewVersionInput): Promise<Dataset> {
+  const { uploads, base, keepFiles, curation } = version;
   return body(
     await api.POST("/api/v1/teams/{team}/datasets/{dataset}/versions", {
       params: { path: { team, dataset } },
-      body: { uploads: uploads === null ? null : [...uploads], base, keep_files: keepFiles, recipe },
+      body: { uploads: uploads === null ? null : [...uploads], base, keep_files: keepFiles, curation },
     }),
   );
 }
 
-export async function countRecipe(
+export async function countCuration(
   team: string,
   dataset: string | null,
   version: number | null,
-  recipe: Recipe,
-): Promise<RecipeCounts> {
+  curation: CurationSpec,
+): Promise<CurationCounts> {
   return body(
     await api.POST("/api/v1/teams/{team}/datasets/count", {
       params: { path: { team } },
-      body: { dataset, version, recipe },
+      body: { dataset, version, curation },
     }),
   );
 }
@@ -143,8 +143,8 @@ export async function cancelPreparation(team: string, dataset: string, preparati
   );
 }
 
-/** Asks for a preparation again; what is done of it is kept. */
-export async function prepareAgain(
+/** Starts a preparation again; finished work is reused. */
+export async function prepareDataset(
   team: string,
   dataset: string,
   version: number,
@@ -176,11 +176,11 @@ export async function deleteTokenizer(team: string, tokenizer: string): Promise<
   await api.DELETE("/api/v1/teams/{team}/tokenizers/{tokenizer}", { params: { path: { team, tokenizer } } });
 }
 
-export function isVersionMoving({ state, preparations }: DatasetVersion): boolean {
+export function isVersionProcessing({ state, preparations }: DatasetVersion): boolean {
   if (state === "waiting" || state === "reading") return true;
-  return preparations.some((one) => one.state === "waiting" || one.state === "working");
+  return preparations.some((preparation) => preparation.state === "waiting" || preparation.state === "working");
 }
 
-function isMoving(dataset: Dataset | undefined): boolean {
-  return dataset?.versions.some(isVersionMoving) ?? false;
+function isProcessing(dataset: Dataset | undefined): boolean {
+  return dataset?.versions.some(isVersionProcessing) ?? false;
 }

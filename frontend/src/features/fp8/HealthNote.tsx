@@ -1,25 +1,25 @@
 import { Check, TriangleAlert } from "lucide-react";
-import type { Health } from "@/lib/fp8Health";
+import type { Health } from "@/features/fp8/fp8Health";
 
 interface Props {
-  /** What the panel shows, in a sentence. */
-  shows: string;
-  /** Null while nothing was measured. */
+  /** What the chart shows, in a sentence. */
+  description: string;
+  /** Null if nothing was measured yet. */
   health: Health | null;
 }
 
-/** Below a panel: what it shows, whether that is normal, and what to do where it is not. */
-export function HealthNote({ shows, health }: Props) {
-  const Icon = health?.well === true ? Check : TriangleAlert;
+/** Below a chart: what it shows, whether the values are normal, and what to do if not. */
+export function HealthNote({ description, health }: Props) {
+  const Icon = health?.isHealthy === true ? Check : TriangleAlert;
   return (
     <div className="mt-2 flex flex-col gap-1 border-t pt-2 text-small text-soft">
-      <p>{shows}</p>
+      <p>{description}</p>
       {health !== null && (
         <p className="flex gap-1.5">
-          <Icon aria-hidden size={12} className={`mt-0.5 shrink-0 ${health.well ? "text-good" : "text-warn"}`} />
+          <Icon aria-hidden size={12} className={`mt-0.5 shrink-0 ${health.isHealthy ? "text-good" : "text-warn"}`} />
           <span>
-            <span className={`font-medium ${health.well ? "text-good" : "text-warn"}`}>{health.well ? "Normal." : "Look here."}</span>{" "}
-            {health.words}
+            <span className={`font-medium ${health.isHealthy ? "text-good" : "text-warn"}`}>{health.isHealthy ? "Normal." : "Needs attention."}</span>{" "}
+            {health.message}
           </span>
         </p>
       )}

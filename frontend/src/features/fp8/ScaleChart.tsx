@@ -1,20 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Fp8Recipe } from "@/api/types";
-import { Chart } from "@/components/Chart";
-import type { ChartMark, ChartZoom } from "@/components/chartOptions";
+import { Chart } from "@/components/charts/Chart";
+import type { ChartMarker, ChartZoom } from "@/components/charts/chartOptions";
 import { ErrorState } from "@/components/ErrorState";
 import { Select } from "@/components/Select";
 import { Skeleton } from "@/components/Skeleton";
-import { tensorsQuery, type TensorPlace } from "@/features/fp8/queries";
+import { tensorsQuery, type TensorSource } from "@/features/fp8/queries";
 import { count, decimal, powerOfTwo } from "@/lib/format";
-import { heatHeight } from "@/lib/heatMap";
-import { kindWords, partWords, type TensorChoice, type TensorKind } from "@/lib/tensors";
+import { heatHeight } from "@/lib/charts/heatMap";
+import { kindLabel, partLabel, type TensorChoice, type TensorKind } from "@/features/fp8/tensors";
 
 interface Props {
   scaling: Fp8Recipe["scaling"];
-  tensors: TensorPlace;
-  marks: readonly ChartMark[];
+  tensors: TensorSource;
+  markers: readonly ChartMarker[];
   zoom: ChartZoom;
   choice: TensorChoice;
   pattern: string;
@@ -22,11 +22,11 @@ interface Props {
   onLayer: (layer: number) => void;
 }
 
-/** The map beside it has its steps below it; a chart's height has them in it. */
-const AXIS = 20;
+/** The heat map has its x axis below it, while a chart's height includes the axis. */
+const AXIS_PX = 20;
 
-/** How the scale of one tensor went, in powers of two. */
-export function ScaleChart({ scaling, tensors, marks, zoom, choice, pattern, layers, onLayer }: Props) {
+/** The scale of one tensor over time, in powers of two. */
+export function ScaleChart({ scaling, tensors, markers, zoom, choice, pattern, layers, onLayer }: Props) {
   const scales = useQuery(tensorsQuery(tensors, pattern));
   const column = Object.values(scales.data ?? {})[0];
   const lines = useMemo(() => [{ label: "scale", color: 1, values: (column?.values ?? []).map(exponentOf) }], [column]);
@@ -35,7 +35,7 @@ export function ScaleChart({ scaling, tensors, marks, zoom, choice, pattern, lay
   return (
     <div className="grid min-w-0" aria-busy={scales.isPlaceholderData}>
       <Chart
-        title={`scale of ${partWords(choice.part)} ${kindWords(choice.kind)}`}
+        title={`scale of ${partLabel(choice.part)} ${kindLabel(choice.kind)}`}
         group="fp8"
         x={column?.steps ?? []}
         xName="step"
@@ -44,9 +44,9 @@ export function ScaleChart({ scaling, tensors, marks, zoom, choice, pattern, lay
         yText={scaleText}
         axisText={scaleTick}
         scale="fit"
-        marks={marks}
+        markers={markers}
         zoom={zoom}
-        height={heatHeight(layers.length) + AXIS}
+        height={heatHeight(layers.length) + AXIS_PX}
         controls={
           choice.layer !== null && (
             <Select
@@ -66,7 +66,7 @@ export function ScaleChart({ scaling, tensors, marks, zoom, choice, pattern, lay
         }
       >
         <p className="mt-2 border-t pt-2 text-small text-soft">
-          {meaning(choice.kind, scaling)} Normal are single steps up and down. Where it leaps at every measurement, the tensor
+          {scaleDescription(choice.kind, scaling)} Single steps up and down are normal. If it jumps at every measurement, the tensor
           has outliers: {scaling === "tensor" && "use row scaling, or "}clip at a smaller norm.
         </p>
       </Chart>
@@ -74,13 +74,13 @@ export function ScaleChart({ scaling, tensors, marks, zoom, choice, pattern, lay
   );
 }
 
-/** Products may scale parts of a tensor; a gradient is always kept with one scale. */
-function meaning(kind: TensorKind, scaling: Fp8Recipe["scaling"]): string {
+/** Matrix products may use several scales per tensor; a stored gradient always has one. */
+function scaleDescription(kind: TensorKind, scaling: Fp8Recipe["scaling"]): string {
   if (kind === "gradient") {
     return "The number that multiplies the stored FP8 values to get real ones: a power of two, times the clipping factor.";
   }
   if (scaling === "tensor") return "The number that multiplies the stored FP8 values to get real ones, a power of two.";
-  return `The scale of the whole tensor’s amax; with ${scaling} scaling each ${scaling} has one of its own.`;
+  return `The scale of the entire tensor’s amax; with ${scaling} scaling, each ${scaling} has its own.`;
 }
 
 function exponentOf(scale: number): number | null {

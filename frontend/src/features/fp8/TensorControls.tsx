@@ -1,5 +1,5 @@
 import { Select } from "@/components/Select";
-import { kindWords, partWords, TENSOR_KINDS, type TensorKind } from "@/lib/tensors";
+import { kindLabel, partLabel, TENSOR_KINDS, type TensorKind } from "@/features/fp8/tensors";
 
 interface Props {
   kind: TensorKind;
@@ -8,7 +8,7 @@ interface Props {
   onChange: (next: { kind?: TensorKind; part?: string }) => void;
 }
 
-/** Which tensors the map shows. */
+/** Selects the tensors of the heat map. */
 export function TensorControls({ kind, part, parts, onChange }: Props) {
   return (
     <>
@@ -19,9 +19,9 @@ export function TensorControls({ kind, part, parts, onChange }: Props) {
           onChange({ part: event.target.value });
         }}
       >
-        {parts.map((one) => (
-          <option key={one} value={one}>
-            {partWords(one)}
+        {parts.map((part) => (
+          <option key={part} value={part}>
+            {partLabel(part)}
           </option>
         ))}
       </Select>
@@ -32,9 +32,9 @@ export function TensorControls({ kind, part, parts, onChange }: Props) {
           onChange({ kind: event.target.value as TensorKind });
         }}
       >
-        {TENSOR_KINDS.map((one) => (
-          <option key={one} value={one}>
-            {kindWords(one)}
+        {TENSOR_KINDS.map((kind) => (
+          <option key={kind} value={kind}>
+            {kindLabel(kind)}
           </option>
         ))}
       </Select>

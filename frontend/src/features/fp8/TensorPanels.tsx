@@ -1,47 +1,47 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Fp8Recipe } from "@/api/types";
-import type { ChartMark, ChartZoom } from "@/components/chartOptions";
+import type { ChartMarker, ChartZoom } from "@/components/charts/chartOptions";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorState } from "@/components/ErrorState";
-import { HeatMap } from "@/components/HeatMap";
+import { HeatMap } from "@/components/charts/HeatMap";
 import { Skeleton } from "@/components/Skeleton";
-import { tensorSeriesQuery, tensorsQuery, type TensorPlace } from "@/features/fp8/queries";
+import { tensorSeriesQuery, tensorsQuery, type TensorSource } from "@/features/fp8/queries";
 import { ScaleChart } from "@/features/fp8/ScaleChart";
 import { TensorControls } from "@/features/fp8/TensorControls";
-import type { TensorSearch } from "@/features/fp8/view";
+import type { TensorSearch } from "@/features/fp8/tensorSearch";
 import { decimal } from "@/lib/format";
-import { heatMapOf } from "@/lib/heatMap";
-import { chooseTensor, layersOf, partsOf, seriesPattern, tensorOf, type TensorChoice } from "@/lib/tensors";
+import { heatMapOf } from "@/lib/charts/heatMap";
+import { chooseTensor, layersOf, partsOf, seriesPattern, tensorOf, type TensorChoice } from "@/features/fp8/tensors";
 
 interface Props {
   scaling: Fp8Recipe["scaling"];
-  tensors: TensorPlace;
-  marks: readonly ChartMark[];
+  tensors: TensorSource;
+  markers: readonly ChartMarker[];
   zoom: ChartZoom;
-  wish: TensorSearch;
+  tensorSearch: TensorSearch;
   onChoose: (choice: TensorChoice) => void;
 }
 
-const COLUMNS = 96;
+const MAX_COLUMNS = 96;
 
-/** The tensors one by one: amax of a part in every layer, and the scale of one of them. */
-export function TensorPanels({ scaling, tensors: place, marks, zoom, wish, onChoose }: Props) {
-  const names = useQuery(tensorSeriesQuery(place));
+/** Per-tensor charts: the amax of a part in every layer, and the scale of one tensor. */
+export function TensorPanels({ scaling, tensors: source, markers, zoom, tensorSearch, onChoose }: Props) {
+  const names = useQuery(tensorSeriesQuery(source));
   const known = names.data;
   const tensors = useMemo(() => (known ?? []).map(tensorOf).filter((tensor) => tensor !== null), [known]);
-  const choice = chooseTensor(tensors, wish);
+  const choice = chooseTensor(tensors, tensorSearch);
   const amaxPattern = choice === null ? "" : seriesPattern("amax", known ?? [], choice, true);
-  const amaxes = useQuery({ ...tensorsQuery(place, amaxPattern), enabled: choice !== null });
+  const amaxes = useQuery({ ...tensorsQuery(source, amaxPattern), enabled: choice !== null });
   const map = useMemo(() => {
     const rows = Object.entries(amaxes.data ?? {}).map(([name, column]) => ({ layer: tensorOf(name)?.layer ?? null, column }));
     const sorted = rows.sort((a, b) => (a.layer ?? -1) - (b.layer ?? -1));
-    return heatMapOf(sorted.map(({ layer, column }) => ({ label: layer === null ? "–" : String(layer), column })), COLUMNS);
+    return heatMapOf(sorted.map(({ layer, column }) => ({ label: layer === null ? "–" : String(layer), column })), MAX_COLUMNS);
   }, [amaxes.data]);
 
   const failed = [names, amaxes].find(({ isError }) => isError);
   if (failed !== undefined) return <ErrorState error={failed.error} onRetry={() => void failed.refetch()} />;
-  if (choice === null && names.isSuccess && !place.live) return <EmptyState title="No tensor was measured by itself." />;
+  if (choice === null && names.isSuccess && !source.live) return <EmptyState title="No tensor was measured individually." />;
   if (choice === null) return <Skeleton rows={1} height={280} />;
   const { kind, part } = choice;
   const layers = layersOf(tensors, kind, part);
@@ -56,8 +56,8 @@ export function TensorPanels({ scaling, tensors: place, marks, zoom, wish, onCho
             rowName="layer"
             map={map}
             text={decimal}
-            chosen={Math.max(0, layers.indexOf(choice.layer))}
-            onChoose={(row) => {
+            selectedRow={Math.max(0, layers.indexOf(choice.layer))}
+            onSelectRow={(row) => {
               onChoose({ kind, part, layer: layers[row] ?? null });
             }}
             controls={
@@ -75,15 +75,15 @@ export function TensorPanels({ scaling, tensors: place, marks, zoom, wish, onCho
             <p className="mt-2 border-t pt-2 text-small text-soft">
               The largest absolute value in each layer’s tensor, from which its scale is made. Normal are bands that change
               slowly. Where a layer brightens step by step it is about to overflow: lower the learning rate, or keep that
-              layer’s products in bfloat16 (high first layers, high last layers).
+              layer’s products in bfloat16 (BF16 first layers, BF16 last layers).
             </p>
           </HeatMap>
         </div>
       )}
       <ScaleChart
         scaling={scaling}
-        tensors={place}
-        marks={marks}
+        tensors={source}
+        markers={markers}
         zoom={zoom}
         choice={choice}
         pattern={seriesPattern("scale", known ?? [], choice, false)}

@@ -1,24 +1,24 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
-import type { Columns } from "@/lib/series";
-import { boundsOf, type StepWindow } from "@/lib/stepWindow";
+import type { Columns } from "@/lib/charts/series";
+import { boundsOf, type StepWindow } from "@/lib/charts/stepWindow";
 
 const LIVE_MS = 4_000;
-/** Four times as many as a heat map has columns: then each of them has a point, however the API thins the series out. */
+/** Four times the heat map's columns, so that every column has a point however the API downsamples. */
 const POINTS = 4 * 96;
 
-/** Whose tensors are shown, and of which steps. */
-export interface TensorPlace {
+/** The run and steps whose tensors are shown. */
+export interface TensorSource {
   team: string;
   run: string;
   live: boolean;
   window: StepWindow | null;
-  /** The last step in which tensors were measured. */
+  /** The last step with tensor measurements. */
   newest: number;
 }
 
-/** Names of the series of single tensors. All of them are there once one is. */
-export function tensorSeriesQuery({ team, run, live }: TensorPlace) {
+/** Names of the per-tensor series. They all exist as soon as one does. */
+export function tensorSeriesQuery({ team, run, live }: TensorSource) {
   return queryOptions({
     queryKey: ["run", team, run, "metrics", "tensors"],
     queryFn: async ({ signal }) =>
@@ -33,8 +33,8 @@ export function tensorSeriesQuery({ team, run, live }: TensorPlace) {
   });
 }
 
-/** The series of single tensors that a pattern means. They are asked for again and again: the stream leaves them out. */
-export function tensorsQuery({ team, run, live, window, newest }: TensorPlace, pattern: string) {
+/** The per-tensor series that match a pattern. They are polled, because the stream does not include them. */
+export function tensorsQuery({ team, run, live, window, newest }: TensorSource, pattern: string) {
   const { from, to } = boundsOf(window, newest);
   const bounds = window === null ? {} : { after_step: from - 1, ...("last" in window ? {} : { to_step: to }) };
   return queryOptions({

@@ -7,16 +7,16 @@ import { TextInput } from "@/components/TextInput";
 import { Time } from "@/components/Time";
 import { createJoinToken } from "@/features/nodes/queries";
 
-/** Makes a join token for a machine and shows, once, what to run there. */
+/** Creates a join token for a machine and shows once what to run there. */
 export function AddNode() {
   const [name, setName] = useState("");
-  // A token is never shown again, so it stays while others are made.
-  const [made, setMade] = useState<Awaited<ReturnType<typeof createJoinToken>>[]>([]);
+  // A token is shown only once, so it stays visible while others are created.
+  const [tokens, setTokens] = useState<Awaited<ReturnType<typeof createJoinToken>>[]>([]);
   const { mutate, isPending, error } = useMutation({
     mutationFn: createJoinToken,
-    onSuccess: (token, asked) => {
-      setMade((before) => [token, ...before]);
-      setName((now) => (now === asked ? "" : now));
+    onSuccess: (token, requestedName) => {
+      setTokens((before) => [token, ...before]);
+      setName((now) => (now === requestedName ? "" : now));
     },
   });
 
@@ -33,7 +33,7 @@ export function AddNode() {
           placeholder="Name, such as gpu-07"
           required
           pattern="[a-z0-9][a-z0-9\-]{0,62}"
-          title="Small letters, digits and -, at most 63; no - at the beginning"
+          title="Lowercase letters, digits and hyphens, at most 63 characters, not starting with a hyphen"
           value={name}
           onChange={(event) => {
             setName(event.target.value);
@@ -45,11 +45,11 @@ export function AddNode() {
       </form>
       {error !== null && <ErrorNote error={error} />}
       <div role="status" className="flex flex-col gap-3">
-        {made.map(({ name, expires, token }) => (
+        {tokens.map(({ name, expires, token }) => (
           <div key={token} className="panel px-4 py-3">
             <p className="mb-1">
-              Run this on <span className="font-medium">{name}</span>, then start its agent. The token in it works once, until <Time at={expires} />, and is
-              never shown again.
+              Run this on <span className="font-medium">{name}</span>, then start its agent. The token works once, expires at <Time at={expires} />, and will
+              not be shown again.
             </p>
             <Copyable text={joinCommand(name, token)} />
           </div>

@@ -3,29 +3,29 @@ import { EmptyState } from "@/components/EmptyState";
 import { NodeCard } from "@/features/nodes/NodeCard";
 import { nodesQuery } from "@/features/nodes/queries";
 import { plural } from "@/lib/format";
-import { useNow } from "@/lib/useNow";
+import { useNow } from "@/lib/hooks/useNow";
 
-/** All nodes: how they are, and what runs on each GPU or share of the cores. */
+/** All nodes: their status, and what runs on each GPU or CPU slot. */
 export function NodeList() {
   const { data: nodes } = useSuspenseQuery(nodesQuery);
   const now = useNow();
   if (nodes.length === 0) {
     return (
       <EmptyState title="No nodes yet.">
-        Runs wait until a machine joins: create a join token below, and start the agent on it.
+        Runs wait until a machine joins. Create a join token below and start the agent on the machine.
       </EmptyState>
     );
   }
   const online = nodes.filter((node) => node.online);
   const free = online.filter(({ draining }) => !draining).flatMap(({ slots_free }) => Object.entries(slots_free));
-  const words = ["cuda", "cpu"].flatMap((device) => {
+  const freeText = ["cuda", "cpu"].flatMap((device) => {
     const slots = free.filter(([one]) => one === device).reduce((sum, [, many]) => sum + many, 0);
     return nodes.some(({ slots: all }) => (all[device] ?? 0) > 0) ? plural(slots, device === "cuda" ? "free GPU" : "free CPU slot") : [];
   });
   return (
     <>
       <p className="mb-4 text-soft">
-        {online.length} of {plural(nodes.length, "node")} online; {words.join(", ")}
+        {online.length} of {plural(nodes.length, "node")} online; {freeText.join(", ")}
       </p>
       <ul className="flex flex-col gap-3">
         {nodes.map((node) => (

@@ -1,26 +1,26 @@
 import { Link } from "@tanstack/react-router";
 import { StatePill } from "@/components/StatePill";
 import { bytes } from "@/lib/format";
-import { slotWords, type Slot } from "@/lib/nodeSlots";
+import { slotLabel, type Slot } from "@/features/nodes/nodeSlots";
 
 interface Props {
   slot: Slot;
   /** Whether a run could be placed on it. */
-  usable: boolean;
+  isUsable: boolean;
   memory: number | undefined;
 }
 
-/** One GPU or share of the cores, and the run that has it. */
-export function SlotTile({ slot, usable, memory }: Props) {
+/** One GPU or CPU slot, and the run on it. */
+export function SlotTile({ slot, isUsable, memory }: Props) {
   const { run } = slot;
   return (
     <li className={`flex h-20 min-w-0 flex-col justify-between rounded-box border p-2 ${run === null ? "border-dashed" : "border-control bg-raised"}`}>
       <span className="flex justify-between gap-2 text-small text-soft">
-        {slotWords(slot)}
+        {slotLabel(slot)}
         {memory !== undefined && <span>{bytes(memory)}</span>}
       </span>
       {run === null ? (
-        <span className="text-small text-soft">{usable ? "free" : "not used"}</span>
+        <span className="text-small text-soft">{isUsable ? "free" : "unavailable"}</span>
       ) : (
         <span className="min-w-0">
           <Link

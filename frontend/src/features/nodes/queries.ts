@@ -8,12 +8,12 @@ export const nodesQuery = queryOptions({
   refetchInterval: 5_000,
 });
 
-/** What a machine needs to join under this name: good once, shown once. */
+/** A token for a machine to join with this name: valid once, shown once. */
 export async function createJoinToken(name: string) {
   return body(await api.POST("/api/v1/join-tokens", { body: { name } }));
 }
 
-/** A draining node takes nothing new; what runs on it goes on. */
+/** A draining node accepts no new runs; current ones continue. */
 export async function drainNode(node: string, draining: boolean): Promise<Node> {
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining } }));
 }

@@ -1,13 +1,13 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
 import type { Run, RunEvent } from "@/api/types";
-import type { RunFilter } from "@/features/runs/runFilter";
-import { isFinal } from "@/lib/runProgress";
+import type { RunFilter } from "@/features/runs/list/runFilter";
+import { isFinal } from "@/lib/runs/runProgress";
 
 const LIVE_MS = 2_000;
-const PAGE = 100;
+const PAGE_SIZE = 100;
 
-/** A configuration on its way: any JSON object until the API has validated it. */
+/** A configuration before validation: any JSON object. */
 export type SpecJson = Record<string, unknown>;
 
 export function runsQuery(team: string, { q, state, tag, mine, sort, order }: RunFilter) {
@@ -17,13 +17,13 @@ export function runsQuery(team: string, { q, state, tag, mine, sort, order }: Ru
     queryFn: async ({ pageParam, signal }) =>
       body(
         await api.GET("/api/v1/teams/{team}/runs", {
-          params: { path: { team }, query: { q, state, tag, by, sort, order, limit: PAGE, cursor: pageParam ?? undefined } },
+          params: { path: { team }, query: { q, state, tag, by, sort, order, limit: PAGE_SIZE, cursor: pageParam ?? undefined } },
           signal,
         }),
       ),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next_cursor ?? null,
-    // All pages are asked for again each time; more of them, less often.
+    // Every refetch loads all pages, so more pages are refetched less often.
     refetchInterval: ({ state: { data } }) => LIVE_MS * Math.max(1, data?.pages.length ?? 1),
   });
 }
@@ -37,7 +37,7 @@ export function runQuery(team: string, run: string) {
   });
 }
 
-/** Some runs of the team's, in one request; one that is not there is missing. */
+/** Some of the team's runs in one request; unknown ids are missing from the result. */
 export function someRunsQuery(team: string, ids: readonly string[]) {
   return queryOptions({
     queryKey: ["compared", team, "runs", ids],
@@ -51,36 +51,36 @@ export function someRunsQuery(team: string, ids: readonly string[]) {
   });
 }
 
-const OTHERS = 20;
+const MAX_OTHERS = 20;
 
-/** The team's newest runs but this one, by words of their names. */
-export function othersQuery(team: string, run: string, q: string) {
+/** The team's newest runs except this one, filtered by name. */
+export function otherRunsQuery(team: string, run: string, q: string) {
   return queryOptions({
     queryKey: ["runs", team, "others", run, q],
     queryFn: async ({ signal }): Promise<Run[]> => {
-      const query = { limit: OTHERS + 1, ...(q === "" ? {} : { q }) };
+      const query = { limit: MAX_OTHERS + 1, ...(q === "" ? {} : { q }) };
       const { items } = body(await api.GET("/api/v1/teams/{team}/runs", { params: { path: { team }, query }, signal }));
-      return items.filter(({ id }) => id !== run).slice(0, OTHERS);
+      return items.filter(({ id }) => id !== run).slice(0, MAX_OTHERS);
     },
     placeholderData: keepPreviousData,
     staleTime: 10_000,
   });
 }
 
-/** Events are numbered without gaps, so each look asks only for what came after the last one known. */
+/** Events are numbered without gaps, so each refetch asks only for newer ones. */
 export function eventsQuery(team: string, run: string, live: boolean) {
   return queryOptions({
     queryKey: ["run", team, run, "events"],
     queryFn: async ({ signal, client, queryKey }) => {
       const known = client.getQueryData<RunEvent[]>(queryKey) ?? [];
       const after = known[known.length - 1]?.sequence ?? 0;
-      const news = body(
+      const newEvents = body(
         await api.GET("/api/v1/teams/{team}/runs/{run}/events", {
           params: { path: { team, run }, query: { after } },
           signal,
         }),
       );
-      return [...known, ...news];
+      return [...known, ...newEvents];
     },
     refetchInterval: live ? LIVE_MS : false,
   });
@@ -92,8 +92,8 @@ export const specQuery = queryOptions({
   staleTime: Infinity,
 });
 
-/** What the API says to a configuration, without submitting it. */
-export function verdictsQuery(team: string, spec: SpecJson) {
+/** Validates a configuration without submitting it. */
+export function specCheckQuery(team: string, spec: SpecJson) {
   return queryOptions({
     queryKey: ["verdicts", team, spec],
     queryFn: async ({ signal }) =>
@@ -104,7 +104,7 @@ export function verdictsQuery(team: string, spec: SpecJson) {
   });
 }
 
-/** What the layout of a configuration comes to. */
+/** The planned layout of a configuration. */
 export function planQuery(team: string, spec: SpecJson) {
   return queryOptions({
     queryKey: ["plan", team, spec],

@@ -17,7 +17,7 @@ export function membersQuery(team: string) {
   });
 }
 
-/** Those whose links still work; for owners. */
+/** Pending invitations; for owners. */
 export function invitationsQuery(team: string) {
   return queryOptions({
     queryKey: ["team", team, "invitations"],
@@ -33,7 +33,7 @@ export async function revokeInvitation(team: string, invitation: string): Promis
   await api.DELETE("/api/v1/teams/{team}/invitations/{invitation}", { params: { path: { team, invitation } } });
 }
 
-/** What was used on the last `days` days. */
+/** Usage of the last `days` days. */
 export function usageQuery(team: string, days: number) {
   return queryOptions({
     queryKey: ["usage", team, days],

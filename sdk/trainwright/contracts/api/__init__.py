@@ -1,4 +1,4 @@
-"""The HTTP types that people's tools see: shared by the backend, which writes them, and the client, which reads them.
+"""The types of the public HTTP API: the backend writes them, the client reads them.
 
 Routes (all below ``/api/v1``; ``T`` = ``/teams/{team}``; ids are opaque strings; errors are RFC 9457 bodies, `ErrorBody`):
 
@@ -13,7 +13,7 @@ GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey �
 GET POST /teams                                     Team (POST: site admin, NewTeam)
 GET     T                                           Team with its quota
 GET     T/members                                   Member
-GET POST T/invitations · DELETE T/invitations/{id}  OpenInvitation; NewInvitation → Invitation with its one-time link
+GET POST T/invitations · DELETE T/invitations/{id}  PendingInvitation; NewInvitation → Invitation with its one-time link
 PUT     T/quota/{device}                            QuotaLimit (site admin)
 PUT     T/storage                                   StorageLimit (site admin)
 GET POST T/uploads                                  list[Upload]; POST: tus 1.0 creation (headers, 201 + Location)
@@ -25,30 +25,30 @@ POST    T/datasets/{dataset}/versions               NewVersion → 201 Dataset
 DELETE  T/datasets/{dataset}/versions/{n}           204; 409 names the live runs or mixtures that use it
 GET     T/datasets/{dataset}/versions/{n}/documents?cursor&limit   Page[DocumentSample]
 GET     T/datasets/{dataset}/versions/{n}/rejected  list[RejectedDocument]
-POST    T/datasets/count                            CountRequest → RecipeCounts: what a recipe would keep
-POST    T/datasets/{dataset}/preparations           NewPreparation → 202 Preparation (found, made or begun anew)
+POST    T/datasets/count                            CountRequest → CurationCounts: what a curation would keep
+POST    T/datasets/{dataset}/preparations           NewPreparation → 202 Preparation (existing, new or restarted)
 POST    T/datasets/{dataset}/preparations/{id}/cancel   Preparation; 409 names the runs that wait for it
 GET POST T/tokenizers · DELETE T/tokenizers/{id}    Tokenizer; NewTokenizer (a complete upload) → 201
 POST    T/runs                                      RunSpec (+ header Idempotency-Key) → 201 Run
-POST    T/runs/validate                             any JSON → Verdicts: problems by field, or the resolved spec
-GET     T/runs?state&q&by&tag&ids&sort&order&limit&cursor   Page[Run], newest first unless sorted otherwise
+POST    T/runs/validate                             any JSON → SpecCheck: problems by field, or the resolved spec
+GET     T/runs?state&q&by&tag&ids&sort&order&limit&cursor   Page[Run], newest first by default
 GET     T/runs/{run}                                Run
 PATCH   T/runs/{run}                                RunEdit → Run: name, tags, notes
-DELETE  T/runs/{run}?dry_run                        Freed: an ended run with all that it made
+DELETE  T/runs/{run}?dry_run                        FreedSpace: deletes an ended run and everything that it made
 POST    T/runs/{run}/cancel                         202 Run
 POST    T/runs/{run}/pause · …/resume               202 Run; resuming over quota is refused, the run stays paused
-PUT     T/runs/{run}/layout                         RunLayout → Run: how its next attempt is cut over the ranks
+PUT     T/runs/{run}/layout                         RunLayout → Run: how its next attempt is distributed over the ranks
 POST    T/runs/{run}/clone · …/fork                 NewClone, NewFork (+ header Idempotency-Key) → 201 Run
-POST    T/runs/bulk                                 BulkAction → list[BulkResult], in the order asked
+POST    T/runs/bulk                                 BulkAction → list[BulkResult], in the order of the runs
 POST    T/runs/estimate?begin_step                  RunSpec → RunEstimate; `begin_step` is a fork's
-GET POST T/recipes · DELETE T/recipes/{recipe}      SavedRecipe; NewRecipe → 201
+GET POST T/recipes · DELETE T/recipes/{recipe}      Recipe; NewRecipe → 201
 GET     T/runs/{run}/events?after                   list[RunEvent] by sequence number
 GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent
 GET     T/runs/{run}/metrics?names&after_step&to_step&points  Metrics; without `names` all series; `points`
                                                     down-samples the window after_step < step ≤ to_step
-GET     T/metrics?runs&names&after_step&to_step&points  list[RunSeries]: of up to a hundred runs at once
+GET     T/metrics?runs&names&after_step&to_step&points  list[RunSeries] of up to a hundred runs
 GET     T/runs/{run}/metrics/stream                 SSE, id = `attempt:offset`: event `points` data MetricPoints,
-                                                    event `rewind` data {"step": s}: forget what lies after s
+                                                    event `rewind` data {"step": s}: discard points after s
 GET     T/runs/{run}/logs                           list[LogFile]
 GET     T/runs/{run}/logs/{attempt}/{file}?offset&limit   LogText
 GET     T/runs/{run}/logs/{attempt}/{file}/lines?first&limit   LogLines by line number
@@ -57,13 +57,14 @@ GET     T/runs/{run}/checkpoints                    list[Checkpoint]
 GET     T/runs/{run}/checkpoints/{id}/files         list[CheckpointFile] with signed links
 GET     T/runs/{run}/checkpoints/{id}/archive       one streamed .tar
 PATCH   T/runs/{run}/checkpoints/{id}               CheckpointEdit → Checkpoint: pin and unpin
-DELETE  T/runs/{run}/checkpoints/{id}?dry_run       Freed; 409 says why it is kept
+DELETE  T/runs/{run}/checkpoints/{id}?dry_run       FreedSpace; 409 says why it cannot be deleted
 GET     T/checkpoints?kind&pinned&limit&cursor      Page[Checkpoint] of all the team's runs, newest first
 POST    T/checkpoints/retention                     Retention → RetentionResult
 GET     T/usage?days                                Usage
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
+GET     /series                                     SeriesRegistry: title, unit and group of each series
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)
-PATCH   /nodes/{node}                               NodeEdit → Node: drain it, or let it take runs again
+PATCH   /nodes/{node}                               NodeEdit → Node: drain or undrain it
 POST    /join-tokens                                NewJoinToken → JoinToken (site admin)
 GET PUT /blobs/{signed}                             bytes
 GET     /health                                     Health

@@ -8,18 +8,18 @@ from trainwright.contracts.base import Envelope
 from trainwright.contracts.checkpoint import CheckpointKind
 
 
-class Holds(Envelope):
-    """What the manifest of a checkpoint says of it."""
+class CheckpointContents(Envelope):
+    """Contents of a checkpoint, from its manifest."""
 
     ranks: int
-    """That wrote it; any number can read it."""
+    """Number of ranks that wrote it. Any number of ranks can load it."""
 
     parameters: int
     dtypes: dict[str, int] = {}
-    """Numbers of each dtype, such as `float32`, over all tensors: weights, moments, masters."""
+    """Elements by dtype, such as `float32`, over all tensors: weights, moments, master weights."""
 
     resumed_from_step: int | None = None
-    """The state that the attempt began from; empty: the start, or one that is gone."""
+    """Step of the checkpoint that the attempt resumed from; empty: none, or it no longer exists."""
 
 
 class Checkpoint(Envelope):
@@ -33,8 +33,8 @@ class Checkpoint(Envelope):
     created: AwareDatetime
     valid: bool
     pinned: bool = False
-    holds: Holds | None = None
-    """Empty for those committed by older versions."""
+    contents: CheckpointContents | None = None
+    """Empty if an older version committed it."""
 
 
 class CheckpointFile(Envelope):
@@ -42,4 +42,4 @@ class CheckpointFile(Envelope):
     bytes: int
     digest: str
     url: str
-    """Signed link, relative to the API's address when it begins with `/`; good for an hour."""
+    """Signed link, valid for an hour; relative to the API's address if it starts with `/`."""

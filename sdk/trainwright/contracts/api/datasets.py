@@ -7,8 +7,8 @@ from enum import StrEnum
 from pydantic import AwareDatetime, Field
 
 from trainwright.contracts.base import Envelope, Strict
+from trainwright.contracts.curation import Compression, CurationRequest, CurationSpec, FileFormat
 from trainwright.contracts.data_spec import TokenizerSpec
-from trainwright.contracts.recipe import Compression, FileFormat, Recipe
 from trainwright.contracts.run_spec import Name
 
 
@@ -21,14 +21,14 @@ class PreparationState(StrEnum):
 
 
 class HistogramBin(Envelope):
-    """Documents of up to ``upto`` characters or tokens, and more than the bin before has."""
+    """Documents with up to ``upto`` characters or tokens, and more than the previous bin."""
 
     upto: int
     documents: int
 
 
 class Preparation(Envelope):
-    """The tokens of a version for one tokenizer and split."""
+    """The tokens of a dataset version for one tokenizer and split."""
 
     id: str
     state: PreparationState
@@ -42,10 +42,10 @@ class Preparation(Envelope):
     train_tokens: int | None = None
     validation_tokens: int | None = None
     validation_from_tail: bool = False
-    """No document fell into the validation split, so the last 1 % of tokens is it."""
+    """Whether the validation split is the last 1 % of the tokens because no document fell into it."""
 
     lengths: list[HistogramBin] = []
-    """Documents by their length in tokens."""
+    """Documents by length in tokens."""
 
     error: str | None = None
 
@@ -61,7 +61,7 @@ class DatasetFile(Envelope):
     bytes: int
     digest: str
     format: FileFormat | None = None
-    """Known once the file was looked at."""
+    """Known once the file has been inspected."""
 
     compression: Compression = Compression.NONE
     documents: int | None = None
@@ -76,53 +76,53 @@ class VersionState(StrEnum):
 
 
 class MixShare(Envelope):
-    """What one source gives to a mixture."""
+    """What one source contributes to a mixture."""
 
     dataset: str
     version: int
     documents: int
     characters: int
     share: float
-    """Of the mixture's characters, 0..1."""
+    """Fraction of the mixture's characters, 0..1."""
 
 
 class Statistics(Envelope):
-    """What a recipe makes of a version's documents."""
+    """What a curation keeps of a version's documents."""
 
     documents: int
-    """Read from the files or the mixed versions."""
+    """Documents in the files or the mixed versions."""
 
     kept: int
     characters: int
-    """Of the documents that are kept."""
+    """Characters of the kept documents."""
 
     rejected: int
     duplicates: int
-    """Documents whose exact text stood before; left out only where the recipe says so."""
+    """Documents with exactly the text of an earlier one; left out only if the curation says so."""
 
     dropped: dict[str, int] = {}
-    """Documents that each part of the recipe leaves out, by its name: the first one that applies counts."""
+    """Documents that each part of the curation leaves out, by name. Only the first part that applies counts."""
 
     lengths: list[HistogramBin] = []
-    """Kept documents by their length in characters."""
+    """Kept documents by length in characters."""
 
     mix: list[MixShare] = []
 
 
-class RecipeCounts(Statistics):
-    """What a recipe would do, before it is applied."""
+class CurationCounts(Statistics):
+    """What a curation would keep, before it is applied."""
 
     counted_fraction: float = 1.0
-    """Share of the documents that was measured; below 1 the figures are scaled up from it, but for documents, rejected and
-    duplicates, which are exact."""
+    """Fraction of the documents that was counted. Below 1, all figures are extrapolated from it, except documents, rejected
+    and duplicates, which are exact."""
 
 
-class CountRequest(Strict):
+class CountRequest(CurationRequest):
     dataset: str | None = Field(default=None, min_length=1, max_length=80)
-    """The dataset whose files the recipe is for; empty for a mixture."""
+    """The dataset whose files the curation applies to; empty for a mixture."""
 
     version: int | None = Field(default=None, ge=1)
-    recipe: Recipe
+    curation: CurationSpec
 
 
 class DatasetVersion(Envelope):
@@ -130,19 +130,19 @@ class DatasetVersion(Envelope):
     created: AwareDatetime
     bytes: int
     files: list[DatasetFile]
-    recipe: Recipe = Recipe()
+    curation: CurationSpec = CurationSpec()
     state: VersionState = VersionState.READY
     error: str | None = None
-    """Why it failed, and what to do."""
+    """Why it failed, and what to do about it."""
 
     read_bytes: int = 0
-    """Of the files' bytes, how many have been read into documents: its progress."""
+    """Bytes of the files that have been read, as progress."""
 
     statistics: Statistics | None = None
-    """When it is ready."""
+    """Once it is ready."""
 
     changes: list[str] = []
-    """What differs from the version before, a sentence each."""
+    """Differences from the previous version, one sentence each."""
 
     preparations: list[Preparation]
 
@@ -153,40 +153,40 @@ class Dataset(Envelope):
     created: AwareDatetime
     created_by: str | None
     versions: list[DatasetVersion]
-    """Newest first. In lists, only the newest."""
+    """Newest first. In lists of datasets, only the newest."""
 
 
-class NewDataset(Strict):
+class NewDataset(CurationRequest):
     name: Name
     uploads: list[str] = Field(default=[], max_length=1_000)
-    """Ids of complete uploads, in the order of their files. None for a mixture."""
+    """Ids of complete uploads, in the order of their files. Empty for a mixture."""
 
-    recipe: Recipe = Recipe()
+    curation: CurationSpec = CurationSpec()
 
 
-class NewVersion(Strict):
+class NewVersion(CurationRequest):
     uploads: list[str] | None = Field(default=None, max_length=1_000)
-    """The version's files. Left empty: those of version `base`, so that only the recipe changes."""
+    """The version's files. Empty: those of version `base`, so that only the curation changes."""
 
     base: int | None = Field(default=None, ge=1)
-    """The version whose files are kept; the newest when left empty."""
+    """The version whose files are kept. Empty: the newest one."""
 
     keep_files: bool = False
-    """The uploads are added to the files of `base`; otherwise they replace them."""
+    """Whether the uploads are added to the files of `base` instead of replacing them."""
 
-    recipe: Recipe | None = None
-    """Left empty: the recipe of version `base`."""
+    curation: CurationSpec | None = None
+    """Empty: the curation of version `base`."""
 
 
 class DocumentSample(Envelope):
-    """A document as it was read."""
+    """A document of a version."""
 
     number: int
     """Position in the version, from 0."""
 
     file: str
     line: int
-    """Line or row at which it begins, from 1."""
+    """Line or row where it starts, from 1."""
 
     characters: int
     text: str
@@ -194,7 +194,7 @@ class DocumentSample(Envelope):
 
     kept: bool
     dropped_by: str | None = None
-    """The part of the recipe that leaves it out."""
+    """The part of the curation that leaves it out."""
 
 
 class Tokenizer(Envelope):
@@ -203,7 +203,7 @@ class Tokenizer(Envelope):
     id: str
     name: str
     vocabulary: int
-    """Token ids, added tokens included."""
+    """Number of token ids, including added tokens."""
 
     end_of_text: str
     digest: str

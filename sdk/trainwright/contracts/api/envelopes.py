@@ -1,4 +1,4 @@
-"""What every answer of the API is made of: pages of a list, and errors."""
+"""Building blocks of API responses: pages of a list, errors, health."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Item = TypeVar("Item")
 
 
 class Page(Envelope, Generic[Item]):
-    """A stretch of a list."""
+    """One page of a list."""
 
     items: list[Item]
     next_cursor: str | None = None
-    """Opaque; pass it as `cursor` for the next page. Empty: this was the last."""
+    """Opaque; pass it as `cursor` to get the next page. Empty: this is the last page."""
 
 
 class ErrorBody(Envelope):
@@ -25,21 +25,21 @@ class ErrorBody(Envelope):
     title: str
     status: int
     code: str
-    """Fixed word for programs, such as `quota_exceeded`."""
+    """Stable code for programs, such as `quota_exceeded`."""
 
     detail: str
-    """What happened, why, and what to do."""
+    """What happened, why, and what to do about it."""
 
     request_id: str = ""
     errors: list[Problem] = []
-    """For refused input: one entry a field."""
+    """For invalid input: one entry per field."""
 
 
 class Health(Envelope):
     status: str
     version: str
     control_loop_seconds: float | None = None
-    """Since the control loop of this process last came round; empty where it has none."""
+    """Seconds since the last pass of this process's control loop; empty if it has none."""
 
 
 class SpecInfo(Envelope):

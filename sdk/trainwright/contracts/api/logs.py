@@ -1,4 +1,4 @@
-"""Logs of a run, by bytes, by lines, by what they contain."""
+"""Logs of a run: by bytes, by lines, by search."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class LogLine(Envelope):
     """From 1."""
 
     text: str
-    """Cut after 10,000 characters."""
+    """Truncated after 10,000 characters."""
 
 
 class LogLines(Envelope):
-    """A stretch of a log by its lines."""
+    """Consecutive lines of a log."""
 
     lines: list[LogLine]
     total: int
-    """Lines stored now; the last one may still grow."""
+    """Number of lines stored so far. The last one may still grow."""
 
 
 class LogMatches(Envelope):
-    """Lines that contain what was asked for, in order."""
+    """Lines that contain the search term, in order."""
 
     lines: list[LogLine]
     searched_to: int

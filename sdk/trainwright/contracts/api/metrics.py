@@ -1,4 +1,4 @@
-"""Series of numbers, and the attempts that they are of."""
+"""Series of metrics, and the attempts that produced them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Metrics(Envelope):
     series: list[Series]
     attempts: list[AttemptMark]
     cursor: str
-    """Pass as Last-Event-ID to the stream to go on from here."""
+    """Pass as Last-Event-ID to the stream to continue from here."""
 
 
 class RunSeries(Envelope):
-    """Series of one run among several that are compared."""
+    """Series of one of several runs that are compared."""
 
     run: str
     series: list[Series]
 
 
 class AttemptMark(Envelope):
-    """Where an attempt begins on the step axis, for charts."""
+    """Where an attempt starts on the step axis, for charts."""
 
     attempt: int
     resume_step: int

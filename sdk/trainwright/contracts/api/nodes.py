@@ -20,13 +20,13 @@ class Node(Envelope):
 
     slots_free: dict[str, int]
     draining: bool = False
-    """Nothing new is placed on it."""
+    """Whether no new runs are placed on it."""
 
     runs: list[NodeRun] = []
 
 
 class NodeRun(Envelope):
-    """What occupies slots of a node."""
+    """A run that occupies slots of a node."""
 
     team: str
     run: str
@@ -38,7 +38,7 @@ class NodeRun(Envelope):
 
 class NewJoinToken(Strict):
     name: str = Field(pattern=NODE_PATTERN)
-    """Name of the node that may join with it."""
+    """Name of the node that may join with this token."""
 
 
 class JoinToken(Envelope):

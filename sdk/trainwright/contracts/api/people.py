@@ -1,4 +1,4 @@
-"""People, teams, and what a team may use."""
+"""Users, teams, and the limits of teams."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class LinkPurpose(StrEnum):
 
 
 class LinkInfo(Envelope):
-    """What a one-time link will do."""
+    """What a one-time link is for."""
 
     purpose: LinkPurpose
     email: str | None = None
     team: str | None = None
     needs_account: bool
-    """The link asks for name, e-mail and a password."""
+    """Whether name, e-mail address and a password are required."""
 
 
 class OneTimeLink(Strict):
-    """Uses a one-time link. The account's fields are needed where `LinkInfo.needs_account` says so."""
+    """Uses a one-time link. The fields of the account are required if `LinkInfo.needs_account` is true."""
 
     token: str
     name: str | None = Field(default=None, min_length=1, max_length=80)
@@ -75,7 +75,7 @@ class NewKey(Strict):
 
 class CreatedKey(ApiKey):
     secret: str
-    """The key itself; it is never shown again."""
+    """The key itself. It is never shown again."""
 
 
 class NewTeam(Strict):
@@ -84,7 +84,7 @@ class NewTeam(Strict):
 
 
 class Quota(Envelope):
-    """Slots of one kind of device that a team may occupy at once."""
+    """Slots of one device type that a team may occupy at the same time."""
 
     device: str
     limit: int
@@ -96,8 +96,8 @@ class QuotaLimit(Strict):
 
 
 class StorageUse(Envelope):
-    """What a team's uploaded files occupy, unfinished uploads by their announced size; the same bytes count once. The
-    limit is enforced for these alone: checkpoints and exports are told apart and never refused."""
+    """Storage of a team's uploaded files. Unfinished uploads count with their announced size, and identical files count once.
+    The limit applies to these files only: checkpoints and exports are reported separately and never rejected."""
 
     limit_bytes: int
     used_bytes: int
@@ -126,8 +126,8 @@ class NewInvitation(Strict):
     role: Role
 
 
-class OpenInvitation(Envelope):
-    """Nobody has used its link yet, and it still works."""
+class PendingInvitation(Envelope):
+    """An invitation whose link has not been used and has not expired."""
 
     id: str
     email: str
@@ -135,8 +135,8 @@ class OpenInvitation(Envelope):
     expires: AwareDatetime
 
 
-class Invitation(OpenInvitation):
-    """As its maker sees it, once."""
+class Invitation(PendingInvitation):
+    """A new invitation, with its link."""
 
     link: str
-    """One-time address to send to the person; shown once."""
+    """One-time link to send to the invited person. It is shown only once."""

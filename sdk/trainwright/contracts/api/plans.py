@@ -1,4 +1,4 @@
-"""What the layout of a run comes to, before it starts."""
+"""The plan of a run's layout, before it starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainwright.contracts.parallelism_spec import PipelineSchedule
 
 
 class PlannedRank(Envelope):
-    """Where a rank stands in the mesh."""
+    """Position of a rank in the mesh."""
 
     rank: int
     pipeline: int
@@ -18,23 +18,23 @@ class PlannedRank(Envelope):
 
 
 class PlannedStage(Envelope):
-    """A stage of the pipeline; without one there is a single stage."""
+    """A stage of the pipeline. Without pipeline parallelism there is a single stage."""
 
     stage: int
     rank: int
-    """Pipeline rank that holds it."""
+    """Pipeline rank of the stage."""
 
     first_layer: int
     layers: int
     embedding: bool
-    """Whether it has the embedding too."""
+    """Whether it includes the embedding."""
 
     loss: bool
-    """Whether it has the head and the loss too."""
+    """Whether it includes the head and the loss."""
 
 
 class PlannedMemory(Envelope):
-    """Bytes of the tensors of one pipeline rank, on each of its data and tensor ranks, when they are most."""
+    """Peak bytes of the tensors of a pipeline rank, on each of its data and tensor ranks."""
 
     rank: int
     """Pipeline rank."""
@@ -44,29 +44,29 @@ class PlannedMemory(Envelope):
 
     weights: int
     copies: int
-    """Of weights: casts for products, FP8 copies, weights that were gathered."""
+    """Copies of weights: casts for matrix products, FP8 copies, gathered weights."""
 
     gradients: int
     optimizer: int
     activations: int
-    """Of the micro batches in flight."""
+    """Activations of the micro batches in flight."""
 
     gathered: int
-    """Inputs of products, which tensor ranks hold whole."""
+    """Inputs of matrix products, gathered from all tensor ranks."""
 
     loss: int
     transfers: int
-    """What stages hand each other."""
+    """Buffers that stages send to each other."""
 
     host: int
-    """In the node's memory instead of the device's."""
+    """In host memory instead of device memory."""
 
 
 class PlannedAction(Envelope):
-    """One thing that a pipeline rank does. Times are in units of one layer's forward pass."""
+    """One action of a pipeline rank. Times are in units of one layer's forward pass."""
 
     kind: Literal["F", "B", "I", "W"]
-    """Forward; backward; its two halves: the input's gradient, the weights' gradients."""
+    """Forward; backward; and its two halves: input gradient, weight gradients."""
 
     stage: int
     micro_batch: int
@@ -75,7 +75,7 @@ class PlannedAction(Envelope):
 
 
 class RunPlan(Envelope):
-    """What the layout of a run comes to."""
+    """The plan of a run's layout."""
 
     pipeline: int
     data: int
@@ -84,35 +84,35 @@ class RunPlan(Envelope):
     stages_per_rank: int
     schedule: PipelineSchedule
     micro_batches: int
-    """Of a step, on each data rank."""
+    """Micro batches of a step on each data rank."""
 
     ranks: list[PlannedRank]
     stages: list[PlannedStage]
     stages_are_measured: bool
-    """Whether stages will be chosen when the run starts; those here are for ranks of equal speed."""
+    """Whether stages will be chosen by measurement when the run starts; those here assume equally fast ranks."""
 
     memory: list[PlannedMemory]
     slot_bytes: int | None = None
-    """Memory of the smallest slot that the run may get: of a GPU, or a CPU slot's share of its node's; null when unknown."""
+    """Memory of the smallest slot that the run may get: of a GPU, or a CPU slot's share of its node. Null if unknown."""
 
     slot_node: str | None = None
-    """The node that has this slot."""
+    """The node with this slot."""
 
     host_bytes: int = 0
-    """What all ranks of a node put into its own memory, by offload."""
+    """Host memory that all ranks of a node use for offload."""
 
     host_node_bytes: int | None = None
-    """Own memory of the largest node that the run may get; null when unknown."""
+    """Host memory of the largest node that the run may get. Null if unknown."""
 
     host_node: str | None = None
-    """The node that has it."""
+    """The node with this memory."""
 
     warnings: list[str] = []
-    """Why the run may fail although it is accepted: a rank that needs more memory than the slot has, offload of more than
-    the node has."""
+    """Why the run may fail although it is valid: a rank needs more memory than its slot has, or offload needs more than the
+    node has."""
 
     timeline: list[list[PlannedAction]]
-    """Of each pipeline rank; the first micro batches where there are very many."""
+    """Actions of each pipeline rank; only the first micro batches if there are very many."""
 
     bubble_fraction: float
-    """Share of the ranks' time in a step in which they wait for each other."""
+    """Fraction of a step during which ranks wait for each other."""

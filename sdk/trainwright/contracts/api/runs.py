@@ -1,4 +1,4 @@
-"""Runs as people see them."""
+"""Runs, their summaries and events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime
 
-from trainwright.contracts.api.verbs import RunLayout
+from trainwright.contracts.api.actions import RunLayout
 from trainwright.contracts.base import Envelope, Problem
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
@@ -14,15 +14,15 @@ from trainwright.contracts.run_state import RunState, Verdict
 
 
 class RunSummary(Envelope):
-    """Last known numbers of a run."""
+    """Latest metrics of a run."""
 
     step: int = 0
     attempt: int = 0
     values: dict[str, float] = {}
-    """Last value of each series, such as `loss` or `mfu`."""
+    """Latest value of each series, such as `loss` or `mfu`."""
 
     spark: list[float] = []
-    """Up to 32 values of the loss over the whole run, oldest first."""
+    """Up to 32 values of the loss over the entire run, oldest first."""
 
     peak_name: str | None = None
     """What MFU is a fraction of."""
@@ -32,10 +32,10 @@ class RunSummary(Envelope):
 
 
 class ForkedFrom(Envelope):
-    """Where a run began that did not begin at step 0."""
+    """The run and step that a forked run started from."""
 
     run: str | None
-    """Its id; empty once it was deleted."""
+    """Id of the run; empty if it was deleted."""
 
     name: str
     step: int
@@ -46,24 +46,24 @@ class Run(Envelope):
     name: str
     state: RunState
     verdict: Verdict | None = None
-    """What a stopping run is to become."""
+    """What a stopping run will become."""
 
     sentence: str
-    """The state's reason in words: why it waits, what it does, how it ended."""
+    """The state in words: why the run waits, what it does, how it ended."""
 
     reason: EndCode | None = None
     suspect_seconds: float | None = None
-    """Silence of the run's node, when it is longer than 30 s: shown, not acted upon."""
+    """How long the run's node has not responded, if longer than 30 s. It is only displayed."""
 
     spec: RunSpec
-    """As it is for the next attempt: a run's layout can be changed."""
+    """The spec of the next attempt: the layout of a run can be changed."""
 
     flops: float
-    """Of the whole training, by formula, as `RunEstimate.flops`: of a fork the steps after the one that it began at."""
+    """FLOPs of the training, by formula, as in `RunEstimate.flops`; for a fork only the steps after its first checkpoint."""
 
     attempt: int
     attempt_layout: RunLayout | None = None
-    """How the newest attempt is cut, or was; empty before the first one, and for one that only exports."""
+    """Layout of the newest attempt. Empty before the first one, and if it only exports."""
 
     summary: RunSummary
     created: AwareDatetime
@@ -77,20 +77,20 @@ class Run(Envelope):
     forked_from: ForkedFrom | None = None
 
 
-class Verdicts(Envelope):
-    """Answer to a validation."""
+class SpecCheck(Envelope):
+    """Result of a validation."""
 
     valid: bool
     problems: list[Problem] = []
     spec: RunSpec | None = None
-    """The spec as it would be stored, with what is resolved at submission filled in."""
+    """The spec as it would be stored, including values that are filled in at submission."""
 
     parameters: int | None = None
-    """Of the model, embeddings included."""
+    """Parameters of the model, including embeddings."""
 
 
 class RunSort(StrEnum):
-    """By what a list of runs is sorted; runs without the value come last."""
+    """Sort key of a list of runs. Runs without a value come last."""
 
     CREATED = "created"
     NAME = "name"
@@ -107,12 +107,12 @@ class SortOrder(StrEnum):
 
 
 class RunEvent(Envelope):
-    """Something that happened to a run, in order."""
+    """An event of a run."""
 
     sequence: int
     time: AwareDatetime
     type: str
-    """`state` for a move, else the type of the trainer's event."""
+    """`state` for a change of state, otherwise the type of the trainer's event."""
 
     state: RunState | None = None
     attempt: int | None = None

@@ -1,25 +1,25 @@
-"""Files on their way, and a look into them before they are a dataset."""
+"""Uploads, and previews of them before they become a dataset."""
 
 from __future__ import annotations
 
 from pydantic import AwareDatetime, Field
 
-from trainwright.contracts.base import Envelope, Strict
-from trainwright.contracts.recipe import Compression, FileFormat, Recipe
+from trainwright.contracts.base import Envelope
+from trainwright.contracts.curation import Compression, CurationRequest, CurationSpec, FileFormat
 
 
 class Upload(Envelope):
-    """A file on its way in, or complete and not used yet."""
+    """A file that is being uploaded, or is complete and not used yet."""
 
     id: str
     file_name: str
-    """Name within the upload, folders included: `train/a.jsonl`."""
+    """Name including folders: `train/a.jsonl`."""
 
     bytes: int
     """Announced size."""
 
     offset: int
-    """Bytes that are safely stored."""
+    """Bytes that are stored durably."""
 
     complete: bool
     digest: str | None = None
@@ -27,21 +27,21 @@ class Upload(Envelope):
 
     created: AwareDatetime
     created_by: str | None = None
-    """Name of who sends it; nobody once the account is gone."""
+    """Name of the uploading user; empty if the account was deleted."""
 
     mine: bool = True
-    """Whether that is who asks."""
+    """Whether the requesting user uploads it."""
 
     expires: AwareDatetime
-    """When it is dropped unless bytes arrive or a dataset takes it."""
+    """When it is deleted unless more bytes arrive or a dataset uses it."""
 
 
-class PreviewRequest(Strict):
+class PreviewRequest(CurationRequest):
     uploads: list[str] = Field(min_length=1, max_length=1_000)
     """Ids of complete uploads."""
 
-    recipe: Recipe = Recipe()
-    """How the first rows are shown as documents."""
+    curation: CurationSpec = CurationSpec()
+    """How the first rows are read as documents."""
 
 
 class Column(Envelope):
@@ -49,7 +49,7 @@ class Column(Envelope):
 
     name: str
     type: str
-    """`text`, `messages` (a chat), or the format's own word for what cannot be a document."""
+    """`text`, `messages` (a chat), or the format's own type name for values that cannot be documents."""
 
     usable: bool
 
@@ -63,24 +63,24 @@ class PreviewFile(Envelope):
     """The first 1,000."""
 
     field: str | None = None
-    """The key or column that will be read, when there are any."""
+    """The key or column that will be read, if the format has any."""
 
     documents: list[str] = []
-    """The first documents, each cut after 2,000 characters."""
+    """The first documents, each truncated after 2,000 characters."""
 
     rejected: list[RejectedDocument] = []
-    """Of the first rows."""
+    """Rejected rows among the first rows."""
 
     problem: str | None = None
-    """Why the file cannot be read at all, and what to do."""
+    """Why the file cannot be read at all, and what to do about it."""
 
 
 class Preview(Envelope):
-    """What files hold, by their first rows."""
+    """Contents of files, from their first rows."""
 
     files: list[PreviewFile]
-    recipe: Recipe
-    """As asked, with what can be chosen for all files filled in."""
+    curation: CurationSpec
+    """As requested, with the field filled in if it is the same for all files."""
 
 
 class RejectedDocument(Envelope):

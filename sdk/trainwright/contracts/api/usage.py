@@ -1,4 +1,4 @@
-"""What a team has used, and what a run would use."""
+"""What a team has used, and estimates of what a run would use."""
 
 from __future__ import annotations
 
@@ -10,76 +10,76 @@ from trainwright.contracts.api.people import Quota, StorageUse
 from trainwright.contracts.base import Envelope
 
 
-class UsedDay(Envelope):
+class DailyUsage(Envelope):
     day: date
-    """In UTC."""
+    """Day in UTC."""
 
     device: str
     slot_hours: float
 
 
-class UsedByRun(Envelope):
+class RunUsage(Envelope):
     run: str
     name: str
-    """Empty once the run was deleted."""
+    """Empty if the run was deleted."""
 
     device: str
     slot_hours: float
 
 
 class Usage(Envelope):
-    """Of the days asked for, the last one being today."""
+    """Usage of the last days, including today."""
 
     quota: list[Quota]
     storage: StorageUse
     team_checkpoint_bytes: int = 0
-    """What checkpoints and exports of all runs occupy, beside the storage, whose limit does not count them."""
+    """Storage of checkpoints and exports of all runs, which does not count toward the storage limit."""
 
-    days: list[UsedDay]
-    """Days on which something was used, oldest first."""
+    days: list[DailyUsage]
+    """Days with usage, oldest first."""
 
-    runs: list[UsedByRun]
-    """The twenty that used most."""
+    runs: list[RunUsage]
+    """The twenty runs with the highest usage."""
 
 
-class Measured(Envelope):
-    """A run of the same model, batch and precision on the same kind of node, and how fast it was."""
+class MeasuredThroughput(Envelope):
+    """The throughput of a run with the same model, batch and precision on the same type of node."""
 
     run: str
     name: str
     node: str
     when: AwareDatetime
     tokens_per_second: float
-    """Median of its steps."""
+    """Median over its steps."""
 
 
 class RunEstimate(Envelope):
-    """What a run for a spec would come to."""
+    """Estimated cost of a run."""
 
     parameters: int
     flops: float
-    """Of the whole training: steps × tokens a step × FLOPs a token (6·N + 12·L·A·T, as MFU counts). Of a fork the steps
-    after the one that it begins at; so are time, slot-hours and what is stored."""
+    """FLOPs of the training: steps × tokens per step × FLOPs per token (6·N + 12·L·A·T, as MFU counts them). For a fork only
+    the steps after its first checkpoint count; the same holds for time, slot-hours and storage."""
 
     petaflop_days: float
     memory_bytes: int
-    """Of the fullest rank, by formulas (`planner/memory.py`)."""
+    """Memory of the rank that needs most, by formula (`planner/memory.py`)."""
 
     host_bytes: int = 0
-    """What all ranks of a node put into its own memory, by offload."""
+    """Host memory that all ranks of a node use for offload."""
 
     checkpoint_bytes: int
-    """One state, by the formula of its dtypes."""
+    """Size of one checkpoint, from its dtypes."""
 
     stored_bytes: int
-    """All checkpoints that are kept, and the export."""
+    """Size of all checkpoints that are kept, and the export."""
 
     storage: StorageUse
     team_checkpoint_bytes: int = 0
-    """What checkpoints and exports of all runs occupy now, beside the storage, whose limit does not count them."""
+    """Current storage of checkpoints and exports of all runs, which does not count toward the storage limit."""
 
-    measured: Measured | None
-    """Empty: no such run was measured yet, and time is not known."""
+    measured: MeasuredThroughput | None
+    """Empty: no such run has been measured yet, so the time is unknown."""
 
     seconds: float | None
     slot_hours: float | None

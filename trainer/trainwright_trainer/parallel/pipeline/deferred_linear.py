@@ -1,11 +1,12 @@
-"""The pass that lets the linear layers of blocks defer their weight gradients (``trainwright_trainer.deferred``).
+"""The pass that lets the linear layers of blocks defer their weight gradients (``runtime.deferred_weight_gradients``).
 
     y = x · Wᵀ        at once  dx = dy · W        later  dW = dyᵀ · x
 
-It cuts nothing and moves nothing; what a rank owns is said in ``stages``.
+It shards nothing and moves nothing; ``stages`` says what a rank owns.
 
-These are nearly all of a stage's weights. Embedding, norms and head stay as they are: their gradients are complete when the
-backward pass is. Products and roundings are those of autograd, so that gradients are equal to the last bit.
+These are nearly all of a stage's weights. Embedding, norms and head do not change: their gradients are
+complete when the backward pass is. Matmuls and rounding are those of autograd, so gradients are bitwise
+equal.
 
     M tokens   K features in   N features out
 """
@@ -22,13 +23,13 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from trainwright_trainer.deferred import Deferred, Work
-from trainwright_trainer.fp8.modules import FP8Linear
+from trainwright_trainer.fp8.compute.layers import FP8Linear
 from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients, GradientFunction
 
 
-def defer_weight_gradients(model: Transformer, deferred: Deferred) -> None:
-    """Let the linear layers of ``model``'s blocks leave their weight gradients in ``deferred``."""
+def defer_weight_gradients(model: Transformer, deferred: DeferredWeightGradients) -> None:
+    """Let the linear layers of ``model``'s blocks add their weight gradients to ``deferred``."""
     for module in model.layers.modules():
         if type(module) is nn.Linear:
             module.__class__ = DeferredLinear
@@ -39,23 +40,23 @@ def defer_weight_gradients(model: Transformer, deferred: Deferred) -> None:
 class DeferredLinear(nn.Linear):
     """x (…, K) → (…, N)."""
 
-    deferred: Deferred
+    deferred: DeferredWeightGradients
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             return super().forward(x)
-        dtype = _product_dtype(x)
+        dtype = _matmul_dtype(x)
         cast_NK = self.weight.detach().to(dtype)
-        put_aside = partial(self.deferred.add, self.weight)
-        y: Tensor = _Linear.apply(x.to(dtype), cast_NK, put_aside)  # type: ignore[no-untyped-call]
+        defer = partial(self.deferred.add, self.weight)
+        y: Tensor = _Linear.apply(x.to(dtype), cast_NK, defer)  # type: ignore[no-untyped-call]
         return y
 
 
 class _Linear(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight_NK: Tensor, put_aside: Callable[[Work], None]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight_NK: Tensor, defer: Callable[[GradientFunction], None]) -> Tensor:
         ctx.save_for_backward(x, weight_NK)
-        ctx.put_aside = put_aside
+        ctx.defer = defer
         return linear(x, weight_NK)
 
     @staticmethod
@@ -63,10 +64,10 @@ class _Linear(Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_NK = ctx.saved_tensors
         x_MK, dy_MN = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
-        ctx.put_aside(partial(torch.mm, dy_MN.T, x_MK))
+        ctx.defer(partial(torch.mm, dy_MN.T, x_MK))
         return (dy_MN @ weight_NK).view(x.shape), None, None
 
 
-def _product_dtype(x: Tensor) -> torch.dtype:
+def _matmul_dtype(x: Tensor) -> torch.dtype:
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

@@ -1,11 +1,11 @@
-"""torch's pipeline schedules, and a stage as they run it.
+"""torch's pipeline schedules, and a stage that reports to the training.
 
-    owns   what ``stages`` gave the rank    moves   results of a stage to the next one, and their gradients back
+    owns   what ``stages`` gave the rank    moves   activations to the next stage, and their gradients back
 
-In which order a rank works, sends and receives is torch's affair (``torch.distributed.pipelining``). What is added here
-is what a training needs to know of it and torch does not tell: when the gradients of a stage are complete, and where the
-time went. And memory: torch makes room for everything that is received in a step at its start; here room is made
-when something is received, and let go after its backward pass.
+torch decides the order in which a rank computes, sends and receives (``torch.distributed.pipelining``). Added
+here is what training needs and torch does not report: when the gradients of a stage are complete, and where
+the time went. And less memory: torch allocates receive buffers for all micro batches when a step starts; here
+a buffer is allocated when it is needed, and freed after its backward pass.
 
     B sequences of a micro batch   T position   D width
 """
@@ -29,16 +29,16 @@ from torch.distributed.pipelining import (
 
 from trainwright.contracts.parallelism_spec import PipelineSchedule
 from trainwright.contracts.precision_spec import PrecisionKind
-from trainwright_trainer.deferred import Deferred
-from trainwright_trainer.mesh import Axis, naming_lost_ranks
+from trainwright_trainer.distributed.axis import Axis, detect_lost_ranks
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.observe.throughput import Phase, StepClock
+from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.parallel.pipeline.stages import Stage
-from trainwright_trainer.passes import autocast
+from trainwright_trainer.runtime.autocast import autocast
+from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
 
 
-class Flow(NamedTuple):
-    """What goes from stage to stage."""
+class ActivationSpec(NamedTuple):
+    """Shape and dtype of what stages send each other."""
 
     sequences: int
     """Of a micro batch."""
@@ -48,22 +48,22 @@ class Flow(NamedTuple):
 
     width: int
     precision: PrecisionKind
-    parts: int = 1
-    """Ranks that a sequence is cut over."""
+    tensor_ranks: int = 1
+    """Ranks that a sequence is split over."""
 
     def empty(self, device: torch.device | str, sequences: int | None = None) -> Tensor:
-        """Room for it, (B, T, D)."""
-        shape = (sequences or self.sequences, self.positions // self.parts, self.width)
+        """An uninitialized tensor of this shape, (B, T, D)."""
+        shape = (sequences or self.sequences, self.positions // self.tensor_ranks, self.width)
         dtype = torch.float32 if self.precision is PrecisionKind.FP32 else torch.bfloat16
         return torch.empty(shape, dtype=dtype, device=device)
 
     def empty_tokens(self) -> Tensor:
-        """What goes into the first stage, (B, T), without memory."""
+        """The first stage's input, (B, T), on the meta device."""
         return torch.empty((self.sequences, self.positions), dtype=torch.int64, device="meta")
 
 
 class StageModule(nn.Module):
-    """One stage of ``model``: (B, T, D) → (B, T, D), or tokens (B, T) where it is the first."""
+    """One stage of ``model``: (B, T, D) → (B, T, D), or tokens (B, T) for the first."""
 
     def __init__(self, model: Transformer, stage: Stage, precision: PrecisionKind) -> None:
         super().__init__()
@@ -81,67 +81,70 @@ class StageModule(nn.Module):
             return x
 
 
-class RunningStage(PipelineStage):
-    """A stage that knows when its weights have their gradients."""
+class TrainingStage(PipelineStage):
+    """A stage that reports when its weights have their gradients."""
 
     def __init__(
         self,
         layers: StageModule,
-        flow: Flow,
+        activation: ActivationSpec,
         pipeline: Axis,
-        rounds: int,
-        deferred: Deferred | None,
-        ended: Callable[[], None],
-        complete: Callable[[], None],
+        micro_batch_count: int,
+        deferred: DeferredWeightGradients | None,
+        backward_done: Callable[[], None],
+        gradients_ready: Callable[[], None],
     ) -> None:
+        """Args:
+        micro_batches: of a step.
+        deferred: where the layers' backward pass adds weight gradients, if it defers them.
+        backward_done: called after each backward pass; weight gradients may still be missing.
+        gradients_ready: called when the weights have the gradients of all micro batches.
         """
-        Args:
-            rounds: micro batches of a step.
-            deferred: where the backward pass of the layers leaves weight gradients, if it does.
-            ended: called after each backward pass, weight gradients perhaps still missing.
-            complete: called when the weights have the gradients of all rounds.
-        """
-        self._flow = flow
-        self._rounds, self._done = rounds, 0
-        self._ended, self._complete = ended, complete
-        stream = flow.empty("meta").requires_grad_()
+        self._activation = activation
+        self._micro_batch_count, self._done = micro_batch_count, 0
+        self._backward_done, self._gradients_ready = backward_done, gradients_ready
+        stream = activation.empty("meta").requires_grad_()
         super().__init__(
             layers,
             layers.stage.number,
             layers.stage.count,
             pipeline.device,
-            input_args=flow.empty_tokens() if layers.stage.first else stream,
+            input_args=activation.empty_tokens() if layers.stage.first else stream,
             output_args=stream,
             group=pipeline.group,
             dw_builder=deferred.take if deferred else None,
         )
-        self.args_recv_info = _WithoutRoom()
-        self.grad_recv_info = _WithoutRoom()
+        self.args_recv_info = _LazyBuffers()
+        self.grad_recv_info = _LazyBuffers()
 
-    def begin(self, clock: StepClock) -> None:
-        """A step begins."""
-        self._clock = clock
+    def begin_step(self, timer: StepTimer) -> None:
+        """Start a step."""
+        self._timer = timer
         self._done = 0
 
     def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
         if not self.is_first:
-            _make_room(self.args_recv_info[fwd_chunk_id], self._flow.empty(self.device).requires_grad_())
+            _allocate_buffer(
+                self.args_recv_info[fwd_chunk_id], self._activation.empty(self.device).requires_grad_()
+            )
         return super().get_fwd_recv_ops(fwd_chunk_id)
 
     def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
         if not self.is_last:
-            _make_room(self.grad_recv_info[bwd_chunk_id], self._flow.empty(self.device))
+            _allocate_buffer(self.grad_recv_info[bwd_chunk_id], self._activation.empty(self.device))
         return super().get_bwd_recv_ops(bwd_chunk_id)
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
-        """Up to torch 2.11 neighbours greet each other first, a rank with two of them also itself, which gloo cannot."""
+        """Up to torch 2.11 neighbours greet each other first, and a rank with two of them also itself, which
+        gloo cannot do.
+        """
         own = dist.get_rank()
         return [each for each in super()._get_init_p2p_neighbors_ops() if each.peer != own]
 
     def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
-        self._clock.mark(Phase.COLLECTIVES)
+        self._timer.mark(Timing.COLLECTIVES)
         out = super().forward_one_chunk(*args, **kwargs)
-        self._clock.mark(Phase.FORWARD)
+        self._timer.mark(Timing.FORWARD)
         return out
 
     def backward_one_chunk(
@@ -151,55 +154,59 @@ class RunningStage(PipelineStage):
         full_backward: bool = True,
         last_backward: bool = False,
     ) -> None:
-        self._clock.mark(Phase.COLLECTIVES)
+        self._timer.mark(Timing.COLLECTIVES)
         super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
-        _leave_room(self.args_recv_info[bwd_chunk_id])
-        _leave_room(self.grad_recv_info[bwd_chunk_id])
-        self._ended()
-        self._clock.mark(Phase.BACKWARD)
+        _release_buffer(self.args_recv_info[bwd_chunk_id])
+        _release_buffer(self.grad_recv_info[bwd_chunk_id])
+        self._backward_done()
+        self._timer.mark(Timing.BACKWARD)
         if full_backward:
-            self._has_weight_gradients()
+            self._count_micro_batch()
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        self._clock.mark(Phase.COLLECTIVES)
+        self._timer.mark(Timing.COLLECTIVES)
         super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
-        self._clock.mark(Phase.BACKWARD)
-        self._has_weight_gradients()
+        self._timer.mark(Timing.BACKWARD)
+        self._count_micro_batch()
 
-    def _has_weight_gradients(self) -> None:
-        """Of one more micro batch."""
+    def _count_micro_batch(self) -> None:
+        """Count a micro batch whose weight gradients are complete."""
         self._done += 1
-        if self._done == self._rounds:
-            self._complete()
+        if self._done == self._micro_batch_count:
+            self._gradients_ready()
 
 
 class Schedule:
     """The work of a step, in the order of one of torch's schedules."""
 
     def __init__(
-        self, kind: PipelineSchedule, stages: Sequence[RunningStage], rounds: int, loss: Callable[..., Tensor]
+        self,
+        kind: PipelineSchedule,
+        stages: Sequence[TrainingStage],
+        micro_batch_count: int,
+        loss: Callable[..., Tensor],
     ) -> None:
-        """``loss`` takes what leaves the last stage and the targets; gradients are of the sum of what it returns."""
+        """``loss`` takes the last stage's output and the targets; its results are summed and differentiated."""
         self._stages = stages
         self._schedule: Any = _SCHEDULES[kind](
             stages[0] if kind is PipelineSchedule.ONE_F_ONE_B else list(stages),
-            rounds,
+            micro_batch_count,
             loss_fn=loss,
             scale_grads=False,
         )
 
-    def step(self, tokens: Tensor | None, targets: Tensor | None, clock: StepClock) -> list[Tensor]:
-        """Make all passes; returns the losses of the micro batches where the last stage is.
+    def step(self, tokens: Tensor | None, targets: Tensor | None, timer: StepTimer) -> list[Tensor]:
+        """Run all passes; returns the losses of the micro batches on the rank with the last stage.
 
         Args:
-            tokens: of all micro batches, (rounds·B, T), for the first stage.
+            tokens: of all micro batches, (micro batches · B, T), for the first stage.
             targets: of all micro batches, for the last stage.
         """
         for stage in self._stages:
-            stage.begin(clock)
+            stage.begin_step(timer)
         losses: list[Tensor] = []
         given = () if tokens is None else (tokens,)
-        with naming_lost_ranks(), as_raised():
+        with detect_lost_ranks(), unwrap_stage_errors():
             self._schedule.step(*given, target=targets, losses=losses, return_outputs=False)
         return [loss.detach() for loss in losses]
 
@@ -212,28 +219,28 @@ _SCHEDULES: dict[PipelineSchedule, Callable[..., Any]] = {
 }
 
 
-class _WithoutRoom(dict[int, tuple[Any, ...]]):
-    """What a stage receives, by micro batch; the room that torch makes for it at the start is let go."""
+class _LazyBuffers(dict[int, tuple[Any, ...]]):
+    """Receive buffers by micro batch; those that torch allocates in advance are freed."""
 
     def __setitem__(self, chunk: int, infos: tuple[Any, ...]) -> None:
         super().__setitem__(chunk, infos)
-        _leave_room(infos)
+        _release_buffer(infos)
 
 
-def _make_room(infos: tuple[Any, ...], room: Tensor) -> None:
+def _allocate_buffer(infos: tuple[Any, ...], buffer: Tensor) -> None:
     (info,) = infos
-    info.buffer = room
+    info.buffer = buffer
 
 
-def _leave_room(infos: tuple[Any, ...]) -> None:
+def _release_buffer(infos: tuple[Any, ...]) -> None:
     for info in infos:
-        if getattr(info, "buffer", None) is not None:  # tokens have none
+        if getattr(info, "buffer", None) is not None:  # tokens have no buffer
             info.buffer = info.buffer.new_empty(0)
 
 
 @contextmanager
-def as_raised() -> Iterator[None]:
-    """torch wraps what a stage raises into an error that says less; let out what was raised."""
+def unwrap_stage_errors() -> Iterator[None]:
+    """Raise the original exception of a stage, which torch wraps into one that says less."""
     try:
         yield
     except RuntimeError as error:

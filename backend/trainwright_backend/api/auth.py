@@ -1,0 +1,65 @@
+"""Signing in and out, and one-time links for owners, invitations and sign-in."""
+
+from fastapi import APIRouter, Request, Response
+
+from trainwright.contracts.api.people import LinkInfo, Me, OneTimeLink, SignIn
+from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, ReadSession, WriteSession
+from trainwright_backend.auth import passwords, service
+from trainwright_backend.auth.policies import (
+    clear_session_cookie,
+    optional_person,
+    session_token,
+    set_session_cookie,
+)
+from trainwright_backend.core.policy import GuardedRoute, public
+from trainwright_backend.teams import one_time_links
+
+router = APIRouter(prefix="/auth", route_class=GuardedRoute)
+
+_THE_TOKEN = public("the token in the link is the right")
+
+
+@router.post("/sign-in", tags=["accounts"], dependencies=[public("the password is the proof of identity")])
+def sign_in(given: SignIn, response: Response, database: CurrentDatabase, settings: CurrentSettings) -> Me:
+    """Sign in with e-mail and password; sets the session cookie."""
+    account = passwords.check_password(database, settings, given.email, given.password)
+    with database.write() as session:
+        token = service.open_session(session, settings, account)
+        person = service.me(session, account.id)
+    set_session_cookie(response, settings, token)
+    return person
+
+
+@router.post(
+    "/sign-out",
+    status_code=204,
+    tags=["accounts"],
+    dependencies=[public("ends only the session that is sent")],
+)
+def sign_out(request: Request, response: Response, session: WriteSession, settings: CurrentSettings) -> None:
+    """End this browser's session."""
+    token = session_token(request, settings)
+    if token is not None:
+        service.close_session(session, settings, token)
+    clear_session_cookie(response, settings)
+
+
+@router.get("/link/{token}", tags=["teams"], dependencies=[_THE_TOKEN])
+def get_link(token: str, session: ReadSession, settings: CurrentSettings) -> LinkInfo:
+    """What a one-time link is for. Looking does not use it up."""
+    return one_time_links.link_info(session, settings, token)
+
+
+@router.post("/link", tags=["teams"], dependencies=[_THE_TOKEN])
+def use_link(
+    used: OneTimeLink,
+    request: Request,
+    response: Response,
+    database: CurrentDatabase,
+    settings: CurrentSettings,
+) -> Me:
+    """Use a one-time link; sets the session cookie."""
+    caller = optional_person(request)
+    signed_in = one_time_links.use_link(database, settings, used, None if caller is None else caller.user_id)
+    set_session_cookie(response, settings, signed_in.session_token)
+    return signed_in.me

@@ -1,0 +1,71 @@
+"""What routes take besides their path, query and body, as types: a session, the object store, the settings."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import Depends, Header, Query, Request
+
+from trainwright_backend.core.db import Database, Read, Write
+from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.sse import Topics
+from trainwright_backend.uploads.receiver import Receiver
+
+
+async def get_settings(request: Request) -> Settings:
+    settings = request.app.state.settings
+    assert isinstance(settings, Settings)
+    return settings
+
+
+async def get_database(request: Request) -> Database:
+    database = request.app.state.database
+    assert isinstance(database, Database)
+    return database
+
+
+async def get_store(request: Request) -> LocalStore:
+    store = request.app.state.store
+    assert isinstance(store, LocalStore)
+    return store
+
+
+async def get_receiver(request: Request) -> Receiver:
+    receiver = request.app.state.receiver
+    assert isinstance(receiver, Receiver)
+    return receiver
+
+
+async def get_topics(request: Request) -> Topics:
+    topics = request.app.state.topics
+    assert isinstance(topics, Topics)
+    return topics
+
+
+def read_session(request: Request) -> Iterator[Read]:
+    with request.app.state.database.read() as session:
+        yield session
+
+
+def write_session(request: Request) -> Iterator[Write]:
+    with request.app.state.database.write() as session:
+        yield session
+
+
+CurrentSettings = Annotated[Settings, Depends(get_settings)]
+CurrentDatabase = Annotated[Database, Depends(get_database)]
+"""For routes that open several short transactions, or stream."""
+
+Store = Annotated[LocalStore, Depends(get_store)]
+Uploads = Annotated[Receiver, Depends(get_receiver)]
+CurrentTopics = Annotated[Topics, Depends(get_topics)]
+
+ReadSession = Annotated[Read, Depends(read_session, scope="function")]
+"""A route's snapshot."""
+
+WriteSession = Annotated[Write, Depends(write_session, scope="function")]
+"""A route's transaction. ``scope="function"``: by default FastAPI would commit after sending the response."""
+
+IdempotencyKey = Annotated[str | None, Header()]
+LastEventId = Annotated[str | None, Header()]
+DryRun = Annotated[bool, Query(description="Only report what would be freed.")]

@@ -1,0 +1,41 @@
+"""Events of a run: a list and a live stream."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from trainwright.contracts.api.runs import RunEvent
+from trainwright_backend.api.dependencies import CurrentDatabase, CurrentTopics, LastEventId, ReadSession
+from trainwright_backend.auth.policies import Viewer, still_in_team
+from trainwright_backend.core.ids import LARGEST_INTEGER
+from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.sse import EventStream, stream_events
+from trainwright_backend.runs import service
+from trainwright_backend.runs.event_stream import EventStreamReader
+from trainwright_backend.runs.notify import run_topic
+
+router = APIRouter(prefix="/teams/{team}/runs/{run}/events", tags=["runs"], route_class=GuardedRoute)
+
+
+@router.get("")
+def list_run_events(
+    access: Viewer, session: ReadSession, run: str, after: Annotated[int, Query(ge=0, le=LARGEST_INTEGER)] = 0
+) -> list[RunEvent]:
+    """The run's events, oldest first: at most a thousand after number `after`."""
+    return service.list_events(session, service.get_run(session, access.team_id, run), after)
+
+
+@router.get("/stream", response_class=EventStream)
+def stream_run_events(
+    access: Viewer,
+    request: Request,
+    database: CurrentDatabase,
+    topics: CurrentTopics,
+    run: str,
+    last_event_id: LastEventId = None,
+) -> EventStream:
+    """The run's events as they happen; the stream ends after the last one."""
+    with database.read() as session:
+        run_id = service.get_run(session, access.team_id, run).id
+    reader = EventStreamReader(database, run_id, last_event_id)
+    return stream_events(topics, run_topic(run_id), reader.read, still_in_team(request, access))

@@ -1,0 +1,40 @@
+"""Nodes, for site admins: join tokens, the list, draining, removal. What agents call is in `agent`."""
+
+from fastapi import APIRouter
+
+from trainwright.contracts.api.actions import NodeEdit
+from trainwright.contracts.api.nodes import JoinToken, NewJoinToken, Node
+from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
+from trainwright_backend.auth.policies import SiteAdmin
+from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.nodes import service
+
+router = APIRouter(tags=["nodes"], route_class=GuardedRoute)
+
+
+@router.post("/join-tokens", status_code=201)
+def create_join_token(
+    access: SiteAdmin, session: WriteSession, settings: CurrentSettings, body: NewJoinToken
+) -> JoinToken:
+    """Create a one-time token with which a machine may join within 15 minutes."""
+    return service.create_join_token(session, settings, body.name)
+
+
+@router.get("/nodes")
+def list_nodes(access: SiteAdmin, session: ReadSession, settings: CurrentSettings) -> list[Node]:
+    """All nodes with their slots and the runs that occupy them."""
+    return service.list_nodes(session, settings.timers)
+
+
+@router.patch("/nodes/{node}")
+def edit_node(
+    access: SiteAdmin, session: WriteSession, settings: CurrentSettings, node: str, body: NodeEdit
+) -> Node:
+    """Drain a node, so that no new runs are placed on it, or let it take runs again."""
+    return service.edit_node(session, node, body, settings.timers)
+
+
+@router.delete("/nodes/{node}", status_code=204)
+def delete_node(access: SiteAdmin, session: WriteSession, node: str) -> None:
+    """Remove a node without runs, and revoke its token."""
+    service.remove_node(session, node)

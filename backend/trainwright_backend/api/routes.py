@@ -1,0 +1,52 @@
+"""The routes under ``/api/v1``: one module per resource, named as in the address."""
+
+from fastapi import APIRouter
+
+from trainwright_backend.api import (
+    agent,
+    auth,
+    blobs,
+    body_limits,
+    checkpoints,
+    datasets,
+    events,
+    logs,
+    me,
+    metrics,
+    nodes,
+    recipes,
+    runs,
+    site,
+    teams,
+    tokenizers,
+    uploads,
+    usage,
+)
+
+RESOURCES = (
+    auth,
+    me,
+    teams,
+    uploads,
+    datasets,
+    tokenizers,
+    runs,
+    events,
+    logs,
+    metrics,
+    checkpoints,
+    recipes,
+    usage,
+    nodes,
+    agent,
+    blobs,
+    site,
+)
+
+
+def api_router() -> APIRouter:
+    """All resources."""
+    router = APIRouter(prefix="/api/v1", max_body_size=body_limits.STANDARD)
+    for resource in RESOURCES:
+        router.include_router(resource.router)
+    return router

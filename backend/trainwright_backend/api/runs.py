@@ -1,0 +1,203 @@
+"""Runs: submit, list, show, edit, stop, resume, copy, delete."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Response
+
+from trainwright.contracts.api.actions import (
+    MOST_TAGS,
+    BulkAction,
+    BulkResult,
+    FreedSpace,
+    NewClone,
+    NewFork,
+    RunEdit,
+    RunLayout,
+    Tag,
+)
+from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.runs import Run, RunSort, SortOrder, SpecCheck
+from trainwright.contracts.api.usage import RunEstimate
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.api.dependencies import (
+    CurrentDatabase,
+    CurrentSettings,
+    DryRun,
+    IdempotencyKey,
+    ReadSession,
+    WriteSession,
+)
+from trainwright_backend.auth.policies import Editor, Viewer
+from trainwright_backend.checkpoints import bulk, deletion, fork, layout_change
+from trainwright_backend.core.ids import LARGEST_INTEGER
+from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.nodes import estimate
+from trainwright_backend.runs import clone, edits, lists, pause, service, submission
+from trainwright_backend.runs.submission import Submitter
+
+router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
+
+BeginStep = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=LARGEST_INTEGER,
+        description="Step of the checkpoint that a fork continues from; 0 for a new run.",
+    ),
+]
+
+
+@router.get("")
+def list_runs(
+    access: Viewer,
+    session: ReadSession,
+    settings: CurrentSettings,
+    state: Annotated[list[RunState] | None, Query(max_length=len(RunState))] = None,
+    q: Annotated[str, Query(max_length=200, description="Words that the name must contain.")] = "",
+    tag: Annotated[
+        list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags; a run must have all of them.")
+    ] = None,
+    by: Annotated[
+        str | None, Query(max_length=80, description="Who started the runs: a name, or `me`.")
+    ] = None,
+    ids: Annotated[
+        list[str] | None, Query(max_length=200, description="Only these runs; unknown ids are ignored.")
+    ] = None,
+    sort: RunSort = RunSort.CREATED,
+    order: SortOrder = SortOrder.DESCENDING,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(max_length=2_000)] = None,
+) -> Page[Run]:
+    """The team's runs, newest first unless sorted otherwise; runs without the value sorted by come last."""
+    person = access.user_id if by == "me" else by
+    asked = lists.RunQuery(tuple(state or ()), q, person, tuple(tag or ()), tuple(ids or ()), sort, order)
+    return lists.list_runs(session, access.team_id, asked, limit, cursor, settings.timers.scale)
+
+
+@router.post("", status_code=201)
+def submit_run(
+    access: Editor,
+    session: WriteSession,
+    settings: CurrentSettings,
+    response: Response,
+    spec: RunSpec,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """Start a run. With an Idempotency-Key, repeating the request returns the same run."""
+    submitter = Submitter(access.user_id, access.user_name)
+    submitted = submission.submit_run(session, access.team_id, submitter, spec, idempotency_key)
+    response.status_code = 200 if submitted.replayed else 201
+    return service.show_run(session, submitted.run, settings.timers.scale)
+
+
+@router.post("/validate")
+def validate_run(access: Viewer, session: ReadSession, spec: Annotated[Any, Body()]) -> SpecCheck:
+    """Check a spec without submitting it."""
+    return submission.validate_run(session, access.team_id, spec)
+
+
+@router.post("/plan")
+def plan_run(access: Viewer, session: ReadSession, spec: RunSpec) -> RunPlan:
+    """The plan of a run's layout: position of each rank, stages, memory, and the pipeline's schedule."""
+    return submission.plan_run(session, access.team_id, spec)
+
+
+@router.post("/estimate")
+def estimate_run(
+    access: Viewer, session: ReadSession, spec: RunSpec, begin_step: BeginStep = 0
+) -> RunEstimate:
+    """Estimate a run: FLOPs, memory, bytes, and the time if an equal workload was measured before."""
+    return estimate.estimate(session, access.team_id, spec, begin_step)
+
+
+@router.post("/bulk")
+def act_on_runs(access: Editor, database: CurrentDatabase, body: BulkAction) -> list[BulkResult]:
+    """Apply one action to many runs. Each succeeds or is refused separately."""
+    return bulk.act(database, access.team_id, body, access.user_name)
+
+
+@router.get("/{run}")
+def show_run(access: Viewer, session: ReadSession, settings: CurrentSettings, run: str) -> Run:
+    """One run."""
+    return service.show_run(session, service.get_run(session, access.team_id, run), settings.timers.scale)
+
+
+@router.patch("/{run}")
+def edit_run(
+    access: Editor, session: WriteSession, settings: CurrentSettings, run: str, body: RunEdit
+) -> Run:
+    """Change a run's name, tags or notes; omitted fields do not change."""
+    edited = edits.edit_run(session, access.team_id, run, body, access.user_name)
+    return service.show_run(session, edited, settings.timers.scale)
+
+
+@router.delete("/{run}")
+def delete_run(access: Editor, session: WriteSession, run: str, dry_run: DryRun = False) -> FreedSpace:
+    """Delete an ended run with everything it produced, or only report what that would free."""
+    return deletion.delete_run(session, access.team_id, run, dry_run=dry_run)
+
+
+@router.post("/{run}/cancel", status_code=202)
+def cancel_run(access: Editor, session: WriteSession, settings: CurrentSettings, run: str) -> Run:
+    """Cancel a run. It is `stopping` until its node has released it."""
+    cancelled = service.cancel_run(session, access.team_id, run, access.user_name)
+    return service.show_run(session, cancelled, settings.timers.scale)
+
+
+@router.post("/{run}/pause", status_code=202)
+def pause_run(access: Editor, session: WriteSession, settings: CurrentSettings, run: str) -> Run:
+    """Save a run's state and free its slots. It is `stopping` until its node has released it."""
+    paused = pause.pause_run(session, access.team_id, run, access.user_name)
+    return service.show_run(session, paused, settings.timers.scale)
+
+
+@router.post("/{run}/resume", status_code=202)
+def resume_run(access: Editor, session: WriteSession, settings: CurrentSettings, run: str) -> Run:
+    """Queue a paused run again. If the team's quota is exhausted, the request is refused and the run stays paused."""
+    resumed = pause.resume_run(session, access.team_id, run, access.user_name)
+    return service.show_run(session, resumed, settings.timers.scale)
+
+
+@router.put("/{run}/layout")
+def change_layout(
+    access: Editor, session: WriteSession, settings: CurrentSettings, run: str, new: RunLayout
+) -> Run:
+    """Change the parallel layout of the run's next attempt. A live attempt is not affected."""
+    changed = layout_change.change_remaining_layout(session, access.team_id, run, new, access.user_name)
+    return service.show_run(session, changed, settings.timers.scale)
+
+
+@router.post("/{run}/clone", status_code=201)
+def clone_run(
+    access: Editor,
+    session: WriteSession,
+    settings: CurrentSettings,
+    response: Response,
+    run: str,
+    body: NewClone,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """Start a run with the configuration of another, except for the fields in `changes`."""
+    submitter = Submitter(access.user_id, access.user_name)
+    made = clone.clone_run(session, access.team_id, submitter, run, body, idempotency_key)
+    response.status_code = 200 if made.replayed else 201
+    return service.show_run(session, made.run, settings.timers.scale)
+
+
+@router.post("/{run}/fork", status_code=201)
+def fork_run(
+    access: Editor,
+    session: WriteSession,
+    settings: CurrentSettings,
+    response: Response,
+    run: str,
+    body: NewFork,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """Start a run that continues from a checkpoint of another, except for the fields in `changes`."""
+    submitter = Submitter(access.user_id, access.user_name)
+    made = fork.fork_run(session, access.team_id, submitter, run, body, idempotency_key)
+    response.status_code = 200 if made.replayed else 201
+    return service.show_run(session, made.run, settings.timers.scale)

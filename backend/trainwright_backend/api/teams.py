@@ -1,0 +1,80 @@
+"""Teams: members, invitations, quota and storage."""
+
+from fastapi import APIRouter
+
+from trainwright.contracts.api.people import (
+    Invitation,
+    Member,
+    NewInvitation,
+    NewTeam,
+    PendingInvitation,
+    Quota,
+    QuotaLimit,
+    StorageLimit,
+    StorageUse,
+    Team,
+)
+from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
+from trainwright_backend.auth.policies import Owner, SignedIn, SiteAdmin, Viewer
+from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.teams import one_time_links, service
+
+router = APIRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
+
+
+@router.get("")
+def list_teams(person: SignedIn, session: ReadSession) -> list[Team]:
+    """The teams you are in."""
+    return service.list_teams(session, person.user_id)
+
+
+@router.post("", status_code=201)
+def create_team(new: NewTeam, admin: SiteAdmin, session: WriteSession, settings: CurrentSettings) -> Team:
+    """Create a team; you become its owner. For site admins."""
+    return service.create_team(
+        session, new, admin.user_id, settings.default_quota, settings.default_storage_gib
+    )
+
+
+@router.get("/{team}")
+def get_team(access: Viewer, session: ReadSession) -> Team:
+    """A team with its quota and storage."""
+    return service.show_team(session, access.team_id)
+
+
+@router.get("/{team}/members")
+def list_members(access: Viewer, session: ReadSession) -> list[Member]:
+    """The people of a team."""
+    return service.list_members(session, access.team_id)
+
+
+@router.post("/{team}/invitations", status_code=201)
+def create_invitation(
+    new: NewInvitation, access: Owner, session: WriteSession, settings: CurrentSettings
+) -> Invitation:
+    """Invite a person to the team. The answer has the link to send to them."""
+    return one_time_links.invite(session, settings, access.team_id, new)
+
+
+@router.get("/{team}/invitations")
+def list_invitations(access: Owner, session: ReadSession) -> list[PendingInvitation]:
+    """Pending invitations, newest first. Their links are not shown again."""
+    return one_time_links.open_invitations(session, access.team_id)
+
+
+@router.delete("/{team}/invitations/{invitation}", status_code=204)
+def revoke_invitation(access: Owner, session: WriteSession, invitation: str) -> None:
+    """Revoke an invitation; its link no longer works."""
+    one_time_links.revoke_invitation(session, access.team_id, invitation)
+
+
+@router.put("/{team}/quota/{device}")
+def set_quota(team: str, device: str, new: QuotaLimit, admin: SiteAdmin, session: WriteSession) -> Quota:
+    """Change how many slots of a device the team may occupy at once. For site admins."""
+    return service.set_quota(session, team, device, new.limit)
+
+
+@router.put("/{team}/storage")
+def set_storage(team: str, new: StorageLimit, admin: SiteAdmin, session: WriteSession) -> StorageUse:
+    """Change how many bytes of files the team may store. For site admins."""
+    return service.set_storage(session, team, new.limit_bytes)

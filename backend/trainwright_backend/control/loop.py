@@ -1,0 +1,160 @@
+"""The control loop: the one thread that looks at all runs and does what no message triggers.
+
+It places queued runs, repeats hints, withdraws unclaimed placements, requeues runs after their back-off, closes
+placements whose lease expired, meters how long slots are occupied, resends jobs of data that makes no progress,
+and deletes bytes that no row refers to. It needs no broker. Of all API processes one leads (`leader`).
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Concatenate, ParamSpec
+from uuid import UUID
+
+from sqlalchemy import Select
+
+from trainwright_backend.checkpoints.fork import fail_fork_without_resume_point, forks_without_resume_point
+from trainwright_backend.checkpoints.service import drop_uncommitted
+from trainwright_backend.control.leader import Leader
+from trainwright_backend.control.lease_reaper import LeaseReaper
+from trainwright_backend.control.queued_deletions import delete_queued_bytes
+from trainwright_backend.control.steps import run_step
+from trainwright_backend.core.db import Database, Write
+from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.datasets.job_queue import resend_stale
+from trainwright_backend.nodes.placement import (
+    due_hints,
+    explain,
+    fail_unprepared,
+    place,
+    plan,
+    unclaimed,
+    unprepared,
+    withdraw,
+)
+from trainwright_backend.nodes.retry_policy import due_for_retry, requeue
+from trainwright_backend.runs.metering import due_for_metering, meter_run
+from trainwright_backend.runs.notify import CONTROL_TOPIC
+from trainwright_backend.uploads.receiver import sweep_partials
+from trainwright_backend.uploads.service import delete_expired_upload, find_expired_uploads
+
+MIN_PAUSE_SECONDS = 0.02
+"""Between two rounds, however many notifications arrive."""
+
+MAX_ROUND_SECONDS = 60.0
+"""Or a dozen sweeps, where those take longer. `/health` reports a loop that has not completed a round for longer."""
+
+P = ParamSpec("P")
+
+
+class ControlLoop:
+    """The thread. One of all in the installation leads; the others wait until it ends."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        store: LocalStore,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._timers = settings.timers
+        self._store = store
+        self._clock = clock
+        self._last_round = clock()
+        self._leader = Leader(database, settings)
+        self._reaper = LeaseReaper(database, settings.timers, clock)
+        self._notified = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, and have every commit that gives the loop work notify it."""
+        with self._database.read() as session:
+            session.info["topics"].listen(CONTROL_TOPIC, self._notified.set)
+        self._last_round = self._clock()
+        self._thread.start()
+
+    def idle_seconds(self) -> float:
+        """Seconds since the last completed round, also in a process that does not lead. They grow while the
+        thread is stuck or dead."""
+        return self._clock() - self._last_round
+
+    def max_idle_seconds(self) -> float:
+        """Seconds without a completed round after which something is wrong."""
+        return max(MAX_ROUND_SECONDS, 12 * self._timers.sweep_seconds)
+
+    def stop(self) -> None:
+        """Stop after the current round."""
+        self._stopping.set()
+        self._notified.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        next_sweep = time.monotonic()
+        while not self._stopping.is_set():
+            due = time.monotonic() >= next_sweep
+            if due:
+                next_sweep = time.monotonic() + self._timers.sweep_seconds
+            if run_step(partial(self._lead, sweep=due)):
+                self._last_round = self._clock()
+            self._notified.wait(max(next_sweep - time.monotonic(), 0))
+            self._notified.clear()
+            self._stopping.wait(MIN_PAUSE_SECONDS)
+        self._leader.resign()
+
+    def _lead(self, *, sweep: bool) -> None:
+        if self._leader.leads():
+            self.run_round(sweep=sweep)
+
+    def run_round(self, *, sweep: bool) -> None:
+        """Place runs that fit; with ``sweep``, do everything else too. What fails is repeated in a later round."""
+        steps: list[Callable[[], object]] = [self._place]
+        if sweep:
+            steps = [
+                self._reaper.sweep,
+                lambda: self._each(unclaimed(self._timers), withdraw),
+                lambda: self._each(due_for_retry(), requeue),
+                lambda: self._each(unprepared(), fail_unprepared),
+                lambda: self._each(forks_without_resume_point(), fail_fork_without_resume_point),
+                *steps,
+                lambda: self._each(due_for_metering(), meter_run),
+                self._in_transaction(due_hints, self._timers),
+                self._in_transaction(resend_stale),
+                self._in_transaction(drop_uncommitted),
+                lambda: self._each(find_expired_uploads(), delete_expired_upload),
+                lambda: sweep_partials(self._database, self._store),
+                lambda: delete_queued_bytes(self._database, self._store),
+                self._store.sweep_incoming,
+            ]
+        for step in steps:
+            run_step(step)
+
+    def _place(self) -> None:
+        """Choose nodes for all runs in one snapshot, then place each run in its own transaction, which checks
+        again."""
+        with self._database.read() as session:
+            planned = plan(session, self._timers)
+        for run_id, node_id in planned.placements.items():
+            run_step(self._in_transaction(place, run_id, node_id, self._timers), run=str(run_id))
+        if planned.reasons:
+            self._in_transaction(explain, planned.reasons)()
+
+    def _each(self, wanted: Select[UUID], work: Callable[[Write, UUID], object]) -> None:
+        """Use a transaction for each id: one that fails does not stop the others, and no two runs are locked at
+        once."""
+        with self._database.read() as session:
+            ids = session.scalars(wanted).all()
+        for one in ids:
+            run_step(self._in_transaction(work, one), id=str(one))
+
+    def _in_transaction(
+        self, work: Callable[Concatenate[Write, P], object], *args: P.args, **named: P.kwargs
+    ) -> Callable[[], None]:
+        def step() -> None:
+            with self._database.write() as session:
+                work(session, *args, **named)
+
+        return step

@@ -1,0 +1,31 @@
+"""Background work that continues after an unexpected error: the steps of the control loop and the workers' jobs."""
+
+from collections.abc import Callable
+
+import structlog
+
+log = structlog.get_logger()
+
+
+def contain(
+    work: Callable[[], object], failure: str, *, expected: tuple[type[Exception], ...] = (), **context: object
+) -> Exception | None:
+    """Run one unit of work, and log an error that it raises as ``failure``.
+
+    An error with one row must not stop the work on all others. Its traceback is logged every time.
+
+    Args:
+        expected: errors that are logged without a traceback.
+
+    Returns:
+        The error; None if the work succeeded.
+    """
+    try:
+        work()
+    except expected as error:
+        log.warning(failure, error=str(error), **context)
+        return error
+    except Exception as error:
+        log.exception(failure, **context)
+        return error
+    return None

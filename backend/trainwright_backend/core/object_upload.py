@@ -1,0 +1,48 @@
+"""Receiving an object through a signed upload link."""
+
+from collections.abc import AsyncIterator
+
+from fastapi.concurrency import run_in_threadpool
+
+from trainwright.contracts.base import Problem
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.object_store import BUFFER_BYTES, LocalStore
+
+
+async def receive_object(store: LocalStore, signed: str, stream: AsyncIterator[bytes]) -> None:
+    """Store the bytes of ``stream`` as the object that an upload link names.
+
+    Raises:
+        Forbidden: the link was not made here, or has expired.
+        Invalid: the bytes do not have the announced size and digest; nothing is stored.
+    """
+    grant = store.verify(signed, "PUT")
+    assert grant.b is not None
+    with store.open_write(grant.k) as writer:
+        async for data in in_blocks(stream):
+            if writer.bytes + len(data) > grant.b:
+                raise _mismatch("bytes", f"More than the announced {grant.b} bytes arrived.")
+            await run_in_threadpool(writer.write, data)
+        if writer.bytes != grant.b:
+            raise _mismatch("bytes", f"{writer.bytes} bytes arrived instead of the announced {grant.b}.")
+        if writer.digest != grant.d:
+            raise _mismatch(
+                "digest", f"The bytes have SHA-256 {writer.digest} instead of the announced {grant.d}."
+            )
+        await run_in_threadpool(writer.finish)
+
+
+async def in_blocks(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Join the bytes of ``stream`` into blocks that are worth a thread switch."""
+    block = bytearray()
+    async for data in stream:
+        block += data
+        if len(block) >= BUFFER_BYTES:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)
+
+
+def _mismatch(field: str, message: str) -> Invalid:
+    return Invalid([Problem(field=field, message=f"{message} Nothing was stored: send the file again.")])

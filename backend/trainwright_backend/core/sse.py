@@ -1,0 +1,159 @@
+"""Live streams (server-sent events) of what is in the database.
+
+A stream reads rows. A wake-up only says that reading is worthwhile now. A lost wake-up costs at most a second, because
+every stream also polls once a second. `notifications` delivers the wake-ups of other processes. A waiting stream holds no
+session.
+"""
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from trainwright_backend.core.db import Write
+
+POLL_SECONDS = 1.0
+HEARTBEAT_SECONDS = 15.0
+RIGHTS_SECONDS = 3.0
+"""How often a stream checks that its reader may still read: more often than the documented five seconds."""
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """One event of a stream."""
+
+    data: str
+    """JSON, one line."""
+
+    event: str | None = None
+    id: str | None = None
+
+    def encode(self) -> bytes:
+        lines = [f"id: {self.id}"] if self.id is not None else []
+        lines += [f"event: {self.event}"] if self.event is not None else []
+        lines += [f"data: {part}" for part in self.data.split("\n")]
+        return ("\n".join(lines) + "\n\n").encode()
+
+
+class StreamUpdate(NamedTuple):
+    """The result of one read of a stream."""
+
+    events: Sequence[ServerEvent] = ()
+    ended: bool = False
+    """There will be no more events."""
+
+    more: bool = False
+    """More events can be read now."""
+
+
+class Topics:
+    """Wake-ups within this process. Publishing is safe from any thread."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
+        self._listeners: dict[str, Callable[[], None]] = {}
+        self._lock = threading.Lock()
+
+    def listen(self, topic: str, callback: Callable[[], None]) -> None:
+        """Call ``callback``, which must be quick, at every `publish` of ``topic``; a topic has one listener."""
+        self._listeners[topic] = callback
+
+    def publish(self, topic: str) -> None:
+        """Wake all that wait for ``topic``."""
+        with self._lock:
+            waiting = list(self._waiting.get(topic, ()))
+        if topic in self._listeners:
+            self._listeners[topic]()
+        for loop, woken in waiting:
+            with suppress(RuntimeError):  # its loop was closed meanwhile
+                loop.call_soon_threadsafe(woken.set)
+
+    @contextmanager
+    def subscribed(self, topic: str) -> Iterator[asyncio.Event]:
+        """An event of this event loop that every `publish` of ``topic`` sets while the block runs."""
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiting[topic].add(waiter)
+        try:
+            yield waiter[1]
+        finally:
+            with self._lock:
+                left = self._waiting[topic]
+                left.discard(waiter)
+                if not left:
+                    del self._waiting[topic]
+
+    def publish_all(self) -> None:
+        """Wake all waiters, because wake-ups may have been lost."""
+        with self._lock:
+            topics = [*self._waiting, *self._listeners]
+        for topic in topics:
+            self.publish(topic)
+
+
+def publish_after_commit(session: Write, topic: str) -> None:
+    """Wake this process's streams of ``topic`` after ``session`` commits."""
+    topics = session.info["topics"]
+    assert isinstance(topics, Topics)
+    session.after_commit(lambda: topics.publish(topic))
+
+
+class EventStream(StreamingResponse):
+    """A response of server-sent events."""
+
+    media_type = "text/event-stream"
+
+
+def stream_events(
+    topics: Topics,
+    topic: str,
+    read: Callable[[], StreamUpdate],
+    permitted: Callable[[], bool],
+) -> EventStream:
+    """A stream of the events that ``read`` returns, for as long as its reader may read it.
+
+    Args:
+        topic: publishing it makes the stream read at once.
+        read: called repeatedly in a thread; opens and closes its own session, and keeps its position.
+        permitted: called regularly in a thread; False ends the stream.
+    """
+    return EventStream(
+        _events(topics, topic, read, permitted),
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _events(
+    topics: Topics,
+    topic: str,
+    read: Callable[[], StreamUpdate],
+    permitted: Callable[[], bool],
+) -> AsyncIterator[bytes]:
+    yield b": open\n\n"
+    last_sent = last_permitted = time.monotonic()
+    with topics.subscribed(topic) as woken:
+        while True:
+            if time.monotonic() - last_permitted >= RIGHTS_SECONDS:
+                if not await run_in_threadpool(permitted):
+                    return
+                last_permitted = time.monotonic()
+            woken.clear()  # before reading: anything published from here on is read in the next iteration
+            update = await run_in_threadpool(read)
+            if update.events:
+                yield b"".join(event.encode() for event in update.events)
+                last_sent = time.monotonic()
+            if update.ended:
+                return
+            if time.monotonic() - last_sent >= HEARTBEAT_SECONDS:
+                yield b": heartbeat\n\n"
+                last_sent = time.monotonic()
+            if not update.more:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), POLL_SECONDS)

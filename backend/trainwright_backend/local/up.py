@@ -1,0 +1,56 @@
+"""Running a platform in the foreground, as ``trainwright-server up`` does."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from trainwright_backend.local.data_folder import DataFolder, PlatformError
+from trainwright_backend.local.platform import Platform, bind_socket, print_status
+
+
+def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, reload: bool) -> str | None:
+    """Run a platform until Ctrl-C or SIGTERM, or until one of its processes exits.
+
+    Prints the address and, before the first account exists, the link that creates the first owner.
+
+    Returns:
+        An error message, or None.
+
+    Raises:
+        FolderInUseError: a running platform uses ``data``.
+        PlatformError: a process did not start, or the port is in use.
+    """
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # SIGINT too: shells start background jobs with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    folder = DataFolder.acquire(data)
+    listener = bind_socket(host, port)
+    try:
+        print_status(f"Starting broker, database, API, worker and node agent in {folder.path}.")
+        with Platform(folder, listener, cpu_slots=cpu_slots, reload=reload) as platform:
+            print(f"Trainwright serves at {platform.url} from {folder.path}.", flush=True)
+            print(
+                "Ctrl-C stops the platform and its runs; runs resume from their last checkpoint at the next start."
+            )
+            _print_first_owner_link(platform)
+            try:
+                while not (dead := platform.dead_parts()):
+                    time.sleep(0.5)
+            finally:
+                print_status("Stopping the runs, then agent, worker, API and broker.")
+                platform.stop_runs()
+            return f"{', '.join(dead)} stopped unexpectedly: read the logs in {folder.path / 'logs'}"
+    except KeyboardInterrupt:
+        print_status("Stopped.")
+        return None
+
+
+def _print_first_owner_link(platform: Platform) -> None:
+    try:
+        print(f"Create the first account: {platform.command('link', 'first-owner').strip()}", flush=True)
+    except PlatformError:
+        print(f"Sign in: {platform.url}/sign-in", flush=True)

@@ -1,0 +1,180 @@
+"""The end of an attempt: the run succeeds, is retried, or ends.
+
+An end is accepted once everything that was shipped before it is stored. Accepting it closes the placement, and
+repeating it is harmless. Whether a run is retried is for `retry_policy`; an end that a new layout may have
+caused does not count there: the run continues in another layout (`layout_rollback`).
+"""
+
+from uuid import UUID
+
+from sqlalchemy import update
+
+from trainwright.contracts.agent_protocol import EndReply, EndReport, Timers
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.job_spec import Outcome
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import RunState, Verdict
+from trainwright_backend.checkpoints.fork import has_lost_resume_point, mark_parent_invalid
+from trainwright_backend.checkpoints.service import has_export, mark_invalid
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
+from trainwright_backend.nodes.layout_rollback import layout_to_roll_back_to, may_be_caused_by_layout
+from trainwright_backend.nodes.renewals import advance
+from trainwright_backend.nodes.retry_policy import PLANNED_ENDS, failure_reason, retry_at
+from trainwright_backend.runs.attempt_files import stored_bytes
+from trainwright_backend.runs.layout import roll_back_layout
+from trainwright_backend.runs.state_text import end_text, failed_text, lost_resume_point_text
+from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run
+from trainwright_backend.runs.transitions import add_event, lock_run, move, set_attempt_reason, settle, stop
+
+
+def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, timers: Timers) -> EndReply:
+    """Accept the end of an attempt. Repeating a report returns the same answer.
+
+    Raises:
+        Conflict: ``stale_fence``; ``file_short`` with file and stored offset; ``not_exported``.
+    """
+    run = run_of_node(session, node_id, run_id)
+    placement = placement_of_claim(session, node_id, run, report.claim_id)
+    if placement.closed is PlacementEnd.ENDED:
+        return EndReply(state=run.state, code=placement.end_reason or report.exit.code)
+    check_placement(run, placement, report.fence)
+    _check_shipped(session, run, report.offsets)
+    finished = report.exit.code is EndCode.FINISHED
+    exported = finished and has_export(session, run)
+    if finished and not exported and run.state is not RunState.STOPPING:
+        raise Conflict(
+            "not_exported", "The export of this attempt is not committed yet. Send it, then report again."
+        )
+    close_placement(session, placement, PlacementEnd.ENDED, report.exit.code)
+    if run.state is RunState.STOPPING:
+        if run.verdict is Verdict.PAUSE:
+            _note_paused_end(session, run, report.exit)
+        settle(session, run, finished=_trained(run) if exported else "")
+    elif finished:
+        advance(session, run, RunState.COMPLETING)
+        move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
+    else:
+        end_attempt(session, run, report.exit, timers)
+    return EndReply(state=run.state, code=report.exit.code)
+
+
+def _trained(run: Run) -> str:
+    return f"trained {RunSpec.model_validate(run.spec).schedule.steps:,} steps"
+
+
+def close_placement(session: Write, placement: Placement, how: PlacementEnd, code: EndCode) -> None:
+    """Close a placement whose processes have ended or whose lease has expired."""
+    placement.closed = how
+    placement.end_reason = code
+    session.flush()
+
+
+def expire_lease(session: Write, placement_id: UUID, seen_renewal: int, timers: Timers) -> bool:
+    """Close a placement whose lease expired, unless it was renewed meanwhile.
+
+    Returns:
+        False if it was renewed or closed after ``seen_renewal`` was read.
+    """
+    placement = session.get(Placement, placement_id)
+    run = None if placement is None else lock_run(session, placement.run_id)
+    if placement is None or run is None:
+        return False
+    silent = (
+        Placement.id == placement_id,
+        Placement.fence == run.fence,
+        Placement.renewal == seen_renewal,
+        Placement.closed.is_(None),
+    )
+    closed = update(Placement).where(*silent)
+    if not session.change(closed.values(closed=PlacementEnd.EXPIRED, end_reason=EndCode.LEASE_EXPIRED)):
+        return False
+    if run.state is RunState.STOPPING:
+        settle(session, run, finished=_trained(run) if has_export(session, run) else "")
+        return True
+    seconds = placement.lease_seconds or timers.lease_seconds
+    message = f"{placement.node_name} was silent for {seconds:g} s"
+    end_attempt(session, run, Outcome(code=EndCode.LEASE_EXPIRED, message=message), timers)
+    return True
+
+
+def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
+    """Handle the early end of an attempt: the run is retried after a while, maybe in another layout, or fails."""
+    reported, exit = exit.code, _as_unplanned(exit)
+    if exit.code is EndCode.CHECKPOINT_INVALID:
+        _mark_damaged(session, run, exit.step)
+        if has_lost_resume_point(session, run):
+            reason = EndCode.CHECKPOINT_INVALID
+            return stop(
+                session, run, Verdict.FAIL, reason, lost_resume_point_text(run), attempt_reason=reason
+            )
+    fail_code = failure_reason(session, run, exit.code)
+    if may_be_caused_by_layout(reported, fail_code) and _roll_back_layout(session, run, exit):
+        message = f"{_cause(exit)}; continues in another layout"
+        return stop(session, run, Verdict.RETRY, exit.code, message, retry_at=retry_at(session, run, timers))
+    if fail_code is not None:
+        message = failed_text(fail_code, exit.message)
+        return stop(session, run, Verdict.FAIL, fail_code, message, attempt_reason=exit.code)
+    return stop(
+        session,
+        run,
+        Verdict.RETRY,
+        exit.code,
+        exit.message or end_text(exit.code, ""),
+        retry_at=retry_at(session, run, timers),
+    )
+
+
+def _roll_back_layout(session: Write, run: Run, exit: Outcome) -> bool:
+    """Give the next attempt a layout that made steps, if this attempt's never did.
+
+    Returns:
+        False if there is no such layout.
+    """
+    layout = layout_to_roll_back_to(session, run)
+    if layout is None:
+        return False
+    try:
+        roll_back_layout(session, run, layout, _cause(exit))
+    except Invalid:  # the rules have changed since that attempt
+        return False
+    return True
+
+
+def _cause(exit: Outcome) -> str:
+    return exit.message.strip().rstrip(".") or exit.code.value
+
+
+def _mark_damaged(session: Write, run: Run, step: int | None) -> None:
+    """Mark the checkpoint that the attempt started from, the run's own or its parent's, as damaged."""
+    mark_parent_invalid(session, run, step)
+    mark_invalid(session, run.id, step)
+
+
+def _note_paused_end(session: Write, run: Run, exit: Outcome) -> None:
+    """Record how an attempt ended that was ordered to save. It is not counted, since the run was stopping anyway."""
+    if exit.code is EndCode.CHECKPOINT_INVALID:
+        _mark_damaged(session, run, exit.step)
+    if exit.code not in PLANNED_ENDS:
+        words = end_text(exit.code, exit.message)
+        add_event(session, run, "note", f"The attempt ended while saving: {words}", step=exit.step)
+    elif (attempt := session.get(Attempt, (run.id, run.attempt))) and attempt.reason is EndCode.STOPPED:
+        set_attempt_reason(session, run, exit.code)
+
+
+def _as_unplanned(exit: Outcome) -> Outcome:
+    """An end of a planned kind that the platform did not order is a crash: it is retried and counted."""
+    if exit.code not in PLANNED_ENDS:
+        return exit
+    words = f"The attempt ended as {exit.code} without being asked to. {exit.message}".strip()
+    return exit.model_copy(update={"code": EndCode.CRASHED, "message": words})
+
+
+def _check_shipped(session: Read, run: Run, offsets: dict[str, int]) -> None:
+    stored = stored_bytes(session, run.id, run.attempt)
+    for file, size in sorted(offsets.items()):
+        have = stored.get(file, 0)
+        if have < size:
+            detail = f"{file} has {size} bytes, of which {have} are stored: send the rest, then report again."
+            raise Conflict("file_short", detail, extensions={"file": file, "offset": have})

@@ -1,0 +1,89 @@
+"""Rolling back a new layout whose attempt ended before its first step: which layout the run continues in.
+
+A layout can be changed while a run is healthy, and only the node knows whether it works there: what is
+installed, how much memory is free, what the trainer checks. So if an attempt ends before the first step in a
+layout that never made one, the layout is held responsible and not the run, as long as another layout did make
+steps. This module chooses, and `attempt_end` acts. Once a layout has made a step, its ends count as the run's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import select
+
+from trainwright.contracts.api.actions import RunLayout
+from trainwright.contracts.end_codes import EndClass, EndCode, end_class
+from trainwright.contracts.job_spec import JobKind
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.db import Read
+from trainwright_backend.metrics.tables import MetricSeries
+from trainwright_backend.runs.attempts import layout_of
+from trainwright_backend.runs.tables import Placement, Run, RunEvent
+from trainwright_backend.runs.transitions import STATE_EVENT
+
+
+@dataclass(frozen=True)
+class LayoutAttempt:
+    """A training attempt and its layout."""
+
+    attempt: int
+    fence: int
+    layout: RunLayout
+
+
+def may_be_caused_by_layout(code: EndCode, fail_code: EndCode | None) -> bool:
+    """Whether an end before the first step may be due to the layout, and not to the network, a disk or the node.
+
+    Args:
+        fail_code: the reason for which the run would fail after this end.
+    """
+    if end_class(code) is EndClass.USER or code in (EndCode.CRASHED, EndCode.START_TIMEOUT):
+        return True
+    return fail_code is EndCode.POISON  # host memory that runs out takes the supervisor
+
+
+def layout_to_roll_back_to(session: Read, run: Run) -> RunLayout | None:
+    """The layout for the attempt after this one, which ended early.
+
+    Returns:
+        The newest layout that made steps, or the one that was chosen meanwhile; None if this attempt's layout
+        made a step, or no layout did.
+    """
+    tried = _tried(session, run)
+    if not tried or tried[0].fence != run.fence:
+        return None
+    current = tried[0].layout
+    stepped = _stepped(session, run)
+    good = [one.layout for one in tried if one.attempt in stepped]
+    if current in good or not good:
+        return None
+    chosen = layout_of(run.spec)
+    return good[0] if chosen == current else chosen
+
+
+def _tried(session: Read, run: Run) -> list[LayoutAttempt]:
+    """Training attempts with a layout that this version can read, newest first."""
+    claimed = select(Placement.fence, Placement.job).where(
+        Placement.run_id == run.id, Placement.job.is_not(None)
+    )
+    rows: Sequence[Any] = session.execute(claimed.order_by(Placement.fence.desc(), Placement.id)).all()
+    found = []
+    for fence, job in rows:
+        if job["kind"] != JobKind.TRAIN:
+            continue
+        try:
+            found.append(LayoutAttempt(job["attempt"], fence, layout_of(job["spec"])))
+        except ValidationError:  # written by a version with other rules
+            continue
+    return found
+
+
+def _stepped(session: Read, run: Run) -> set[int]:
+    """Attempts that made a step, by their supervisor's reports or their stored metrics."""
+    running = select(RunEvent.attempt).where(
+        RunEvent.run_id == run.id, RunEvent.type == STATE_EVENT, RunEvent.state == RunState.RUNNING
+    )
+    measured = select(MetricSeries.attempt).where(MetricSeries.run_id == run.id, MetricSeries.last_step > 0)
+    return set(session.scalars(running)) | set(session.scalars(measured))

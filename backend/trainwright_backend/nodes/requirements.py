@@ -1,0 +1,25 @@
+"""What a run requires of a node besides slots: its engine, and host memory for DeepSpeed's offload."""
+
+from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.memory import host_bytes_per_node
+from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.tables import Run
+
+
+def engine_of(run: Run) -> str:
+    """The engine of the run's next attempt."""
+    engine: str = run.spec.get("parallelism", {}).get("engine", EngineKind.NATIVE)
+    return engine
+
+
+def has_engine(node: Node, run: Run) -> bool:
+    """Whether the node has the run's engine, as far as its agent reported."""
+    return engine_of(run) != EngineKind.DEEPSPEED or node.inventory.get("deepspeed") is not False
+
+
+def host_bytes_of(run: Run) -> int:
+    """Host memory that the run's ranks would use on their node, by formulas."""
+    if run.spec.get("parallelism", {}).get("offload", OffloadKind.NONE) == OffloadKind.NONE:
+        return 0
+    return host_bytes_per_node(RunSpec.model_validate(run.spec))

@@ -1,0 +1,109 @@
+"""The files of an attempt: how many bytes of each are stored, and the text of its logs.
+
+The agent sends ranges of a file in order, each with its start offset. A range that does not start where the
+stored bytes end is refused with the right offset, so repeated, lost and reordered messages do no harm. Ranges
+of a log are rows, written in one transaction with the offset, so every API process can read them.
+"""
+
+import codecs
+from uuid import UUID
+
+from sqlalchemy import select
+
+from trainwright.contracts.api.logs import LogFile, LogText
+from trainwright.contracts.job_spec import EVENTS_NAME
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.errors import Conflict, NotFound
+from trainwright_backend.runs.tables import AttemptFile, LogChunk, Run
+
+
+def stored_bytes(session: Read, run_id: UUID, attempt: int) -> dict[str, int]:
+    """Stored bytes of each file of the attempt."""
+    files = select(AttemptFile).where(AttemptFile.run_id == run_id, AttemptFile.attempt == attempt)
+    return {file.file: file.bytes for file in session.scalars(files)}
+
+
+def advance_offset(session: Write, run: Run, file: str, offset: int, next_offset: int) -> AttemptFile:
+    """Advance the stored size of a file of the newest attempt from ``offset`` to ``next_offset``.
+
+    Raises:
+        Conflict: ``wrong_offset``, with the stored size, if it is not ``offset``.
+    """
+    row = session.get(AttemptFile, (run.id, run.attempt, file))
+    stored = 0 if row is None else row.bytes
+    if offset != stored:
+        detail = f"{file} is stored up to byte {stored}: send from there."
+        raise Conflict("wrong_offset", detail, extensions={"offset": stored})
+    if row is None:
+        row = AttemptFile(run_id=run.id, attempt=run.attempt, file=file, line_ends=0, has_open_line=False)
+        session.add(row)
+    row.bytes = next_offset
+    return row
+
+
+def store_log(session: Write, run: Run, file: str, offset: int, content: bytes) -> int:
+    """Append ``content`` to a log of the newest attempt, and return the log's new size in bytes.
+
+    Raises:
+        Conflict: see `advance_offset`.
+    """
+    row = advance_offset(session, run, file, offset, offset + len(content))
+    if content:
+        session.add(
+            LogChunk(
+                run_id=run.id,
+                attempt=run.attempt,
+                file=file,
+                offset=offset,
+                lines_before=row.line_ends,
+                content=content,
+            )
+        )
+        row.line_ends += content.count(b"\n")
+        row.has_open_line = not content.endswith(b"\n")
+    return offset + len(content)
+
+
+def list_logs(session: Read, run: Run) -> list[LogFile]:
+    """All logs of the run, oldest attempt first."""
+    files = (
+        select(AttemptFile)
+        .where(AttemptFile.run_id == run.id, AttemptFile.file != EVENTS_NAME)
+        .order_by(AttemptFile.attempt, AttemptFile.file)
+    )
+    return [
+        LogFile(attempt=file.attempt, file=file.file, bytes=file.bytes) for file in session.scalars(files)
+    ]
+
+
+def read_log(session: Read, run: Run, attempt: int, file: str, offset: int, limit: int) -> LogText:
+    """At most ``limit`` bytes of a log from ``offset``, as text that never ends within a character."""
+    row = session.get(AttemptFile, (run.id, attempt, file))
+    if row is None or file == EVENTS_NAME:
+        raise NotFound(f"Attempt {attempt} of this run has no log named {file[:80]!r}.")
+    content = _content(session, run.id, attempt, file, offset, min(limit, max(row.bytes - offset, 0)))
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(content)
+    torn_bytes = len(decoder.getstate()[0])
+    next_offset = offset + len(content) - torn_bytes
+    return LogText(text=text, offset=offset, next_offset=next_offset, end=offset + len(content) >= row.bytes)
+
+
+def _content(session: Read, run_id: UUID, attempt: int, file: str, offset: int, count: int) -> bytes:
+    log = (LogChunk.run_id == run_id, LogChunk.attempt == attempt, LogChunk.file == file)
+    first = (
+        select(LogChunk.offset)
+        .where(*log, LogChunk.offset <= offset)
+        .order_by(LogChunk.offset.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    chunks = (
+        select(LogChunk.offset, LogChunk.content)
+        .where(*log, LogChunk.offset >= first, LogChunk.offset < offset + count)
+        .order_by(LogChunk.offset)
+    )
+    content = bytearray()
+    for start, piece in session.execute(chunks):
+        content += piece[max(offset - start, 0) :]
+    return bytes(content[:count])

@@ -1,0 +1,111 @@
+"""A new run with the configuration of another, some of whose fields are changed by their dotted names.
+
+What comes out is a RunSpec like any other: it is checked as one, and errors stand at the fields of the spec. A run
+stores a spec in which everything is resolved; with another dataset, the version of the old one means nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from trainwright.contracts.api.actions import NewClone
+from trainwright.contracts.base import problems
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.spec_upgrade import upgrade_spec
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.runs.service import get_run
+from trainwright_backend.runs.submission import SubmitResult, Submitter, create_run, earlier_run
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.runs.transitions import add_event
+
+DATASET = "data.dataset"
+VERSION = "data.version"
+DEEPEST = 4
+"""Sections around a field."""
+
+
+def clone_run(
+    session: Write, team_id: UUID, submitter: Submitter, run_id: str, request: NewClone, key: str | None
+) -> SubmitResult:
+    """A new run with the configuration of another, from step 0.
+
+    Raises:
+        NotFound: see `get_run`.
+        Invalid: a change names no field, or the changed spec is refused.
+        AppError: as `submit_run`.
+    """
+    earlier = earlier_run(session, team_id, key, {"clone": run_id, **request.model_dump(mode="json")})
+    if earlier is not None:
+        return SubmitResult(earlier, replayed=True)
+    original = get_run(session, team_id, run_id)
+    spec = changed_spec(original, request)
+    refuse_deleted_data(session, original, spec)
+    run = create_run(session, team_id, submitter, spec, key)
+    add_event(session, run, "cloned", f"copied from {original.name}{differences(request.changes)}")
+    return SubmitResult(run, replayed=False)
+
+
+def changed_spec(run: Run, request: NewClone) -> RunSpec:
+    """The spec of ``run`` under a new name, with the changes.
+
+    Raises:
+        Invalid: a change names no field, or the result is no RunSpec.
+    """
+    spec = upgrade_spec(run.spec)
+    if DATASET in request.changes and request.changes[DATASET] != spec["data"]["dataset"]:
+        spec["data"]["version"] = None
+    for field, value in sorted(request.changes.items()):  # a whole section comes before its fields
+        _put(spec, field, value)
+    spec["name"] = request.name
+    try:
+        return RunSpec.model_validate(spec)
+    except ValidationError as error:
+        raise Invalid(problems(error, RunSpec)) from None
+
+
+def refuse_deleted_data(session: Read, original: Run, spec: RunSpec) -> None:
+    """Refuse to train on data that was deleted.
+
+    Raises:
+        Invalid: at the dataset.
+    """
+    unchanged = spec.data.dataset == original.spec["data"]["dataset"]
+    same_version = spec.data.version == original.spec["data"]["version"]
+    if original.preparation_id is None and unchanged and same_version:
+        message = (
+            f"The data of {original.name} was deleted. Change {DATASET} to one of your team's datasets"
+            f", or {VERSION} to another version of this one."
+        )
+        raise Invalid.at(DATASET, message, spec.data.dataset)
+
+
+def differences(changes: Mapping[str, Any]) -> str:
+    """The changes as the end of a sentence."""
+    if not changes:
+        return ""
+    names = sorted(changes)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f", with other {', '.join(names[:5])}{more}"
+
+
+def _put(spec: dict[str, Any], field: str, value: Any) -> None:
+    """Set the field with a dotted name. Names that no spec has are left to the spec's validation."""
+    *path, last = field.split(".")
+    if len(path) > DEEPEST:
+        raise Invalid.at(field[:80], "A run has no such field. `GET /spec` describes all.", value)
+    if field in ("name", "schema_version"):
+        raise Invalid.at(
+            field, "This cannot be changed here: set the new run's name beside `changes`.", value
+        )
+    section: dict[str, Any] = spec
+    for part in path:
+        inner = section.get(part)
+        if inner is None:
+            inner = section[part] = {}
+        if not isinstance(inner, dict):
+            raise Invalid.at(field, f"{part} has no fields: change all of it.", value)
+        section = inner
+    section[last] = value

@@ -1,0 +1,69 @@
+"""The joined nodes, as far as runs depend on them, and the refusal of an engine that none of them has.
+
+Nodes are a higher feature, so `nodes.service` registers here how they are read. If no node has joined, or an
+agent is too old to report something, nothing is known, and nothing is refused for it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainwright.contracts.parallelism_spec import EngineKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright_backend.core.db import Read
+from trainwright_backend.core.errors import Invalid
+
+SHOWN_NAMES = 3
+
+
+@dataclass(frozen=True)
+class JoinedNode:
+    """The properties of a joined node that a layout depends on."""
+
+    name: str
+    slots: dict[str, int]
+    """By device."""
+    memory_bytes: int
+    """Host memory."""
+    deepspeed: bool | None
+    """Whether DeepSpeed is installed; None if the agent did not report it."""
+
+
+NODE_SOURCES: list[Callable[[Read], list[JoinedNode]]] = []
+
+
+def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
+    """The joined nodes with enough slots for ``spec``, whose device is resolved, by name."""
+    resources = spec.resources
+    every = [machine for read in NODE_SOURCES for machine in read(session)]
+    return [one for one in every if one.slots.get(resources.device.value, 0) >= resources.slots_per_node]
+
+
+def check_engine(session: Read, spec: RunSpec) -> None:
+    """Refuse an engine that none of the nodes with enough slots has.
+
+    Raises:
+        Invalid: at ``parallelism.engine``.
+    """
+    engine = spec.parallelism.engine
+    if engine is not EngineKind.DEEPSPEED:
+        return
+    large_enough = nodes_for(session, spec)
+    if large_enough and not any(can_run(machine, spec) for machine in large_enough):
+        slots = f"{spec.resources.slots_per_node} {spec.resources.device} slots"
+        message = (
+            f"deepspeed is not installed on any node with {slots} ({named(large_enough)}): install it there "
+            "(pip install 'trainwright[deepspeed]') and restart the node's agent, or use engine native."
+        )
+        raise Invalid.at("parallelism.engine", message, engine.value)
+
+
+def can_run(machine: JoinedNode, spec: RunSpec) -> bool:
+    """Whether the node has the engine of ``spec``, as far as its agent reported."""
+    return spec.parallelism.engine is not EngineKind.DEEPSPEED or machine.deepspeed is not False
+
+
+def named(machines: list[JoinedNode]) -> str:
+    """Names of the first few."""
+    names = ", ".join(machine.name for machine in machines[:SHOWN_NAMES])
+    more = len(machines) - SHOWN_NAMES
+    return f"{names} and {more} more" if more > 0 else names

@@ -1,0 +1,105 @@
+"""The text beside a run's state: why it waits, what it does, how it ended. Plain and short, numbers with units."""
+
+from trainwright.contracts.api.runs import RunSummary
+from trainwright.contracts.end_codes import EndCode, sentence
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import RunState, Verdict
+from trainwright_backend.runs.tables import Run
+
+
+def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:
+    """The text beside the state of ``run``."""
+    if run.state is RunState.QUEUED:
+        return run.waiting_reason or "waiting for its turn"
+    if run.state in (RunState.LEASED, RunState.STARTING):
+        return run.progress or "starting on the node"
+    if run.state is RunState.RUNNING:
+        return _running(spec, summary)
+    if run.state is RunState.COMPLETING:
+        return run.progress or f"exporting step {spec.schedule.steps:,}"
+    if run.state is RunState.SUCCEEDED:
+        return _done(summary)
+    if run.state is RunState.FAILED:
+        return run.message
+    if run.state is RunState.RETRY_WAIT:
+        return f"{run.message.rstrip('.')}; will retry"
+    if run.state is RunState.PAUSED:
+        return _paused(spec, summary)
+    if run.verdict is Verdict.PAUSE:
+        return _pausing(spec, summary)
+    at_step = f" at step {summary.step:,}" if summary.step and run.state is not RunState.STOPPING else ""
+    return f"{run.message.rstrip('.')}{at_step}"
+
+
+def end_text(code: EndCode, message: str) -> str:
+    """A sentence with the cause and one with the remedy."""
+    cause = message.strip()
+    if not cause:
+        return sentence(code)
+    closed = cause if cause.endswith((".", "!", "?")) else f"{cause}."
+    return closed if sentence(code) in closed else f"{closed} {sentence(code)}"
+
+
+def failed_text(code: EndCode, message: str) -> str:
+    """As `end_text`, for an end that is not retried."""
+    if code is not EndCode.CHECKPOINT_INVALID:
+        return end_text(code, message)
+    return "Its checkpoints were damaged repeatedly. Check the disks of the node and of the object store."
+
+
+def lost_resume_point_text(run: Run) -> str:
+    """Why a fork without any valid checkpoint fails."""
+    return (
+        f"It was forked from the checkpoint of {run.forked_from_name} at step {run.forked_step:,}, which is damaged, and "
+        "has no valid checkpoint of its own. Fork from another checkpoint."
+    )
+
+
+def duration(seconds: float) -> str:
+    """A duration for people: `42 s`, `18 min`, `1 h 15 min`, `2 d 3 h`."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `3rd`, `4th`, … `11th`, … `21st`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _running(spec: RunSpec, summary: RunSummary) -> str:
+    words = f"step {summary.step:,} of {spec.schedule.steps:,}"
+    if summary.step >= spec.schedule.steps:
+        return f"{words}, saving the last checkpoint"
+    left = summary.values.get("eta_seconds")
+    return words if left is None else f"{words}, {duration(left)} left"
+
+
+def _pausing(spec: RunSpec, summary: RunSummary) -> str:
+    if summary.step >= spec.schedule.steps:
+        return "stopping the export to pause"
+    return f"saving step {summary.step:,} to pause" if summary.step else "stopping to pause"
+
+
+def _paused(spec: RunSpec, summary: RunSummary) -> str:
+    if not summary.step:
+        return "Paused before its first step"
+    return f"Paused at step {summary.step:,} of {spec.schedule.steps:,}"
+
+
+def _done(summary: RunSummary) -> str:
+    parts = []
+    if "loss" in summary.values:
+        parts.append(f"loss {summary.values['loss']:.3g}")
+    if "mfu" in summary.values:
+        parts.append(f"{100 * summary.values['mfu']:.1f} % MFU")
+    return ", ".join(parts) or "done"

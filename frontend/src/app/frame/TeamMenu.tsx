@@ -1,0 +1,74 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { ChevronDown } from "lucide-react";
+import { DropdownMenu } from "radix-ui";
+import { useState } from "react";
+import type { Me } from "@/api/types";
+import { Menu } from "@/components/Menu";
+import { MenuItem } from "@/components/MenuItem";
+import { signOut } from "@/features/auth/queries";
+import { releaseUploads } from "@/features/datasets/upload/uploadStore";
+import { applyTheme, storedTheme, type Theme } from "@/lib/theme";
+
+const THEMES: Record<Theme, string> = { system: "System theme", light: "Light theme", dark: "Dark theme" };
+
+/** The current team, and the user's menu: teams, theme, sign out. */
+export function TeamMenu({ team, me }: { team: string; me: Me }) {
+  const [theme, setTheme] = useState(storedTheme);
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const signOutMutation = useMutation({
+    mutationFn: () => {
+      releaseUploads();
+      return signOut();
+    },
+    onSettled: async () => {
+      await navigate({ to: "/sign-in" });
+      client.clear();
+    },
+  });
+  return (
+    <Menu
+      trigger={
+        <button
+          type="button"
+          className="flex h-8 min-w-0 items-center gap-1 rounded-box px-2 font-semibold hover:bg-raised max-tablet:h-12 max-tablet:max-w-20 max-tablet:px-1"
+        >
+          <span className="truncate">{team}</span>
+          <ChevronDown aria-hidden size={14} className="shrink-0" />
+        </button>
+      }
+    >
+      {me.teams.map(({ slug, name }) => (
+        <MenuItem
+          key={slug}
+          checked={slug === team}
+          onSelect={() => void navigate({ to: "/$team/runs", params: { team: slug } })}
+        >
+          {name}
+        </MenuItem>
+      ))}
+      <DropdownMenu.Separator className="my-1 border-t" />
+      {(["system", "light", "dark"] as const).map((choice) => (
+        <MenuItem
+          key={choice}
+          checked={choice === theme}
+          onSelect={() => {
+            applyTheme(choice);
+            setTheme(choice);
+          }}
+        >
+          {THEMES[choice]}
+        </MenuItem>
+      ))}
+      <DropdownMenu.Separator className="my-1 border-t" />
+      <MenuItem
+        onSelect={() => {
+          signOutMutation.mutate();
+        }}
+      >
+        Sign out {me.name}
+      </MenuItem>
+    </Menu>
+  );
+}

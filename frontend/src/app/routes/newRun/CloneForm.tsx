@@ -1,0 +1,25 @@
+import { Link, useParams } from "@tanstack/react-router";
+import { FilledForm } from "@/app/routes/newRun/FilledForm";
+import { useSourceRun } from "@/app/routes/newRun/useSourceRun";
+import { cloneRun } from "@/features/runs/form/copyRun";
+
+/** The form filled in from a run to clone. */
+export function CloneForm({ runId }: { runId: string }) {
+  const { team } = useParams({ from: "/$team" });
+  const source = useSourceRun(runId);
+  return (
+    <FilledForm
+      source={source.values}
+      origin={`like.${runId}`}
+      submit={(spec, key) => cloneRun(team, source.run, spec, key)}
+    >
+      <p className="text-soft">
+        Copied from{" "}
+        <Link to="/$team/runs/$runId/$tab" params={{ team, runId, tab: "configuration" }} className="text-accent underline underline-offset-2">
+          {source.run.name}
+        </Link>
+        . It starts at step 0; change what should differ.
+      </p>
+    </FilledForm>
+  );
+}

@@ -1,0 +1,76 @@
+import { useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
+import { useEffect, type ReactNode } from "react";
+import type { Run } from "@/api/types";
+import { EmptyState } from "@/components/EmptyState";
+import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
+import { RunForm } from "@/features/runs/form/RunForm";
+import type { SpecJson } from "@/features/runs/queries";
+import type { SpecValues } from "@/features/runs/spec/specFields";
+
+interface Props {
+  source: SpecValues;
+  origin?: string;
+  startStep?: number;
+  submitLabel?: string;
+  submit?: (spec: SpecJson, key: string) => Promise<Run>;
+  children?: ReactNode;
+}
+
+/** The form of a new run with initial values; asks for a dataset first if there is none. */
+export function FilledForm({ source, origin, startStep = 0, submitLabel, submit, children }: Props) {
+  const { team } = useParams({ from: "/$team" });
+  const { me } = useRouteContext({ from: "/$team" });
+  const { dataset, view } = useSearch({ from: "/$team/runs/new" });
+  const datasets = useAllDatasets(team);
+  const { data: tokenizers } = useSuspenseQuery(tokenizersQuery(team));
+  const navigate = useNavigate();
+  if (datasets.length === 0) {
+    return (
+      <EmptyState title="No dataset to train on yet.">
+        <p>
+          <Link to="/$team/datasets" params={{ team }} className="text-accent underline">
+            Upload a dataset
+          </Link>{" "}
+          first; a plain text file is enough.
+        </p>
+      </EmptyState>
+    );
+  }
+  return (
+    <RunForm
+      team={team}
+      userId={me.id}
+      datasets={datasets}
+      tokenizers={tokenizers}
+      prefill={dataset === undefined ? source : { ...source, "data.dataset": dataset }}
+      startStep={startStep}
+      view={view ?? "form"}
+      onView={(next) =>
+        void navigate({
+          to: ".",
+          search: (old) => ({ ...old, view: next === "YAML" ? next : undefined }),
+          replace: true,
+          resetScroll: false,
+        })
+      }
+      {...(origin === undefined ? {} : { origin })}
+      {...(submitLabel === undefined ? {} : { submitLabel })}
+      {...(submit === undefined ? {} : { submit })}
+      onCreated={(run) =>
+        void navigate({ to: "/$team/runs/$runId/$tab", params: { team, runId: run.id, tab: "overview" } })
+      }
+    >
+      {children}
+    </RunForm>
+  );
+}
+
+/** All of the team's datasets, loaded page by page. */
+function useAllDatasets(team: string) {
+  const { data, hasNextPage, isFetching, fetchNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
+  useEffect(() => {
+    if (hasNextPage && !isFetching) void fetchNextPage();
+  }, [hasNextPage, isFetching, fetchNextPage]);
+  return data.pages.flatMap((page) => page.items);
+}

@@ -1,0 +1,30 @@
+import { useParams, useSearch } from "@tanstack/react-router";
+import { FilledForm } from "@/app/routes/newRun/FilledForm";
+import { ForkOrigin } from "@/app/routes/newRun/ForkOrigin";
+import { useForkStates } from "@/app/routes/newRun/useForkStates";
+import { useSourceRun } from "@/app/routes/newRun/useSourceRun";
+import { forkRun } from "@/features/runs/form/copyRun";
+
+/** The form filled in from a run to fork. */
+export function ForkForm({ runId }: { runId: string }) {
+  const { team } = useParams({ from: "/$team" });
+  const { checkpoint } = useSearch({ from: "/$team/runs/new" });
+  const source = useSourceRun(runId);
+  const { chosen } = useForkStates(team, runId, checkpoint);
+  return (
+    <FilledForm
+      source={source.values}
+      origin={`fork.${runId}`}
+      startStep={chosen?.step ?? 0}
+      submitLabel="Start fork"
+      submit={(spec, key) => {
+        // Sends the checkpoint shown above, not one saved in the meantime.
+        if (chosen === undefined) throw new Error(`Choose a checkpoint of ${source.run.name} to fork from.`);
+        // Another checkpoint makes another request.
+        return forkRun(team, source.run, chosen.id, spec, `${key}.${chosen.id}`);
+      }}
+    >
+      <ForkOrigin team={team} run={source.run} checkpoint={checkpoint} />
+    </FilledForm>
+  );
+}

@@ -1,0 +1,39 @@
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { CloneForm } from "@/app/routes/newRun/CloneForm";
+import { FilledForm } from "@/app/routes/newRun/FilledForm";
+import { ForkForm } from "@/app/routes/newRun/ForkForm";
+import { Boundary } from "@/components/Boundary";
+import { EmptyState } from "@/components/EmptyState";
+import { TitleRow } from "@/components/TitleRow";
+import { useCanEdit } from "@/lib/permissions";
+
+export function NewRunPage() {
+  const { team } = useParams({ from: "/$team" });
+  const { fork } = useSearch({ from: "/$team/runs/new" });
+  return (
+    <>
+      <TitleRow
+        title={fork === undefined ? "New run" : "Fork"}
+        parent={
+          <Link to="/$team/runs" params={{ team }} className="hover:text-accent">
+            Runs
+          </Link>
+        }
+      />
+      {useCanEdit() ? (
+        <Boundary>
+          <NewRunForm />
+        </Boundary>
+      ) : (
+        <EmptyState title="Viewers cannot start runs.">Ask an owner of the team to make you an editor.</EmptyState>
+      )}
+    </>
+  );
+}
+
+/** The form: empty, or filled in from the run to clone or fork. */
+function NewRunForm() {
+  const { like, fork } = useSearch({ from: "/$team/runs/new" });
+  if (fork !== undefined) return <ForkForm key={fork} runId={fork} />;
+  return like === undefined ? <FilledForm source={{}} /> : <CloneForm key={like} runId={like} />;
+}

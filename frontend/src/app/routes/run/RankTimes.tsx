@@ -1,0 +1,44 @@
+import { Link } from "@tanstack/react-router";
+import type { Run } from "@/api/types";
+import type { LiveMetrics } from "@/features/metrics/live/metricsQuery";
+import { RankHeatMap } from "@/features/metrics/timing/RankHeatMap";
+import type { StepPart } from "@/features/metrics/timing/rankTimes";
+import { lastStep } from "@/lib/charts/series";
+import type { StepWindow } from "@/lib/charts/stepWindow";
+
+interface Props {
+  team: string;
+  run: Run;
+  live: boolean;
+  window: StepWindow | null;
+  metrics: LiveMetrics | undefined;
+  part: StepPart;
+  onPart: (part: StepPart) => void;
+}
+
+/** The heat map of ranks with links to their logs, for runs with several ranks. */
+export function RankTimes({ team, run, live, window, metrics, part, onPart }: Props) {
+  const { nodes, slots_per_node: slots } = run.spec.resources;
+  if (nodes * slots === 1) return null;
+  return (
+    <RankHeatMap
+      team={team}
+      run={run.id}
+      live={live}
+      window={window}
+      newest={lastStep(metrics?.columns ?? {})}
+      part={part}
+      onPart={onPart}
+      logOf={(rank) => (
+        <Link
+          to="/$team/runs/$runId/$tab"
+          params={{ team, runId: run.id, tab: "logs" }}
+          search={{ attempt: run.attempt, file: `rank-${rank}.log` }}
+          className="text-accent underline"
+        >
+          Log of rank {rank}
+        </Link>
+      )}
+    />
+  );
+}

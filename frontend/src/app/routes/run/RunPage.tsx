@@ -1,0 +1,96 @@
+import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import type { Run } from "@/api/types";
+import { RunTabContent } from "@/app/routes/run/RunTabContent";
+import { RunTabs } from "@/app/routes/run/RunTabs";
+import { isRunTab } from "@/app/routes/run/tabNames";
+import { Boundary } from "@/components/Boundary";
+import { ErrorNote } from "@/components/ErrorNote";
+import { ForEditors } from "@/components/ForEditors";
+import { checkpointsQuery } from "@/features/checkpoints/queries";
+import { LivePill } from "@/features/metrics/live/LivePill";
+import { useLiveMetrics } from "@/features/metrics/live/useLiveMetrics";
+import { SummaryTiles } from "@/features/metrics/summary/SummaryTiles";
+import { RunActions } from "@/features/runs/actions/RunActions";
+import { RunBanner } from "@/features/runs/detail/RunBanner";
+import { RunHeader } from "@/features/runs/detail/RunHeader";
+import { runQuery } from "@/features/runs/queries";
+import { lastStep, lastValue } from "@/lib/charts/series";
+import { isFinal } from "@/lib/runs/runProgress";
+
+export function RunPage() {
+  const { runId } = useParams({ from: "/$team/runs/$runId/$tab" });
+  return (
+    <Boundary titled>
+      <LiveRunPage key={runId} />
+    </Boundary>
+  );
+}
+
+function LiveRunPage() {
+  const { team, runId, tab } = useParams({ from: "/$team/runs/$runId/$tab" });
+  const navigate = useNavigate();
+  const { data: polledRun } = useSuspenseQuery(runQuery(team, runId));
+  const live = !isFinal(polledRun.state);
+  const canSeeNodes = useRouteContext({ from: "/$team", select: ({ me }) => me.site_admin });
+  const [actionError, setActionError] = useState<Error | null>(null);
+  const { metrics, error, refetch, freshness } = useLiveMetrics(team, runId, live);
+  const { data: checkpoints } = useQuery(checkpointsQuery(team, runId, live));
+  const checkpointSteps = useMemo(
+    () => (checkpoints ?? []).filter(({ kind }) => kind === "state").map(({ step }) => step),
+    [checkpoints],
+  );
+  const newest = metrics === undefined ? 0 : lastStep(metrics.columns);
+  const run = useMemo(() => withNewestStep(polledRun, newest), [polledRun, newest]);
+  // Steps arrive several times a second and do not change these.
+  const actions = useMemo(
+    () => (
+      <ForEditors>
+        <RunActions
+          team={team}
+          run={polledRun}
+          onRefused={setActionError}
+          onDeleted={() => void navigate({ to: "/$team/runs", params: { team } })}
+        />
+      </ForEditors>
+    ),
+    [team, polledRun, navigate],
+  );
+  const banner = useMemo(
+    () => (
+      <>
+        {actionError !== null && (
+          <div className="mb-4">
+            <ErrorNote error={actionError} />
+          </div>
+        )}
+        <RunBanner team={team} run={polledRun} canSeeNodes={canSeeNodes} />
+      </>
+    ),
+    [team, polledRun, actionError, canSeeNodes],
+  );
+  return (
+    <>
+      <RunHeader
+        team={team}
+        run={run}
+        live={
+          run.state === "running" && <LivePill freshness={freshness} stepSeconds={lastValue(metrics?.columns["seconds"])} />
+        }
+        actions={actions}
+        banner={banner}
+      />
+      <SummaryTiles run={run} columns={metrics?.columns ?? {}} />
+      <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} fp8={run.spec.precision.kind === "fp8"} />
+      <Boundary>
+        <RunTabContent run={run} live={live} metrics={metrics} error={error} refetch={refetch} checkpointSteps={checkpointSteps} />
+      </Boundary>
+    </>
+  );
+}
+
+/** The stream is ahead of the polled summary. */
+function withNewestStep(run: Run, step: number): Run {
+  return { ...run, summary: { ...run.summary, step: Math.max(step, run.summary.step) } };
+}

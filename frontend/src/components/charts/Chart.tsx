@@ -1,0 +1,235 @@
+import { memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { chartOptions, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
+import { ChartTable } from "@/components/charts/ChartTable";
+import { LineSwatch } from "@/components/charts/LineSwatch";
+import type { WindowMove } from "@/lib/charts/stepWindow";
+import { useColorScheme } from "@/lib/hooks/useColorScheme";
+
+interface Props {
+  title: string;
+  /** Charts in one group share a crosshair. */
+  group: string;
+  x: readonly number[];
+  xName: string;
+  xText: (value: number) => string;
+  lines: readonly ChartLine[];
+  yText: (value: number) => string;
+  axisText?: (value: number) => string;
+  scale: ChartScale;
+  markers: readonly ChartMarker[];
+  /** Without it the chart cannot be zoomed. */
+  zoom?: ChartZoom | undefined;
+  /** Dimmed while better points are loading. */
+  isPlaceholder?: boolean;
+  height?: number;
+  /** Names the lines beside the title; false if a list on the page does. */
+  legend?: boolean;
+  /** Controls beside the title. */
+  controls?: ReactNode;
+  /** Explanation below the chart. */
+  children?: ReactNode;
+}
+
+const MISSING_TEXT = "–";
+
+const MOVE_BY_KEY: Record<string, WindowMove> = {
+  "+": "in",
+  "=": "in",
+  "-": "out",
+  ArrowLeft: "earlier",
+  ArrowRight: "later",
+  "0": "whole",
+  Escape: "whole",
+};
+
+/** A chart over a run's steps, with a caption of its latest values and the same data as a table. */
+export const Chart = memo(function Chart({
+  title,
+  group,
+  x,
+  xName,
+  xText,
+  lines,
+  yText,
+  axisText = yText,
+  scale,
+  markers,
+  zoom,
+  isPlaceholder = false,
+  height = 196,
+  legend = true,
+  controls,
+  children,
+}: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const hoverRef = useRef<(index: number | null) => void>(() => undefined);
+  const [asTable, setAsTable] = useState(false);
+  const scheme = useColorScheme();
+  const data = useMemo<uPlot.AlignedData>(
+    () => [x as number[], ...lines.flatMap(({ raw, values }) => (raw === undefined ? [values] : [raw, values]))],
+    [x, lines],
+  );
+  const latest = useRef({ data, markers, zoom, xText, axisText });
+  // New values are passed to setData; only other lines require a new plot.
+  const scaleKey = JSON.stringify(scale);
+  const stylesKey = JSON.stringify(lines.map(({ label, color, dash = false, raw }) => ({ label, color, dash, faint: raw !== undefined })));
+  const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
+
+  useEffect(() => {
+    latest.current = { data, markers, zoom, xText, axisText };
+    plot.current?.setData(data);
+  }, [data, markers, zoom, xText, axisText]);
+
+  useEffect(() => {
+    const element = box.current;
+    if (element === null || asTable) return;
+    const options = chartOptions({
+      element,
+      group,
+      lines: styles,
+      scheme,
+      scale: JSON.parse(scaleKey) as ChartScale,
+      height,
+      xText: (value) => latest.current.xText(value),
+      axisText: (value) => latest.current.axisText(value),
+      markers: () => latest.current.markers,
+      zoom: () => latest.current.zoom,
+      onCursor: (index) => {
+        hoverRef.current(index);
+      },
+    });
+    const uplot = new uPlot(options, latest.current.data, element);
+    plot.current = uplot;
+    const observer = new ResizeObserver(() => {
+      uplot.setSize({ width: element.clientWidth, height });
+    });
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      uplot.destroy();
+      plot.current = null;
+    };
+  }, [asTable, group, styles, scaleKey, height, scheme]);
+
+  const isLabelled = lines.length > 1;
+  // Series without points are not mentioned, except the first one.
+  const shown = lines.filter(({ values }, index) => index === 0 || values.some(isKnown));
+  return (
+    <figure className="panel flex min-w-0 flex-col p-3">
+      <div className="mb-1 flex flex-wrap items-center gap-x-3 text-small">
+        <h2 className="text-body font-medium">{title}</h2>
+        {controls}
+        {isLabelled &&
+          legend &&
+          shown.map(({ label, color, dash }) => (
+            <span key={label} className="flex items-center gap-1.5 text-soft">
+              <LineSwatch color={color} dash={dash} />
+              {label}
+            </span>
+          ))}
+        <button
+          type="button"
+          aria-pressed={asTable}
+          aria-label={`${title} as a table`}
+          className="ml-auto rounded-box px-1 text-soft hover:text-accent"
+          onClick={() => {
+            setAsTable(!asTable);
+          }}
+        >
+          {asTable ? "chart" : "table"}
+        </button>
+      </div>
+      {asTable ? (
+        <ChartTable title={title} x={x} xName={xName} xText={xText} lines={shown} yText={yText} height={height} />
+      ) : (
+        <div className={`min-w-0 transition-opacity duration-100 ${isPlaceholder ? "opacity-60" : ""}`} style={{ height }}>
+          <div
+            ref={box}
+            className="size-full min-w-0 [&_.u-select]:bg-accent/20"
+            {...(zoom && {
+              role: "slider",
+              tabIndex: 0,
+              "aria-label": `${title}: plus and minus zoom, arrow keys move, 0 shows the full run`,
+              "aria-valuenow": x.length,
+              "aria-valuetext": zoom.label,
+              onKeyDown,
+            })}
+          />
+        </div>
+      )}
+      <ChartCaption hoverRef={hoverRef} x={x} xName={xName} xText={xText} lines={shown} isLabelled={isLabelled} yText={yText} />
+      {children}
+    </figure>
+  );
+
+  function onKeyDown(event: KeyboardEvent): void {
+    const move = MOVE_BY_KEY[event.key];
+    if (move === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    zoom?.onMove(move);
+  }
+});
+
+interface ChartCaptionProps {
+  /** Receives the callback for the hovered index. */
+  hoverRef: RefObject<(index: number | null) => void>;
+  x: readonly number[];
+  xName: string;
+  xText: (value: number) => string;
+  lines: readonly ChartLine[];
+  isLabelled: boolean;
+  yText: (value: number) => string;
+}
+
+/**
+ * The values under the crosshair, else the last ones. A separate component, so that pointer moves do not re-render
+ * the chart.
+ */
+function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, yText }: ChartCaptionProps) {
+  const [hoverIndex, setHoverIndex] = useState<number | null>(null);
+  useEffect(() => {
+    hoverRef.current = setHoverIndex;
+  }, [hoverRef]);
+  const index = hoverIndex !== null && hoverIndex < x.length ? hoverIndex : null;
+  return (
+    <figcaption className="mt-1 truncate text-small text-soft">
+      {index === null
+        ? `last ${captionText(lines, isLabelled, yText, ({ values, end }) => (end === undefined ? values.findLast(isKnown) : end))}`
+        : // Series measured only occasionally show their latest value.
+          `${xName} ${xText(x[index] ?? 0)}: ${captionText(lines, isLabelled, yText, ({ values }) => lastUpTo(values, index))}`}
+    </figcaption>
+  );
+}
+
+/** With more lines, only the smallest and largest values are shown. */
+const MAX_CAPTION_LINES = 4;
+
+function captionText(
+  lines: readonly ChartLine[],
+  isLabelled: boolean,
+  yText: (value: number) => string,
+  valueOf: (line: ChartLine) => number | null | undefined,
+): string {
+  const all = lines.map((line) => ({ label: line.label, value: valueOf(line) ?? null }));
+  const known = all.filter(({ value }) => isKnown(value)).sort((a, b) => (a.value ?? 0) - (b.value ?? 0));
+  const showAll = all.length <= MAX_CAPTION_LINES;
+  const [min, max] = [known[0], known[known.length - 1]];
+  const one = ({ label, value }: (typeof all)[number]) => `${isLabelled ? `${label} ` : ""}${value === null ? MISSING_TEXT : yText(value)}`;
+  if (showAll || min === undefined || max === undefined) return showAll ? all.map(one).join(", ") : MISSING_TEXT;
+  return min === max ? one(min) : `${one(min)} to ${one(max)}`;
+}
+
+function lastUpTo(values: ChartLine["values"], index: number): number | undefined {
+  for (let at = index; at >= 0; at -= 1) {
+    const value = values[at];
+    if (isKnown(value)) return value;
+  }
+  return undefined;
+}
+
+function isKnown(value: number | null | undefined): value is number {
+  return value !== null && value !== undefined;
+}

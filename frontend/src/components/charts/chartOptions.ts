@@ -1,0 +1,251 @@
+import uPlot from "uplot";
+import type { WindowMove } from "@/lib/charts/stepWindow";
+
+export interface ChartLine {
+  label: string;
+  /** Number of the series colour, 1 to 8. */
+  color: number;
+  /** Dashed: from the ninth line on, colours repeat. */
+  dash?: boolean | undefined;
+  values: (number | null)[];
+  /** The values before smoothing, drawn faintly behind. */
+  raw?: (number | null)[] | undefined;
+  /** The last value. Needed if the values are extremes of buckets, whose last one need not be the newest. */
+  end?: number | null | undefined;
+}
+
+/** The properties of a line that do not change with its values. */
+export interface LineStyle {
+  label: string;
+  color: number;
+  dash: boolean;
+  /** Whether the unsmoothed values are drawn behind. */
+  faint: boolean;
+}
+
+export interface ChartMarker {
+  x: number;
+  kind: "attempt" | "failure" | "checkpoint";
+  label: string;
+}
+
+/** The y axis: fitted to the data, from zero, logarithmic, or with a fixed range and ticks. */
+export type ChartScale = "fit" | "zero" | "log" | { low: number; high: number; ticks: number[] };
+
+/** The zoom that all charts of a page share. */
+export interface ChartZoom {
+  /** The visible range of the x axis; null: everything. */
+  range: readonly [number, number] | null;
+  /** The range as text: `steps 100 to 200`. */
+  label: string;
+  onSelect: (from: number, to: number) => void;
+  onMove: (move: WindowMove) => void;
+}
+
+interface ChartOptionsInput {
+  element: HTMLElement;
+  group: string;
+  lines: readonly LineStyle[];
+  /** Colours are resolved once per scheme. */
+  scheme: "light" | "dark";
+  scale: ChartScale;
+  height: number;
+  xText: (value: number) => string;
+  axisText: (value: number) => string;
+  markers: () => readonly ChartMarker[];
+  /** Undefined if the chart cannot be zoomed. */
+  zoom: () => ChartZoom | undefined;
+  onCursor: (index: number | null) => void;
+}
+
+/** Increments between x ticks: whole numbers only, because a fractional step would be labelled like its neighbour. */
+const INTEGER_STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
+const FONT = "11px 'Inter Variable', sans-serif";
+
+const DASH = [5, 3];
+
+/** With many lines, thin ones are easier to tell apart and four times as fast to draw. */
+const MANY_LINES = 16;
+
+/** A shorter drag counts as a click. */
+const MIN_DRAG_PX = 6;
+
+/**
+ * The common style of all charts: horizontal gridlines, few ticks, one crosshair per group, markers on the x axis.
+ */
+export function chartOptions({ element, group, lines, scheme, scale, height, xText, axisText, markers, zoom, onCursor }: ChartOptionsInput): uPlot.Options {
+  const color = (name: string) => resolveColor(element, scheme, name);
+  const [soft, line, warn, bad] = [color("soft"), color("line"), color("warn"), color("bad")];
+  return {
+    width: Math.max(1, element.clientWidth),
+    height,
+    padding: [8, 20, 0, 0],
+    legend: { show: false },
+    cursor: {
+      y: false,
+      // The crosshair is shared; a selection is drawn in one chart and then applies to all of them.
+      sync: { key: group, setSeries: false, filters: { pub: (type) => type !== "mousedown" && type !== "mouseup" } },
+      drag: { x: zoom() !== undefined, y: false, setScale: false, dist: MIN_DRAG_PX },
+      bind: {
+        dblclick: () => () => {
+          zoom()?.onMove("whole");
+          return null;
+        },
+      },
+      points: { size: 6 },
+    },
+    scales: {
+      x: { time: false, range: (_plot, low, high) => [...(zoom()?.range ?? [low, high])] as uPlot.Range.MinMax },
+      y: scale === "log" ? { distr: 3 } : { range: (_plot, low, high) => yRange(scale, low, high) },
+    },
+    axes: [
+      {
+        stroke: soft,
+        font: FONT,
+        grid: { show: false },
+        ticks: { show: false },
+        gap: 4,
+        size: 22,
+        space: 60,
+        incrs: INTEGER_STEPS,
+        values: (_plot, ticks) => ticks.map(xText),
+      },
+      {
+        stroke: soft,
+        font: FONT,
+        grid: { stroke: line, width: 1 },
+        ticks: { show: false },
+        gap: 6,
+        size: 44,
+        space: 44,
+        ...(typeof scale === "object" ? { splits: scale.ticks } : {}),
+        values: (plot, ticks) => ticks.map((tick: number | null) => (tick === null || isEmpty(plot) ? "" : axisText(tick))),
+      },
+    ],
+    series: [
+      {},
+      ...lines.flatMap(({ label, color: number, dash, faint }): uPlot.Series[] => {
+        const stroke = color(`series-${number}`);
+        const dashed = dash ? { dash: DASH } : {};
+        const strong: uPlot.Series = { label, stroke, width: lines.length > MANY_LINES ? 1 : 1.5, ...dashed, spanGaps: true, points: { show: hasFewPoints, size: 5, fill: stroke } };
+        return faint ? [{ ...strong, alpha: 0.25, width: 1, points: { show: false } }, strong] : [strong];
+      }),
+    ],
+    hooks: {
+      draw: [
+        (plot) => {
+          drawMarkers(plot, markers(), { attempt: warn, failure: bad, checkpoint: soft });
+        },
+      ],
+      setSelect: [
+        (plot) => {
+          const { left, width } = plot.select;
+          if (width < MIN_DRAG_PX) return;
+          zoom()?.onSelect(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
+      setCursor: [
+        (plot) => {
+          onCursor(plot.cursor.idx ?? null);
+        },
+      ],
+    },
+  };
+}
+
+const FEW_POINTS = 8;
+
+/** Shows points if a line has few of them; a single point has no line at all. */
+function hasFewPoints(plot: uPlot, series: number): boolean {
+  let points = 0;
+  for (const value of plot.data[series] ?? []) {
+    if (value !== null) points += 1;
+    if (points === FEW_POINTS) return false;
+  }
+  return true;
+}
+
+const COLORS = new Map<string, string>();
+
+/**
+ * A custom property may contain `light-dark(…)`, which only a real element resolves. Cached, because each lookup
+ * triggers a layout.
+ */
+function resolveColor(element: HTMLElement, scheme: string, name: string): string {
+  const key = `${scheme} ${name}`;
+  const cached = COLORS.get(key);
+  if (cached !== undefined) return cached;
+  const probe = document.createElement("span");
+  probe.style.color = `var(--color-${name})`;
+  element.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  COLORS.set(key, color);
+  return color;
+}
+
+/** Without any value, uPlot makes up ticks. */
+function isEmpty({ data }: uPlot): boolean {
+  for (const values of data.slice(1)) for (const value of values) if (typeof value === "number") return false;
+  return true;
+}
+
+/** uPlot passes null for both ends while there is no data. */
+function yRange(scale: ChartScale, low: number | null, high: number | null): uPlot.Range.MinMax {
+  if (typeof scale === "object") return [scale.low, scale.high];
+  if (low === null || high === null) return [0, 1];
+  if (scale === "zero") return [0, high > 0 ? high * 1.1 : 1];
+  const margin = (high - low || Math.abs(high) || 1) * 0.06;
+  return [low - margin, high + margin];
+}
+
+function drawMarkers(plot: uPlot, markers: readonly ChartMarker[], colors: Record<ChartMarker["kind"], string>): void {
+  const { ctx, bbox } = plot;
+  const ratio = uPlot.pxRatio;
+  const [low = 0, high = 0] = [plot.scales["x"]?.min, plot.scales["x"]?.max];
+  ctx.save();
+  ctx.font = `${10 * ratio}px 'Inter Variable', sans-serif`;
+  ctx.textBaseline = "top";
+  for (const { x, kind, label } of markers) {
+    if (x < low || x > high) continue;
+    const left = Math.round(plot.valToPos(x, "x", true));
+    const bottom = bbox.top + bbox.height;
+    ctx.strokeStyle = ctx.fillStyle = colors[kind];
+    ctx.lineWidth = ratio;
+    if (kind === "attempt") {
+      ctx.setLineDash([3 * ratio, 3 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(left, bbox.top);
+      ctx.lineTo(left, bottom);
+      ctx.stroke();
+      ctx.setLineDash([]);
+      const fits = left + ctx.measureText(label).width + 6 * ratio < bbox.left + bbox.width;
+      ctx.textAlign = fits ? "left" : "right";
+      ctx.fillText(label, left + (fits ? 4 : -4) * ratio, bbox.top);
+    } else if (kind === "failure") {
+      cross(ctx, left, bottom - 14 * ratio, 3 * ratio);
+    } else {
+      triangle(ctx, left, bottom, 4 * ratio);
+    }
+  }
+  ctx.restore();
+}
+
+function triangle(ctx: CanvasRenderingContext2D, x: number, bottom: number, size: number): void {
+  ctx.beginPath();
+  ctx.moveTo(x - size, bottom);
+  ctx.lineTo(x + size, bottom);
+  ctx.lineTo(x, bottom - 1.6 * size);
+  ctx.fill();
+}
+
+function cross(ctx: CanvasRenderingContext2D, x: number, y: number, size: number): void {
+  ctx.beginPath();
+  ctx.moveTo(x - size, y - size);
+  ctx.lineTo(x + size, y + size);
+  ctx.moveTo(x - size, y + size);
+  ctx.lineTo(x + size, y - size);
+  ctx.stroke();
+}

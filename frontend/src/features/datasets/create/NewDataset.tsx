@@ -1,0 +1,24 @@
+import type { Dataset } from "@/api/types";
+import { UploadWizard } from "@/features/datasets/create/UploadWizard";
+import { createDataset } from "@/features/datasets/queries";
+import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
+
+interface Props {
+  team: string;
+  onCreated: (dataset: Dataset) => void;
+}
+
+export function NewDataset({ team, onCreated }: Props) {
+  return (
+    <UploadWizard
+      team={team}
+      title="Drop files or folders here to create a dataset"
+      initial={DEFAULT_CURATION}
+      hasName
+      defaultSelection="all"
+      submitLabel="Create dataset"
+      onSubmit={({ name, uploads, curation }) => createDataset(team, name, uploads, curation)}
+      onCreated={onCreated}
+    />
+  );
+}

@@ -1,0 +1,13 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { datasetQuery } from "@/features/datasets/queries";
+
+/** A dataset's name as a link; its id until the name is known. */
+export function DatasetName({ team, datasetId }: { team: string; datasetId: string }) {
+  const { data: dataset } = useQuery(datasetQuery(team, datasetId));
+  return (
+    <Link to="/$team/datasets/$datasetId" params={{ team, datasetId }} className="text-accent hover:underline">
+      {dataset?.name ?? datasetId}
+    </Link>
+  );
+}

@@ -1,0 +1,127 @@
+import { useState } from "react";
+import type { HistogramBin } from "@/api/types";
+import { Segmented } from "@/components/Segmented";
+import { count, plural } from "@/lib/format";
+
+interface Props {
+  characters: readonly HistogramBin[];
+  /** Available once a preparation is ready. */
+  tokens: readonly HistogramBin[];
+}
+
+type Unit = "characters" | "tokens";
+
+const BAR_WIDTH = 10;
+const LEAST_HEIGHT = 1.5;
+
+/** A histogram of document lengths with a summary, also as a table. */
+export function LengthHistogram({ characters, tokens }: Props) {
+  const [chosen, setChosen] = useState<Unit>("characters");
+  const [asTable, setAsTable] = useState(false);
+  const unit = tokens.length === 0 ? "characters" : chosen;
+  const bins = unit === "tokens" ? tokens : characters;
+  if (bins.length === 0) return null;
+  return (
+    <figure className="min-w-0">
+      <div className="flex min-h-8 flex-wrap items-center gap-x-3">
+        <h3 className="font-medium">Length</h3>
+        {tokens.length > 0 && <Segmented label="Length in" value={unit} options={["characters", "tokens"]} onChange={setChosen} />}
+        <button
+          type="button"
+          aria-pressed={asTable}
+          aria-label="Length as a table"
+          className="ml-auto rounded-box px-1 text-small text-soft hover:text-accent max-tablet:min-h-11"
+          onClick={() => {
+            setAsTable(!asTable);
+          }}
+        >
+          {asTable ? "chart" : "table"}
+        </button>
+      </div>
+      {asTable ? <BinTable bins={bins} unit={unit} /> : <Bars bins={bins} unit={unit} />}
+      <figcaption className="mt-1 text-small text-soft">{caption(bins, unit)}</figcaption>
+    </figure>
+  );
+}
+
+function Bars({ bins, unit }: { bins: readonly HistogramBin[]; unit: Unit }) {
+  const most = Math.max(...bins.map(({ documents }) => documents), 1);
+  const middle = bins[Math.floor((bins.length - 1) / 2)];
+  return (
+    <>
+      <svg
+        aria-hidden
+        viewBox={`0 0 ${bins.length * BAR_WIDTH} 100`}
+        preserveAspectRatio="none"
+        className="h-28 w-full border-b border-control"
+      >
+        {bins.map(({ upto, documents }, index) => {
+          const height = documents === 0 ? 0 : Math.max(LEAST_HEIGHT, (documents / most) * 100);
+          return (
+            <rect
+              key={upto}
+              x={index * BAR_WIDTH + 0.5}
+              y={100 - height}
+              width={BAR_WIDTH - 1}
+              height={height}
+              fill="var(--color-series-1)"
+            >
+              <title>{`up to ${count(upto)} ${unit}: ${plural(documents, "document")}`}</title>
+            </rect>
+          );
+        })}
+      </svg>
+      <div aria-hidden className="mt-1 flex justify-between text-small text-soft">
+        <span>{count(bins[0]?.upto ?? 0)}</span>
+        {bins.length > 4 && <span>{count(middle?.upto ?? 0)}</span>}
+        {bins.length > 1 && <span>{count(bins.at(-1)?.upto ?? 0)}</span>}
+      </div>
+    </>
+  );
+}
+
+function BinTable({ bins, unit }: { bins: readonly HistogramBin[]; unit: Unit }) {
+  return (
+    <div role="region" aria-label="Length, table" tabIndex={0} className="h-36 overflow-auto">
+      <table className="w-full text-small">
+        <thead className="sticky top-0 bg-surface text-soft">
+          <tr>
+            <th scope="col" className="px-2 py-1 text-right font-medium">
+              up to, {unit}
+            </th>
+            <th scope="col" className="px-2 py-1 text-right font-medium">
+              documents
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {bins.map(({ upto, documents }) => (
+            <tr key={upto} className="border-t">
+              <td className="px-2 py-0.5 text-right text-soft">{count(upto)}</td>
+              <td className="px-2 py-0.5 text-right">{count(documents)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The median and the longest document, which put all other lengths in relation. */
+function caption(bins: readonly HistogramBin[], unit: Unit): string {
+  const all = bins.reduce((sum, { documents }) => sum + documents, 0);
+  let before = 0;
+  const half = bins.find(({ documents }) => {
+    before += documents;
+    return before * 2 >= all;
+  });
+  const longest = bins.findLast(({ documents }) => documents > 0);
+  if (half === undefined || longest === undefined) return "No documents.";
+  return `Half of ${plural(all, "document")} have at most ${count(half.upto)} ${unit}; the longest has ${between(bins, longest)}.`;
+}
+
+/** A bin only gives its bounds. */
+function between(bins: readonly HistogramBin[], { upto }: HistogramBin): string {
+  const below = bins[bins.findIndex((bin) => bin.upto === upto) - 1]?.upto;
+  return below === undefined ? `at most ${count(upto)}` : `between ${count(below + 1)} and ${count(upto)}`;
+}

@@ -1,0 +1,91 @@
+import { useSuspenseInfiniteQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import type { Dataset, DatasetVersion } from "@/api/types";
+import { Button } from "@/components/Button";
+import { Bytes } from "@/components/Bytes";
+import { EmptyState } from "@/components/EmptyState";
+import { rowClass, Table } from "@/components/Table";
+import { Td } from "@/components/Td";
+import { Th } from "@/components/Th";
+import { Time } from "@/components/Time";
+import { PreparationPill } from "@/features/datasets/PreparationPill";
+import { datasetsQuery } from "@/features/datasets/queries";
+import { VersionPill } from "@/features/datasets/VersionPill";
+import { short } from "@/lib/format";
+import { uniqueNames } from "@/lib/uniqueNames";
+
+export function DatasetTable({ team }: { team: string }) {
+  const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
+  const datasets = data.pages.flatMap((page) => page.items);
+  const names = uniqueNames(datasets);
+  if (datasets.length === 0) {
+    return <EmptyState title="No datasets yet.">Drop files above to create your first dataset.</EmptyState>;
+  }
+  return (
+    <div className="flex flex-col items-start gap-4">
+      <div className="w-full">
+        <Table
+          label="Datasets"
+          head={
+            <>
+              <Th className="w-32">state</Th>
+              <Th>name</Th>
+              <Th className="text-right max-tablet:hidden">version</Th>
+              <Th className="text-right">size</Th>
+              <Th className="text-right max-tablet:hidden">tokens</Th>
+              <Th className="text-right max-tablet:hidden">uploaded</Th>
+              <Th className="max-tablet:hidden">by</Th>
+            </>
+          }
+        >
+          {datasets.map((dataset) => (
+            <Row key={dataset.id} team={team} dataset={dataset} name={names.get(dataset.id) ?? dataset.name} />
+          ))}
+        </Table>
+      </div>
+      {hasNextPage && (
+        <Button disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+          Show older datasets
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function Row({ team, dataset, name }: { team: string; dataset: Dataset; name: string }) {
+  const version = dataset.versions[0];
+  const preparation = version?.preparations[0];
+  const tokens = preparation?.train_tokens;
+  return (
+    <tr className={`relative ${rowClass}`}>
+      <Td>{statePill(version)}</Td>
+      <Td className="max-w-80 min-w-32">
+        <Link
+          to="/$team/datasets/$datasetId"
+          params={{ team, datasetId: dataset.id }}
+          className="block truncate font-medium after:absolute after:inset-0"
+          title={name}
+        >
+          {name}
+        </Link>
+      </Td>
+      <Td className="text-right max-tablet:hidden">{version?.number ?? "–"}</Td>
+      <Td className="text-right">{version === undefined || version.curation.mix.length > 0 ? "–" : <Bytes value={version.bytes} />}</Td>
+      <Td className="text-right max-tablet:hidden">
+        {tokens === null || tokens === undefined ? "–" : short(tokens + (preparation?.validation_tokens ?? 0))}
+      </Td>
+      <Td className="text-right text-soft max-tablet:hidden">
+        <Time at={version?.created ?? dataset.created} />
+      </Td>
+      <Td className="max-w-32 truncate text-soft max-tablet:hidden">{dataset.created_by ?? "–"}</Td>
+    </tr>
+  );
+}
+
+/** The next thing a dataset needs before its first run: to be read, then to be tokenized. */
+function statePill(version: DatasetVersion | undefined) {
+  if (version === undefined) return "–";
+  const preparation = version.preparations[0];
+  if (version.state !== "ready" || preparation === undefined) return <VersionPill version={version} />;
+  return <PreparationPill preparation={preparation} />;
+}

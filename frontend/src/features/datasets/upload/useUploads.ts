@@ -1,0 +1,70 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState, useSyncExternalStore } from "react";
+import type { LocalFile } from "@/features/datasets/upload/localFiles";
+import { uploadsQuery } from "@/features/datasets/queries";
+import { excludedFiles, storeExcludedFiles } from "@/features/datasets/upload/excludedFiles";
+import { isUsable, uploadRows, type UploadRowData } from "@/features/datasets/upload/uploadRows";
+import { addFiles, deleteUpload, remove, removeConsumed, uploadStore } from "@/features/datasets/upload/uploadStore";
+
+/** Which files are selected initially: all except excluded ones, or only those added here. */
+export type DefaultSelection = "all" | "added here";
+
+/** The team's files that no dataset uses yet, and the actions on them. */
+export function useUploads(team: string, defaultSelection: DefaultSelection) {
+  const sendings = useSyncExternalStore(uploadStore.subscribe, uploadStore.all);
+  const dropped = useSyncExternalStore(uploadStore.subscribe, uploadStore.dropped);
+  const { data: uploads, error } = useQuery(uploadsQuery(team));
+  const [excluded, setExcluded] = useState(() => excludedFiles(team));
+  const [addedHere, setAddedHere] = useState<ReadonlySet<string>>(new Set());
+  const [failure, setFailure] = useState<Error | null>(null);
+  const client = useQueryClient();
+  const rows = uploadRows(team, sendings, uploads ?? [], dropped);
+  const isSelected = ({ key, uploadId }: UploadRowData) =>
+    defaultSelection === "added here" ? addedHere.has(key) : !excluded.has(key) && !excluded.has(uploadId ?? key);
+  const selected = rows.filter((row) => isUsable(row) && isSelected(row));
+
+  /** Tracked by key and id: a file gets its id during the upload and a new key after a reload. */
+  function updateSelection(keys: readonly string[], unused: readonly UploadRowData[]): void {
+    const deselected = unused.flatMap(({ key, uploadId }) => [key, uploadId ?? key]);
+    setAddedHere((before) => new Set([...before, ...keys].filter((key) => !deselected.includes(key))));
+    const ids = uploadStore.all().flatMap(({ key, uploadId }) => (keys.includes(key) ? (uploadId ?? []) : []));
+    const next = new Set([...excluded, ...deselected].filter((key) => !keys.includes(key) && !ids.includes(key)));
+    setExcluded(next);
+    storeExcludedFiles(team, next);
+  }
+
+  return {
+    rows,
+    isSelected,
+    /** Selected files, in order. */
+    selected,
+    ready: selected.length > 0 && selected.every(({ state }) => state === "complete"),
+    error: failure ?? (uploads === undefined ? error : null),
+    add: async (files: readonly LocalFile[]): Promise<void> => {
+      setFailure(null);
+      try {
+        updateSelection(addFiles({ team, files, known: await client.query({ ...uploadsQuery(team), staleTime: 0 }) }), []);
+      } catch (thrown) {
+        setFailure(thrown as Error);
+      }
+    },
+    select: (row: UploadRowData, used: boolean): void => {
+      if (used) updateSelection([row.key, row.uploadId ?? row.key], []);
+      else updateSelection([], [row]);
+    },
+    remove: ({ key, local, uploadId }: UploadRowData): void => {
+      setFailure(null);
+      const going = local ? remove(key) : deleteUpload(team, uploadId ?? key);
+      going.catch((thrown: unknown) => {
+        setFailure(thrown as Error);
+      });
+    },
+    /** The files now belong to a dataset. */
+    finish: (uploadIds: readonly string[]): void => {
+      removeConsumed(uploadIds);
+      void client.invalidateQueries({ queryKey: ["uploads", team] });
+      void client.invalidateQueries({ queryKey: ["datasets", team] });
+      void client.invalidateQueries({ queryKey: ["team", team] });
+    },
+  };
+}

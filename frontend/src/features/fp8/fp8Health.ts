@@ -1,0 +1,61 @@
+/** Whether the FP8 measurements of a run are healthy, and what to do if not. */
+
+export interface Health {
+  isHealthy: boolean;
+  /** What is normal, or what to do. */
+  message: string;
+}
+
+/**
+ * A delayed scale fits the largest value of 16 steps; of 17 similar steps each is equally likely to be the
+ * largest.
+ */
+export const MAX_CLAMPED = 1 / 17;
+/**
+ * Values below 2⁻¹⁰ ÷ 448 underflow, two millionths of the tensor's largest: losing one in a hundred does not
+ * affect the norm.
+ */
+export const MAX_UNDERFLOW = 1e-2;
+const MAX_LOST = 0.9;
+/** Four halvings in a row are more than a single overflow. */
+const MIN_HEADROOM = 1 / 16;
+
+export function roundingHealth(clamped: number, underflow: number): Health {
+  if (clamped > MAX_CLAMPED) {
+    return unhealthy("Delayed scales were too small for these tensors, so their largest values were clamped. Use current amax.");
+  }
+  if (underflow > MAX_UNDERFLOW) {
+    return unhealthy("A few large values set the scale, so small gradients vanish. Lower the learning rate; the map below shows which layer it is.");
+  }
+  return healthy("Clamped is 0 with current amax, and below 6 % with delayed amax; underflow is below 1 %.");
+}
+
+export function lostHealth(lost: number, level: string): Health {
+  if (level === "O1") return healthy("At O1 weights are float32, so no update is lost.");
+  if (lost > MAX_LOST) {
+    return unhealthy("Hardly any weight changes in a step. Raise the learning rate, or use level O1, which keeps float32 weights.");
+  }
+  return healthy("Weights are rounded stochastically, without bias: a few percent of updates are lost early, more as the learning rate falls.");
+}
+
+export function headroomHealth(headroom: number): Health {
+  if (headroom < MIN_HEADROOM) {
+    return unhealthy("A gradient overflows repeatedly. Lower the learning rate, or clip at a smaller norm; the map below shows where.");
+  }
+  return healthy("It is 1, or halves at an overflow and grows back within 1,000 steps.");
+}
+
+export function skippedHealth(skipped: number, limit: number): Health {
+  if (skipped > 0) {
+    return unhealthy("A gradient was not finite. A few at the start are harmless; if they continue, lower the learning rate. The logs name the tensor.");
+  }
+  return healthy(limit === 0 ? "None: the first one would end the run." : `None. More than ${limit} in a row end the run as diverged.`);
+}
+
+function healthy(message: string): Health {
+  return { isHealthy: true, message };
+}
+
+function unhealthy(message: string): Health {
+  return { isHealthy: false, message };
+}

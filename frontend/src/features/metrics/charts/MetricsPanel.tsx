@@ -1,0 +1,86 @@
+import { memo, useMemo, type ReactNode } from "react";
+import { EmptyState } from "@/components/EmptyState";
+import { ZoomBar } from "@/components/charts/ZoomBar";
+import { ChartControls } from "@/features/metrics/charts/ChartControls";
+import { chartMarkers } from "@/features/metrics/charts/chartMarks";
+import type { LiveMetrics } from "@/features/metrics/live/metricsQuery";
+import type { WindowedMetrics } from "@/features/metrics/charts/useWindowedMetrics";
+import { useZoom } from "@/features/metrics/charts/useZoom";
+import { SeriesChart } from "@/features/metrics/charts/SeriesChart";
+import type { ChartView } from "@/features/metrics/charts/chartView";
+import { axisScale, lastStep } from "@/lib/charts/series";
+import { percentText, shortTick, tick, percentTick } from "@/features/metrics/charts/seriesStyle";
+import { decimal, rate } from "@/lib/format";
+
+interface Props {
+  metrics: LiveMetrics;
+  shown: WindowedMetrics;
+  /** More steps are expected. */
+  live: boolean;
+  checkpointSteps: readonly number[];
+  view: ChartView;
+  onView: (view: ChartView) => void;
+  /** Opens a comparison with other runs. */
+  compare: ReactNode;
+}
+
+const LOSSES = [
+  { label: "train", name: "loss" },
+  { label: "validation", name: "validation_loss" },
+] as const;
+const MFU = [{ label: "MFU", name: "mfu" }] as const;
+const BOTH_MFU = [
+  { label: "of the FP8 peak", name: "mfu" },
+  { label: "of the BF16 peak", name: "bf16_mfu" },
+] as const;
+const SPEED = [{ label: "tokens/s", name: "tokens_per_second" }] as const;
+const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
+
+/** A run's main charts: loss first and largest, then hardware efficiency. */
+export const MetricsPanel = memo(function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
+  const { columns: fullColumns, attempts } = metrics;
+  const axis = useMemo(() => axisScale(fullColumns, view.x), [fullColumns, view.x]);
+  const markers = useMemo(() => chartMarkers(attempts, checkpointSteps, axis.at), [attempts, checkpointSteps, axis]);
+  const zoom = useZoom({
+    axis,
+    newest: lastStep(fullColumns),
+    window: view.window,
+    isGrowing: live,
+    onWindow: (window) => {
+      onView({ ...view, window });
+    },
+  });
+  const controls = useMemo(
+    () => (
+      <>
+        {compare}
+        <ZoomBar zoom={zoom} error={shown.error} />
+      </>
+    ),
+    [compare, zoom, shown.error],
+  );
+  if (fullColumns["loss"] === undefined) {
+    return <EmptyState title="No metrics yet.">The charts start with the first step.</EmptyState>;
+  }
+  const { columns, isPlaceholder } = shown;
+  const shared = { columns, isPlaceholder, zoom, position: axis.at, markers, view };
+  return (
+    <>
+      <ChartControls view={view} onChange={onView}>
+        {controls}
+      </ChartControls>
+      <div className="mb-3 grid grid-cols-[2fr_1fr_1fr] gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
+        <div className="grid min-w-0 max-desk:col-span-full">
+          <SeriesChart {...shared} title="loss" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />
+        </div>
+        {fullColumns["mfu"] !== undefined && (
+          <SeriesChart {...shared} title="MFU, %" series={fullColumns["bf16_mfu"] === undefined ? MFU : BOTH_MFU} scale="zero" text={percentText} axisText={percentTick} />
+        )}
+        <SeriesChart {...shared} title="tokens/s" series={SPEED} scale="zero" text={rate} axisText={shortTick} />
+        {fullColumns["mfu"] === undefined && (
+          <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
+        )}
+      </div>
+    </>
+  );
+});

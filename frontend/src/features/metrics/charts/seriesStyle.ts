@@ -1,0 +1,65 @@
+import type { SeriesInfo } from "@/api/types";
+import type { ChartScale } from "@/components/charts/chartOptions";
+import { bytes, count, decimal, duration, percent, rate, share, short, shortTime } from "@/lib/format";
+
+/** How a series' values are drawn and formatted everywhere. */
+export interface SeriesStyle {
+  title: string;
+  scale: ChartScale;
+  text: (value: number) => string;
+  axisText: (value: number) => string;
+}
+
+type Format = Omit<SeriesStyle, "title">;
+
+const NUMBER: Format = { scale: "fit", text: decimal, axisText: tick };
+const PERCENT: Format = { scale: "zero", text: percentText, axisText: percentTick };
+const SHARE: Format = { scale: "zero", text: share, axisText: share };
+
+const FORMAT_BY_UNIT: Record<string, Format> = {
+  "": { ...NUMBER, scale: "zero" },
+  "nats/token": NUMBER,
+  bytes: { scale: "zero", text: bytes, axisText: bytes },
+  s: { scale: "zero", text: shortTime, axisText: shortTime },
+  steps: { scale: "zero", text: count, axisText: tick },
+  tokens: { scale: "zero", text: count, axisText: shortTick },
+  "tokens/s": { scale: "zero", text: rate, axisText: shortTick },
+};
+
+/** Series that their unit alone does not describe. */
+const FORMAT_BY_NAME: Record<string, Format> = {
+  learning_rate: { scale: "zero", text: learningRateText, axisText: learningRateText },
+  eta_seconds: { scale: "zero", text: duration, axisText: duration },
+};
+
+/** The style of a registered series. Fractions are percentages, except FP8 ones, which span orders of magnitude. */
+export function styleOf({ name, title, unit, group }: SeriesInfo): SeriesStyle {
+  if (unit === "fraction") return group === "fp8" ? { ...SHARE, title } : { ...PERCENT, title: `${title}, %` };
+  return { ...(FORMAT_BY_NAME[name] ?? FORMAT_BY_UNIT[unit] ?? NUMBER), title };
+}
+
+/** The style of a series that is not registered, which a modified trainer may write. */
+export function defaultStyle(name: string): SeriesStyle {
+  return { ...NUMBER, title: name.replaceAll("_", " ") };
+}
+
+export function percentText(value: number): string {
+  return `${percent(value)} %`;
+}
+
+export function percentTick(value: number): string {
+  const hundred = value * 100;
+  return Number.isInteger(Math.round(hundred * 10) / 10) ? hundred.toFixed(0) : hundred.toFixed(1);
+}
+
+export function shortTick(value: number): string {
+  return short(value).replace(" ", "");
+}
+
+export function tick(value: number): string {
+  return Math.abs(value) >= 1_000 ? count(value) : String(Number(value.toPrecision(3)));
+}
+
+function learningRateText(value: number): string {
+  return value === 0 ? "0" : value >= 0.01 ? String(Number(value.toPrecision(3))) : value.toExponential(1).replace(".0e", "e");
+}

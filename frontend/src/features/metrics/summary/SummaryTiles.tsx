@@ -1,0 +1,101 @@
+import type { Run } from "@/api/types";
+import { ComputeTile } from "@/features/metrics/summary/ComputeTile";
+import { Tile } from "@/features/metrics/summary/Tile";
+import { bytesParts, decimal, percent, plural, rate, shortTime } from "@/lib/format";
+import { isFinal } from "@/lib/runs/runProgress";
+import { isComplete, lastValue, type Columns } from "@/lib/charts/series";
+
+/** A run's key metrics: health, speed and cost. */
+export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
+  const latest = (name: string) => lastValue(columns[name]) ?? run.summary.values[name];
+  const speed = latest("tokens_per_second");
+  const mfu = latest("mfu");
+  const seconds = latest("seconds");
+  const norm = latest("grad_norm");
+  const loss = latest("loss");
+  const [memory, memoryUnit] = memoryParts(latest("memory_bytes"));
+  const [peak, bf16Peak] = peaksOf(run);
+  const bf16 = latest("bf16_mfu");
+  const hfu = latest("hfu");
+  return (
+    <dl className="panel mb-6 grid grid-cols-6 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
+      <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(run, columns)} />
+      <Tile
+        name="MFU"
+        value={text(mfu, percent)}
+        unit={mfu === undefined ? "" : "%"}
+        note={mfuNote(peak, loss !== undefined)}
+        more={mfuMore(bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : "", hfu)}
+        title={peak ? `${[peak, bf16Peak].filter(Boolean).map((one) => `of ${one}`).join("; ")}. ${HFU_TEXT}` : undefined}
+      />
+      <Tile
+        name="throughput"
+        value={text(speed, rate)}
+        unit={speed === undefined ? "" : "tokens/s"}
+        note={seconds === undefined ? "" : `step ${shortTime(seconds)}`}
+      />
+      <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
+      <Tile name="memory" value={memory} unit={memoryUnit} note={slotsNote(run)} />
+      <ComputeTile run={run} />
+    </dl>
+  );
+}
+
+function text(value: number | undefined, format: (value: number) => string): string {
+  return value === undefined ? "–" : format(value);
+}
+
+function memoryParts(value: number | undefined): [string, string] {
+  return value === undefined ? ["–", ""] : bytesParts(value);
+}
+
+/** The peak that MFU refers to; only the BF16 peak if FP8 products are no faster, as on a CPU. */
+function peaksOf({ summary: { peak_name: peak, bf16_peak_name: bf16Peak } }: Run): (string | null | undefined)[] {
+  return peak && bf16Peak && peak.replace(/^FP8/, "BF16") === bf16Peak ? [bf16Peak] : [peak, bf16Peak];
+}
+
+const HFU_TEXT = "HFU counts recomputed activations too";
+
+function mfuMore(bf16: string, hfu: number | undefined): string | undefined {
+  const words = [bf16, hfu === undefined ? "" : `HFU ${percent(hfu)} %`].filter((value) => value !== "");
+  return words.length === 0 ? undefined : words.join("; ");
+}
+
+/** `of BF16 peak 989 TFLOP/s`; the tooltip has the device's name. */
+function mfuNote(peak: string | null | undefined, hasStarted: boolean): string {
+  if (peak) return ofPeak(peak);
+  return hasStarted ? "this device's peak is unknown" : "";
+}
+
+function ofPeak(peak: string): string {
+  return `of ${peak.split(" of ")[0] ?? peak}`;
+}
+
+function validationNote(run: Run, columns: Columns): string {
+  const values = columns["validation_loss"]?.values ?? [];
+  const [before, newest] = [values[values.length - 2], values[values.length - 1]];
+  if (newest === undefined) {
+    const loading = columns["loss"] === undefined && run.summary.step > 0;
+    if (loading) return "";
+    return isFinal(run.state) ? "not validated" : "not validated yet";
+  }
+  const trend = before === undefined ? "" : newest < before ? ", falling" : newest > before ? ", rising" : "";
+  return `validation ${decimal(newest)}${trend}`;
+}
+
+function clipNote(run: Run, columns: Columns): string {
+  const limit = run.spec.optimizer.clip_norm;
+  const norms = columns["grad_norm"];
+  if (limit === null) return "not clipped";
+  // A downsampled series holds only extremes, so the share of clipped steps is unknown.
+  if (norms === undefined || !isComplete(norms)) return `clipped at ${limit}`;
+  const { values } = norms;
+  const clipped = values.filter((value) => value > limit).length / values.length;
+  return `clipped ${(clipped * 100).toFixed(0)} % of steps`;
+}
+
+function slotsNote(run: Run): string {
+  const { slots_per_node: slots, nodes } = run.spec.resources;
+  const where = run.nodes.join(", ");
+  return `${plural(slots * nodes, "slot")}${where === "" ? "" : ` on ${where}`}`;
+}

@@ -1,0 +1,88 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState, type ReactNode } from "react";
+import { ErrorState } from "@/components/ErrorState";
+import { HeatMap } from "@/components/charts/HeatMap";
+import { Select } from "@/components/Select";
+import { Skeleton } from "@/components/Skeleton";
+import { STEP_PARTS, rankTimesQuery, type StepPart, type RankColumn } from "@/features/metrics/timing/rankTimes";
+import { shortTime } from "@/lib/format";
+import { heatMapOf } from "@/lib/charts/heatMap";
+import { median } from "@/features/metrics/timing/median";
+import type { StepWindow } from "@/lib/charts/stepWindow";
+
+interface Props {
+  team: string;
+  run: string;
+  live: boolean;
+  window: StepWindow | null;
+  newest: number;
+  part: StepPart;
+  onPart: (part: StepPart) => void;
+  /** A link to a rank's log. */
+  logOf: (rank: number) => ReactNode;
+}
+
+const MAX_COLUMNS = 96;
+
+/** The time each rank spends in one part of a step, over the steps. All ranks wait for a slow one. */
+export function RankHeatMap({ team, run, live, window, newest, part, onPart, logOf }: Props) {
+  const [rank, setRank] = useState(0);
+  const ranks = useQuery(rankTimesQuery({ team, run, part, window, newest, live }));
+  const columns = ranks.data;
+  const map = useMemo(
+    () => heatMapOf((columns ?? []).map(({ rank, column }) => ({ label: String(rank), column })), MAX_COLUMNS, "even"),
+    [columns],
+  );
+  if (ranks.isError) return <ErrorState error={ranks.error} onRetry={() => void ranks.refetch()} />;
+  if (columns === undefined) return <Skeleton rows={1} height={280} />;
+  const chosen = Math.min(rank, Math.max(0, columns.length - 1));
+  return (
+    <div className="mt-3" aria-busy={ranks.isPlaceholderData}>
+      {columns.length === 0 ? (
+        <section className="panel p-3">
+          <h2 className="font-medium">{TITLE}</h2>
+          <p className="mt-2 text-small text-soft">{live ? "Every tenth step is measured." : "None of these steps was measured by rank."}</p>
+        </section>
+      ) : (
+        <HeatMap
+          title={TITLE}
+          rowName="rank"
+          map={map}
+          text={shortTime}
+          selectedRow={chosen}
+          onSelectRow={setRank}
+          controls={
+            <Select
+              aria-label="Part of the step"
+              value={part}
+              onChange={(event) => {
+                onPart(STEP_PARTS.find((part) => part === event.target.value) ?? part);
+              }}
+            >
+              {STEP_PARTS.map((part) => (
+                <option key={part}>{part}</option>
+              ))}
+            </Select>
+          }
+        >
+          <p className="mt-2 border-t pt-2 text-small text-soft">
+            {comparisonText(columns, chosen, part)} Ranks wait for each other in collectives: the slowest one waits least there and
+            takes longest in forward, backward or data. {logOf(columns[chosen]?.rank ?? 0)}
+          </p>
+        </HeatMap>
+      )}
+    </div>
+  );
+}
+
+const TITLE = "time by rank";
+
+/** Compares the selected rank with the median of all ranks. */
+function comparisonText(columns: readonly RankColumn[], chosen: number, part: StepPart): string {
+  const medians = columns.map(({ column }) => median(column.values));
+  const [own, all] = [medians[chosen] ?? 0, median(medians)];
+  const words = `Rank ${columns[chosen]?.rank ?? 0} takes ${shortTime(own)} for ${part}`;
+  if (all === 0) return `${words}.`;
+  const share = Math.round((own / all - 1) * 100);
+  return `${words}, ${share === 0 ? "the same as the median" : `${Math.abs(share)} % ${share > 0 ? "more" : "less"} than the ranks do`} in the middle.`;
+}

@@ -1,0 +1,77 @@
+import { useQuery } from "@tanstack/react-query";
+import { ApiError } from "@/api/errors";
+import type { Run } from "@/api/types";
+import { Button } from "@/components/Button";
+import { Dialog } from "@/components/Dialog";
+import { ErrorNote } from "@/components/ErrorNote";
+import { freedSpaceQuery } from "@/features/runs/actions/bulkRequests";
+import { bytes, plural } from "@/lib/format";
+
+interface Props {
+  team: string;
+  runs: readonly Run[];
+  busy: boolean;
+  error: unknown;
+  onConfirm: (ids: string[]) => void;
+  onClose: () => void;
+}
+
+/** Asks before runs are deleted, with the space this frees and the runs that cannot be deleted. */
+export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Props) {
+  const { data: answers, error: countError } = useQuery(freedSpaceQuery(team, runs.map(({ id }) => id)));
+  const isCounted = answers !== undefined;
+  const deletable = runs.flatMap((run) => {
+    const answer = answers?.get(run.id);
+    return answer === undefined || answer instanceof ApiError ? [] : [{ ...answer, run }];
+  });
+  const undeletable = runs.flatMap((run) => {
+    const answer = answers?.get(run.id);
+    return answer instanceof ApiError ? [{ run, why: answer.message }] : [];
+  });
+  const freed = deletable.reduce((sum, { bytes }) => sum + bytes, 0);
+  const checkpoints = deletable.reduce((sum, { checkpoints }) => sum + checkpoints, 0);
+  const subject = deletable.length === 1 ? (deletable[0]?.run.name ?? "") : plural(isCounted ? deletable.length : runs.length, "run");
+  return (
+    <Dialog
+      title={isCounted && deletable.length === 0 ? "None of these can be deleted" : `Delete ${subject}?`}
+      onClose={onClose}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          {deletable.length > 0 && (
+            <Button
+              variant="danger"
+              disabled={busy || !isCounted}
+              onClick={() => {
+                onConfirm(deletable.map(({ run }) => run.id));
+              }}
+            >
+              Delete {plural(deletable.length, "run")}
+            </Button>
+          )}
+        </>
+      }
+    >
+      {isCounted ? (
+        deletable.length > 0 && (
+          <p>
+            This frees {bytes(freed)} ({plural(checkpoints, "checkpoint")}) and deletes charts, events and logs. This cannot be undone.
+          </p>
+        )
+      ) : (
+        countError === null && <p role="status">Calculating freed space…</p>
+      )}
+      {undeletable.length > 0 && (
+        <ul className="flex flex-col gap-1">
+          {undeletable.map(({ run, why }) => (
+            <li key={run.id}>
+              <span className="font-medium text-text">{run.name} cannot be deleted.</span> {why}
+            </li>
+          ))}
+        </ul>
+      )}
+      {countError !== null && <ErrorNote error={countError} />}
+      {error !== null && error !== undefined && <ErrorNote error={error} />}
+    </Dialog>
+  );
+}

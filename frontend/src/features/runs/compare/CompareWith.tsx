@@ -1,0 +1,105 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { ChevronDown } from "lucide-react";
+import { Popover } from "radix-ui";
+import { useId, useState } from "react";
+import type { Run } from "@/api/types";
+import { buttonClass } from "@/components/Button";
+import { StatePill } from "@/components/StatePill";
+import { TextInput } from "@/components/TextInput";
+import { otherRunsQuery } from "@/features/runs/queries";
+import { plural } from "@/lib/format";
+import { useDebounced } from "@/lib/hooks/useDebounced";
+
+interface Props {
+  team: string;
+  /** The run to compare with others. */
+  run: string;
+}
+
+const SEARCH_DELAY_MS = 150;
+
+/** Selects other runs of the team and opens a comparison with them; hidden if there are no others. */
+export function CompareWith({ team, run }: Props) {
+  const [open, setOpen] = useState(false);
+  const { data: others } = useQuery(otherRunsQuery(team, run, ""));
+  if (others === undefined || others.length === 0) return null;
+  return (
+    <Popover.Root open={open} onOpenChange={setOpen}>
+      <Popover.Trigger asChild>
+        <button type="button" className="control inline-flex h-6.5 items-center gap-1 px-2 hover:bg-raised max-tablet:h-11">
+          compare with
+          <ChevronDown aria-hidden size={14} />
+        </button>
+      </Popover.Trigger>
+      <Popover.Content
+        align="start"
+        sideOffset={4}
+        collisionPadding={8}
+        aria-label="Compare with other runs"
+        className="z-20 w-80 max-w-[calc(100vw-16px)] rounded-box border border-line bg-surface p-2 text-text shadow-float"
+      >
+        <RunPicker team={team} run={run} />
+      </Popover.Content>
+    </Popover.Root>
+  );
+}
+
+function RunPicker({ team, run }: Props) {
+  const listId = useId();
+  const [typed, setTyped] = useState("");
+  const [selected, setSelected] = useState<readonly Run[]>([]);
+  const { data: found, error, isFetching } = useQuery(otherRunsQuery(team, run, useDebounced(typed.trim(), SEARCH_DELAY_MS)));
+  const ids = selected.map(({ id }) => id);
+  // Selected runs stay visible when the search changes.
+  const shown = [...selected.filter(({ id }) => found?.every((one) => one.id !== id)), ...(found ?? [])];
+  return (
+    <>
+      <TextInput
+        type="search"
+        aria-label="Find runs by name"
+        aria-controls={listId}
+        placeholder="Find by name"
+        maxLength={200}
+        value={typed}
+        onChange={(event) => {
+          setTyped(event.target.value);
+        }}
+      />
+      <ul id={listId} aria-label="Runs to compare with" className="my-1 max-h-64 overflow-y-auto">
+        {shown.map((one) => (
+          <li key={one.id}>
+            <label className="flex h-8 cursor-pointer items-center gap-2 rounded-box px-2 hover:bg-raised has-focus-visible:bg-raised max-tablet:h-11">
+              <input
+                type="checkbox"
+                className="shrink-0"
+                checked={ids.includes(one.id)}
+                onChange={(event) => {
+                  setSelected(event.target.checked ? [...selected, one] : selected.filter(({ id }) => id !== one.id));
+                }}
+              />
+              <span className="min-w-0 grow truncate" title={one.name}>
+                {one.name}
+              </span>
+              <span className="shrink-0 text-small">
+                <StatePill state={one.state} />
+              </span>
+            </label>
+          </li>
+        ))}
+      </ul>
+      {(shown.length === 0 || error !== null) && (
+        <p role="status" className="px-2 py-1 text-soft">
+          {error !== null ? "The runs could not be loaded." : isFetching ? "Searching…" : "No matching runs."}
+        </p>
+      )}
+      {selected.length === 0 ? (
+        <p className="px-2 py-1 text-small text-soft">Select runs to compare with this one.</p>
+      ) : (
+        <Link to="/$team/compare" params={{ team }} search={{ runs: [run, ...ids].join(",") }} className={buttonClass("primary", "w-full")}>
+          Compare {plural(selected.length + 1, "run")}
+        </Link>
+      )}
+    </>
+  );
+}

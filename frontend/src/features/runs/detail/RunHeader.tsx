@@ -1,0 +1,59 @@
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import type { Run } from "@/api/types";
+import { Meter } from "@/components/Meter";
+import { StatePill } from "@/components/StatePill";
+import { TitleRow } from "@/components/TitleRow";
+import { RunNotes } from "@/features/runs/detail/RunNotes";
+import { count } from "@/lib/format";
+import { isFinal, timeSentence } from "@/lib/runs/runProgress";
+import { useNow } from "@/lib/hooks/useNow";
+
+interface Props {
+  team: string;
+  run: Run;
+  /** How fresh the metrics are. */
+  live: ReactNode;
+  actions: ReactNode;
+  /** What the user should know or do now. */
+  banner: ReactNode;
+}
+
+/** A run's name, state, progress and actions. */
+export function RunHeader({ team, run, live, actions, banner }: Props) {
+  const now = useNow();
+  const steps = run.spec.schedule.steps;
+  const step = run.summary.step;
+  const isRunning = run.state === "running" || run.state === "completing";
+  const final = isFinal(run.state);
+  return (
+    <>
+      <TitleRow
+        title={run.name}
+        tabTitle={run.state === "running" ? `${count(step)}/${count(steps)} ${run.name}` : undefined}
+        parent={
+          <Link to="/$team/runs" params={{ team }} className="hover:text-accent">
+            Runs
+          </Link>
+        }
+        actions={actions}
+      >
+        <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
+        {(isRunning || (final && step > 0)) && (
+          <>
+            <span className="whitespace-nowrap">
+              step {count(step)} <span className="text-soft">of {count(steps)}</span>
+            </span>
+            {isRunning && <Meter fraction={steps === 0 ? 0 : step / steps} label="Steps done" />}
+          </>
+        )}
+        <span className={`whitespace-nowrap ${isRunning ? "" : "text-soft"}`}>
+          {timeSentence(run, now)}
+        </span>
+        {!final && live}
+      </TitleRow>
+      {banner}
+      <RunNotes team={team} run={run} />
+    </>
+  );
+}

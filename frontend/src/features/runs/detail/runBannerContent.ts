@@ -1,0 +1,62 @@
+/** The text of a run's banner: what happened and what to do next. */
+import type { Run } from "@/api/types";
+import { duration, secondsBetween } from "@/lib/format";
+
+/** Where a suggestion leads. */
+export type BannerLink = "logs" | "checkpoints" | "dataset" | "like" | "fork" | "nodes";
+
+export interface Banner {
+  tone: "bad" | "warn" | "plain";
+  /** What happened. */
+  message: string;
+  /** What comes next, or what to do. */
+  next: string;
+  links: BannerLink[];
+}
+
+export function bannerOf(run: Run, now: number): Banner | null {
+  switch (run.state) {
+    case "queued":
+      return plainBanner(run.sentence, "It starts automatically.", ["nodes"]);
+    case "retry_wait":
+      return { tone: "warn", message: run.sentence, next: retryText(run, now), links: ["logs"] };
+    case "stopping":
+      return plainBanner(run.sentence, "");
+    case "paused":
+      return plainBanner(run.sentence, "Its slots are free. Resuming continues from there, bit for bit.", ["checkpoints"]);
+    case "cancelled":
+      return plainBanner(run.sentence, run.summary.step > 0 ? "Its metrics and checkpoints are kept. Fork it to continue from one." : "", ["like"]);
+    case "failed":
+      return { tone: "bad", message: run.sentence, next: "", links: failureLinks(run) };
+    case "succeeded":
+      return plainBanner(`Done: ${run.sentence}.`, "Its weights can be downloaded.", ["checkpoints"]);
+    default:
+      return suspectBanner(run);
+  }
+}
+
+function plainBanner(message: string, next: string, links: BannerLink[] = []): Banner {
+  return { tone: "plain", message, next, links };
+}
+
+function suspectBanner({ suspect_seconds: secondsSilent, nodes }: Run): Banner | null {
+  if (secondsSilent === null || secondsSilent === undefined) return null;
+  const where = nodes.length === 1 ? `node ${nodes[0] ?? ""}` : "one of its nodes";
+  const message = `No contact with ${where} for ${duration(secondsSilent)}.`;
+  return { tone: "warn", message, next: "The run continues. If the node stays silent, it recovers from its newest checkpoint.", links: ["nodes"] };
+}
+
+function retryText({ retry_at: at }: Run, now: number): string {
+  if (at === null || at === undefined) return "";
+  const left = (new Date(at).getTime() - now) / 1_000;
+  return left < 1 ? "It resumes in a moment." : `It resumes in ${duration(secondsBetween(new Date(now).toISOString(), at))}.`;
+}
+
+/** End reasons that the logs explain best. */
+const EXPLAINED_IN_LOGS: ReadonlySet<string> = new Set(["bad_job", "crashed", "start_timeout", "export_failed", "poison", "diverged"]);
+
+function failureLinks({ reason, summary }: Run): BannerLink[] {
+  if (reason === "data") return ["dataset"];
+  const links: BannerLink[] = reason !== null && reason !== undefined && EXPLAINED_IN_LOGS.has(reason) ? ["logs"] : [];
+  return [...links, "like", ...(summary.step > 0 ? (["checkpoints"] as const) : [])];
+}

@@ -1,0 +1,113 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { errorMessage } from "@/api/errors";
+import type { RunEstimate, SpecCheck } from "@/api/types";
+import { Bytes } from "@/components/Bytes";
+import { Quantity } from "@/components/Quantity";
+import { Time } from "@/components/Time";
+import type { SpecJson } from "@/features/runs/queries";
+import { estimateQuery } from "@/features/runs/recipes/recipeQueries";
+import { count, decimal, duration, powerOfTen, rate, short } from "@/lib/format";
+
+interface Props {
+  team: string;
+  /** The edited spec; null while it cannot be parsed. */
+  spec: SpecJson | null;
+  verdicts: SpecCheck | undefined;
+  /** The step that a fork continues from. */
+  startStep: number;
+}
+
+/** The estimated cost of the run, and where the numbers come from. UnknCustom are not guessed. */
+export function RunEstimatePanel({ team, spec, verdicts, startStep }: Props) {
+  // Estimates the last spec that was found valid, because the current text may be incomplete or invalid.
+  const validSpec = spec !== null && verdicts?.valid === true ? (verdicts.spec ?? null) : null;
+  const hasNoStepsLeft = validSpec !== null && validSpec.schedule.steps <= startStep;
+  const estimated = hasNoStepsLeft ? null : validSpec;
+  const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, estimated, startStep), enabled: estimated !== null });
+  const estimate = estimated === null ? undefined : data;
+  const { global_sequences: sequences, sequence_tokens: length } = verdicts?.spec?.batch ?? {};
+  const step = sequences === undefined || length === undefined ? undefined : sequences * length;
+  const steps = verdicts?.spec?.schedule.steps;
+  const { nodes = 1, slots_per_node: slots } = verdicts?.spec?.resources ?? {};
+  const parameters = estimate?.parameters ?? verdicts?.parameters;
+  return (
+    <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
+      <dl className="divide-y">
+        <EstimateRow name="parameters">{parameters === null || parameters === undefined ? "–" : short(parameters)}</EstimateRow>
+        <EstimateRow name="tokens" note={step === undefined ? undefined : `${count(step)} per step`}>
+          {step === undefined || steps === undefined ? "–" : short(step * Math.max(0, steps - startStep))}
+        </EstimateRow>
+        <EstimateRow name="compute" note={estimate && `${powerOfTen(estimate.flops)} FLOP`}>
+          {estimate === undefined ? "–" : <Quantity value={decimal(estimate.petaflop_days)} unit="petaFLOP/s-days" />}
+        </EstimateRow>
+        <EstimateRow name="slots">{slots === undefined ? "–" : count(nodes * slots)}</EstimateRow>
+        <EstimateRow name="memory" note={estimate && "estimated, of the fullest rank"}>
+          {estimate === undefined ? "–" : <Bytes value={estimate.memory_bytes} />}
+        </EstimateRow>
+        {estimate !== undefined && estimate.host_bytes > 0 && (
+          <EstimateRow name="node memory" note="per node, for offloaded tensors">
+            <Bytes value={estimate.host_bytes} />
+          </EstimateRow>
+        )}
+        <EstimateRow name="checkpoints" note={estimate && <StorageNote estimate={estimate} />}>
+          {estimate === undefined ? "–" : <Bytes value={estimate.stored_bytes} />}
+        </EstimateRow>
+        <EstimateRow name="time" note={estimate && <TimeSource estimate={estimate} team={team} />}>
+          {estimate === undefined ? "–" : timeText(estimate)}
+        </EstimateRow>
+        <EstimateRow name="slot-hours">{estimate?.slot_hours == null ? "–" : decimal(estimate.slot_hours)}</EstimateRow>
+      </dl>
+      {estimate !== undefined && isPlaceholderData && (
+        <p className="border-t px-4 py-2 text-small text-soft">Previous estimate; updating…</p>
+      )}
+      {hasNoStepsLeft && <p className="border-t px-4 py-2 text-small text-soft">No estimate: the fork starts at step {count(startStep)}, so it needs more steps than that.</p>}
+      {estimated !== null && error !== null && <p className="border-t px-4 py-2 text-small text-soft">No estimate: {errorMessage(error)}</p>}
+    </section>
+  );
+}
+
+function EstimateRow({ name, note, children }: { name: string; note?: ReactNode; children: ReactNode }) {
+  return (
+    <div className="flex flex-wrap justify-between gap-x-4 px-4 py-1.5">
+      <dt className="text-soft">{name}</dt>
+      <dd className="text-right">{children}</dd>
+      {note !== undefined && <dd className="w-full text-small text-soft">{note}</dd>}
+    </div>
+  );
+}
+
+function timeText({ seconds }: RunEstimate): string {
+  return seconds === null ? "not measured yet" : duration(seconds);
+}
+
+/** Where the time estimate comes from. */
+function TimeSource({ estimate: { measured }, team }: { estimate: RunEstimate; team: string }) {
+  if (measured === null) {
+    return "No run with this model and batch has trained on such a node, so the time is unknown.";
+  }
+  return (
+    <>
+      measured: {rate(measured.tokens_per_second)} tokens/s in{" "}
+      <Link
+        to="/$team/runs/$runId/$tab"
+        params={{ team, runId: measured.run, tab: "overview" }}
+        className="text-accent underline underline-offset-2"
+      >
+        {measured.name}
+      </Link>{" "}
+      on {measured.node}, <Time at={measured.when} />
+    </>
+  );
+}
+
+/** Storage at the end, compared with the team's current use; it has no limit. */
+function StorageNote({ estimate }: { estimate: RunEstimate }) {
+  return (
+    <>
+      <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={estimate.team_checkpoint_bytes} /> of checkpoints now. Only the disk limits
+      them; the storage limit applies to uploaded files.
+    </>
+  );
+}

@@ -1,0 +1,149 @@
+import type { ReactNode } from "react";
+import type { Dataset, Tokenizer } from "@/api/types";
+import { Field, type FieldControl } from "@/components/Field";
+import { Select } from "@/components/Select";
+import { TextInput } from "@/components/TextInput";
+import { fieldId } from "@/features/runs/form/fieldId";
+import { uniqueNames } from "@/lib/uniqueNames";
+import { NONE, type SpecField } from "@/features/runs/spec/specFields";
+
+interface Props {
+  field: SpecField;
+  value: string;
+  problem: string | undefined;
+  datasets: readonly Dataset[];
+  tokenizers: readonly Tokenizer[];
+  /** Where the tokenizer comes from. */
+  tokenizerKind: string;
+  onChange: (value: string) => void;
+}
+
+/** One field of the spec: its control, help and default. */
+export function SpecFieldInput(props: Props) {
+  const { field, problem, tokenizerKind } = props;
+  return (
+    <Field
+      id={fieldId(field.path)}
+      label={labelOf(field, tokenizerKind)}
+      help={helpOf(field, tokenizerKind)}
+      error={problem}
+    >
+      {(control) => renderInput(props, control)}
+    </Field>
+  );
+}
+
+function renderInput({ field, value, datasets, tokenizers, tokenizerKind, onChange }: Props, control: FieldControl) {
+  if (field.path === "data.dataset" || (field.path === TOKENIZER_SOURCE && tokenizerKind === "dataset")) {
+    const options = [...uniqueNames(datasets.filter((dataset) => dataset.id === value || isReadable(dataset)))];
+    return renderSelect(control, value, datasets.length === 0 ? "no datasets yet: upload one first" : "choose a dataset", options, onChange);
+  }
+  if (field.path === TOKENIZER_SOURCE) {
+    const options = [...uniqueNames(tokenizers)];
+    return renderSelect(control, value, tokenizers.length === 0 ? "no tokenizers yet: upload one first" : "choose a tokenizer", options, onChange);
+  }
+  if (field.kind === "switch") {
+    return renderSelect(control, value, `default: ${field.defaultText === "true" ? "yes" : "no"}`, BOOLEAN_OPTIONS, onChange);
+  }
+  if (field.kind === "choice") {
+    const options = field.choices.map((choice): [string, string] => [choice, choice]);
+    return renderSelect(control, value, `default: ${field.defaultText}`, options, onChange);
+  }
+  const isOff = field.isNullable && value === NONE;
+  const input = (
+    <TextInput
+      {...control}
+      inputMode={field.kind === "integer" ? "numeric" : field.kind === "number" ? "decimal" : "text"}
+      autoComplete="off"
+      spellCheck={false}
+      required={field.required}
+      placeholder={isOff ? "off" : field.defaultText}
+      value={isOff ? "" : value}
+      onChange={(event) => {
+        onChange(event.target.value);
+      }}
+    />
+  );
+  return field.isNullable ? <OptionalInput label={field.label} isOff={isOff} onChange={onChange} input={input} /> : input;
+}
+
+/** A run cannot use a dataset without a readable version. */
+function isReadable({ versions }: Dataset): boolean {
+  return versions.length === 0 || versions.some(({ state }) => state !== "failed");
+}
+
+interface OptionalInputProps {
+  label: string;
+  isOff: boolean;
+  onChange: (value: string) => void;
+  input: ReactNode;
+}
+
+/** A control whose empty value means the default, with a checkbox for "off". Typing unchecks it. */
+function OptionalInput({ label, isOff, onChange, input }: OptionalInputProps) {
+  return (
+    <span className="flex items-center gap-3">
+      {input}
+      <label className="flex shrink-0 items-center gap-1.5 max-tablet:min-h-11">
+        <input
+          type="checkbox"
+          aria-label={`Turn off ${label.toLowerCase()}`}
+          checked={isOff}
+          onChange={(event) => {
+            onChange(event.target.checked ? NONE : "");
+          }}
+        />
+        off
+      </label>
+    </span>
+  );
+}
+
+const BOOLEAN_OPTIONS: [string, string][] = [
+  ["true", "yes"],
+  ["false", "no"],
+];
+
+function renderSelect(
+  control: FieldControl,
+  value: string,
+  emptyLabel: string,
+  options: readonly [string, string][],
+  onChange: (value: string) => void,
+) {
+  return (
+    <Select
+      {...control}
+      value={value}
+      onChange={(event) => {
+        onChange(event.target.value);
+      }}
+    >
+      <option value="">{emptyLabel}</option>
+      {options.map(([key, text]) => (
+        <option key={key} value={key}>
+          {text}
+        </option>
+      ))}
+    </Select>
+  );
+}
+
+/** A tokenizer that is not trained on the run's own data has a source, chosen by name. */
+const TOKENIZER_SOURCE = "data.tokenizer.source";
+
+function labelOf({ path, label }: SpecField, tokenizerKind: string): string {
+  if (path === "data.dataset") return "Dataset";
+  if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Tokenizer dataset" : "Uploaded tokenizer";
+  return label;
+}
+
+/** The schema describes specs, where empty is null; in this form an empty field means the default. */
+const WHEN_EMPTY = /when (left )?empty/;
+
+function helpOf({ help, defaultText, kind, path, isNullable }: SpecField, tokenizerKind: string): string {
+  if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team’s tokenizers, uploaded on the datasets page.";
+  const sentence = isNullable ? help.replace(WHEN_EMPTY, "when off") : help;
+  const text = path === "data.dataset" ? "The data the model trains on." : sentence.replaceAll("`", "");
+  return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default ${defaultText}.`;
+}

@@ -1,0 +1,98 @@
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { ApiError } from "@/api/errors";
+import type { Problem, Run } from "@/api/types";
+import { Button } from "@/components/Button";
+import { Dialog } from "@/components/Dialog";
+import { ErrorNote } from "@/components/ErrorNote";
+import { changeLayout, layoutFields, effectText, withLayout } from "@/features/runs/layout/layout";
+import { LayoutPlan } from "@/features/runs/layout/LayoutPlan";
+import { planQuery, specQuery } from "@/features/runs/queries";
+import { SpecFieldInput } from "@/features/runs/form/SpecFieldInput";
+import { sectionsOf, specOf, valuesOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
+import { useDebounced } from "@/lib/hooks/useDebounced";
+
+interface Props {
+  team: string;
+  run: Run;
+  onChanged: (run: Run) => void;
+  onClose: () => void;
+}
+
+const PLAN_DELAY_MS = 300;
+
+/** Edits a run's layout: its parallelism fields, with diagrams of the result. */
+export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
+  const { data: info } = useSuspenseQuery(specQuery);
+  const fields = useMemo(() => layoutFields(sectionsOf(info.run_spec as JsonSchema)), [info]);
+  const [values, setValues] = useState(() => valuesOf(run.spec as unknown as Record<string, Json>, fields).values);
+  const layout = useMemo(() => specOf(values, fields), [values, fields]);
+  const spec = useDebounced(useMemo(() => withLayout(run, layout), [run, layout]), PLAN_DELAY_MS);
+  const { error: planError } = useQuery(planQuery(team, spec));
+  const change = useMutation({
+    mutationFn: () => changeLayout(team, run.id, layout),
+    onSuccess: (answer) => {
+      onChanged(answer);
+      onClose();
+    },
+  });
+  const problems = [...problemsOf(change.error), ...problemsOf(planError)];
+  const hasFieldError = problemsOf(change.error).some(({ field }) => fields.some(({ path }) => belongsTo(path, field)));
+  return (
+    <Dialog
+      wide
+      title={`Layout of ${run.name}`}
+      onClose={onClose}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button variant="primary" type="submit" form="change-layout" disabled={change.isPending}>
+            Change layout
+          </Button>
+        </>
+      }
+    >
+      <p>
+        The same {run.spec.resources.nodes * run.spec.resources.slots_per_node} ranks in another layout. {effectText(run)} The data and
+        its order do not change.
+      </p>
+      <form
+        id="change-layout"
+        className="grid grid-cols-2 gap-x-6 gap-y-4 text-text max-tablet:grid-cols-1"
+        onSubmit={(event) => {
+          event.preventDefault();
+          change.mutate();
+        }}
+      >
+        {fields.map((field) => (
+          <SpecFieldInput
+            key={field.path}
+            field={field}
+            value={values[field.path] ?? ""}
+            problem={problems.find((problem) => belongsTo(field.path, problem.field))?.message}
+            datasets={[]}
+            tokenizers={[]}
+            tokenizerKind=""
+            onChange={(value) => {
+              setValues({ ...values, [field.path]: value });
+            }}
+          />
+        ))}
+        <LayoutPlan team={team} spec={spec} />
+      </form>
+      {change.error !== null && !hasFieldError && <ErrorNote error={change.error} />}
+    </Dialog>
+  );
+}
+
+function problemsOf(error: unknown): readonly Problem[] {
+  return error instanceof ApiError ? error.problems : [];
+}
+
+/**
+ * Whether a problem belongs to this field; problems of lists name an element, and batch fields come without their
+ * section.
+ */
+function belongsTo(path: string, field: string): boolean {
+  return field === path || field.startsWith(`${path}.`) || `batch.${field}` === path;
+}

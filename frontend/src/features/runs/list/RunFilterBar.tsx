@@ -1,0 +1,135 @@
+import { ChevronDown } from "lucide-react";
+import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import type { RunState } from "@/api/types";
+import { Button } from "@/components/Button";
+import { Menu } from "@/components/Menu";
+import { MenuCheckbox } from "@/components/MenuCheckbox";
+import { StateIcon } from "@/components/StateIcon";
+import { TagChip } from "@/components/TagChip";
+import { TextInput } from "@/components/TextInput";
+import { isFiltering, parseTypedFilter, toggleStates, toggleTag, type RunFilter } from "@/features/runs/list/runFilter";
+import { RUN_STATES, stateStyle } from "@/lib/runs/stateStyle";
+import { useDebounced } from "@/lib/hooks/useDebounced";
+import { useHotkeys } from "@/lib/hooks/useHotkeys";
+
+interface Props {
+  filter: RunFilter;
+  onFilter: (filter: RunFilter) => void;
+  onClear: () => void;
+  /** At the end of the bar. */
+  children?: ReactNode;
+}
+
+const SEARCH_DELAY_MS = 250;
+
+/** States grouped by label; two states share one. */
+const STATE_GROUPS = [...new Set(RUN_STATES.map((state) => stateStyle[state].label))].map(
+  (word): [string, RunState[]] => [word, RUN_STATES.filter((state) => stateStyle[state].label === word)],
+);
+
+/**
+ * Filters runs by name, state, tag and owner. `/` focuses the search field, which also understands `tag:` and
+ * `state:`.
+ */
+export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
+  const input = useRef<HTMLInputElement>(null);
+  useHotkeys(useMemo(() => ({ "/": () => input.current?.focus() }), []));
+  const q = filter.q ?? "";
+  const [text, setText] = useState(q);
+  const debouncedText = useDebounced(text, SEARCH_DELAY_MS);
+  const [previousQ, setPreviousQ] = useState(q);
+  if (q !== previousQ) {
+    setPreviousQ(q);
+    // The field's own query comes back trimmed and must not remove a space that the user just typed.
+    if (q !== debouncedText.trim()) setText(q);
+  }
+  const latest = useRef({ filter, onFilter });
+  useEffect(() => {
+    latest.current = { filter, onFilter };
+  });
+  useEffect(() => {
+    const { filter: before, onFilter } = latest.current;
+    const { filter, rest } = parseTypedFilter(before, debouncedText);
+    const q = rest.trim();
+    if (filter === before && q === (before.q ?? "")) return;
+    if (filter !== before) setText(q);
+    onFilter({ ...filter, q: q === "" ? undefined : q });
+  }, [debouncedText]);
+  const states = filter.state ?? [];
+  const selectedLabels = STATE_GROUPS.filter(([, of]) => of.every((value) => states.includes(value))).map(([word]) => word);
+  return (
+    <div role="search" aria-label="Runs" className="mb-4 flex flex-wrap items-center gap-2">
+      <div className="w-72 max-tablet:w-full">
+        <TextInput
+          ref={input}
+          type="search"
+          aria-label="Search by name"
+          aria-keyshortcuts="/"
+          placeholder="Name, tag:night or state:failed"
+          maxLength={200}
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+          }}
+          onKeyDown={(event) => {
+            if (event.key === "Escape") event.currentTarget.blur();
+          }}
+        />
+      </div>
+      <Menu
+        trigger={
+          <Button>
+            <span className="max-w-64 truncate">{selectedLabels.length === 0 ? "Any state" : selectedLabels.join(", ")}</span>
+            <ChevronDown aria-hidden size={14} className="text-soft" />
+          </Button>
+        }
+      >
+        {STATE_GROUPS.map(([word, of]) => (
+          <MenuCheckbox
+            key={word}
+            checked={selectedLabels.includes(word)}
+            onChange={() => {
+              onFilter(toggleStates(filter, of));
+            }}
+          >
+            <span className={`flex items-center gap-1.5 ${groupStyle(of).color}`}>
+              <StateIcon shape={groupStyle(of).shape} />
+              {word}
+            </span>
+          </MenuCheckbox>
+        ))}
+      </Menu>
+      <label className="flex h-8 cursor-pointer items-center gap-2 px-1 max-tablet:h-11">
+        <input
+          type="checkbox"
+          checked={filter.mine === true}
+          onChange={(event) => {
+            onFilter({ ...filter, mine: event.target.checked ? true : undefined });
+          }}
+        />
+        Mine
+      </label>
+      {filter.tag?.map((tag) => (
+        <TagChip
+          key={tag}
+          name={`tag ${tag}`}
+          action="remove"
+          suffix="×"
+          onPress={() => {
+            onFilter(toggleTag(filter, tag));
+          }}
+        />
+      ))}
+      {isFiltering(filter) && (
+        <Button variant="quiet" onClick={onClear}>
+          Clear filters
+        </Button>
+      )}
+      {children}
+    </div>
+  );
+}
+
+function groupStyle(states: readonly RunState[]) {
+  return stateStyle[states[0] ?? "queued"];
+}

@@ -1,0 +1,132 @@
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import type { Run } from "@/api/types";
+import { Sparkline } from "@/components/charts/Sparkline";
+import { StatePill } from "@/components/StatePill";
+import { rowClass } from "@/components/Table";
+import { TagChip } from "@/components/TagChip";
+import { Td } from "@/components/Td";
+import { Time } from "@/components/Time";
+import { COLUMN_STYLES, type RunColumn } from "@/features/runs/list/runColumns";
+import { decimal, fullTime } from "@/lib/format";
+import { showsMetrics, timeText } from "@/lib/runs/runProgress";
+
+interface Props {
+  team: string;
+  run: Run;
+  columns: readonly RunColumn[];
+  now: number;
+  /** Its position in the full list, from 1, if only a part is rendered. */
+  index?: number;
+  /** The selection checkbox. */
+  select?: ReactNode;
+  /** Whether runs are being selected: on phones the checkbox then replaces the loss. */
+  isSelecting?: boolean;
+  isSelected?: boolean;
+  onTag?: (tag: string) => void;
+}
+
+/** One run. Phones show its state, name and sentence, loss and time. */
+export function RunRow({ team, run, columns, now, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
+  const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
+  const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
+  return (
+    <tr
+      className={`relative ${rowClass} ${isSelected ? "bg-raised" : ""}`}
+      data-row={run.id}
+      aria-rowindex={index === undefined ? undefined : index + 1}
+    >
+      {select !== undefined && <Td className={isSelecting ? "" : "max-tablet:hidden"}>{select}</Td>}
+      <Td>
+        <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
+      </Td>
+      <Td>
+        <Link
+          to="/$team/runs/$runId/$tab"
+          params={{ team, runId: run.id, tab: "overview" }}
+          className="block truncate font-medium after:absolute after:inset-0"
+          title={run.name}
+        >
+          {run.name}
+        </Link>
+        <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{run.sentence}</span>
+      </Td>
+      {columns.map((column) => {
+        if (!showsSentence || COLUMN_STYLES[column].isMetric !== true) {
+          return <Cell key={column} run={run} column={column} now={now} onTag={onTag} />;
+        }
+        return column === metricColumns[0] && <Sentence key={column} text={run.sentence} columns={metricColumns.length} />;
+      })}
+      <Td className={`text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>
+        {showsMetrics(run) ? decimal(run.summary.values["loss"] ?? NaN) : "–"}
+      </Td>
+      <Td className="text-right text-small tablet:hidden">{timeText(run, now)}</Td>
+    </tr>
+  );
+}
+
+interface CellProps {
+  run: Run;
+  column: RunColumn;
+  now: number;
+  onTag: ((tag: string) => void) | undefined;
+}
+
+function Cell({ run, column, now, onTag }: CellProps) {
+  const { alignRight, text } = COLUMN_STYLES[column];
+  const className = `truncate max-tablet:hidden ${alignRight === true ? "text-right" : ""} ${column === "by" || column === "nodes" ? "text-soft" : ""}`;
+  if (text !== undefined) return <Td className={className} title={column === "nodes" ? text(run) : undefined}>{text(run)}</Td>;
+  if (column === "spark") {
+    return (
+      <Td className={className}>
+        <Sparkline values={run.summary.spark} label={`Loss of ${run.name} so far`} />
+      </Td>
+    );
+  }
+  if (column === "created") {
+    return (
+      <Td className={className}>
+        <Time at={run.created} />
+      </Td>
+    );
+  }
+  if (column === "tags") return <Td className={className}><Tags run={run} onTag={onTag} /></Td>;
+  return (
+    <Td className={className} title={fullTime(run.created)}>
+      {timeText(run, now)}
+    </Td>
+  );
+}
+
+const TAGS_SHOWN = 2;
+
+function Tags({ run, onTag }: Pick<CellProps, "run" | "onTag">) {
+  const more = run.tags.slice(TAGS_SHOWN);
+  return (
+    <span className="flex items-center gap-1">
+      {run.tags.slice(0, TAGS_SHOWN).map((tag) => (
+        <TagChip
+          key={tag}
+          name={tag}
+          {...(onTag === undefined ? {} : { action: "filter by this tag", onPress: () => { onTag(tag); } })}
+        />
+      ))}
+      {more.length > 0 && (
+        <span className="text-small text-soft" title={more.join(", ")}>
+          +{more.length}
+        </span>
+      )}
+    </span>
+  );
+}
+
+/** Replaces the metrics. */
+function Sentence({ text, columns }: { text: string; columns: number }) {
+  return (
+    <Td colSpan={columns} className="text-soft max-tablet:hidden">
+      <span className="block truncate text-left [font-variant-numeric:normal]" title={text}>
+        {text}
+      </span>
+    </Td>
+  );
+}

@@ -1,0 +1,49 @@
+import type { ReactNode } from "react";
+import { SortableTh } from "@/components/SortTh";
+import { Th } from "@/components/Th";
+import { COLUMN_STYLES, type RunColumn } from "@/features/runs/list/runColumns";
+import type { RunSort } from "@/features/runs/list/runFilter";
+
+interface Sorting {
+  order: "asc" | "desc" | undefined;
+  onSort: () => void;
+}
+
+interface Props {
+  columns: readonly RunColumn[];
+  /** Undefined: this table cannot be sorted. */
+  sorting?: (by: RunSort) => Sorting;
+  select?: ReactNode;
+  /** As in the rows (`RunRow`). */
+  isSelecting?: boolean;
+}
+
+/** The header of the runs table. Widths are fixed, so that nothing shifts when rows come and go. */
+export function RunTableHead({ columns, sorting, select, isSelecting = false }: Props) {
+  const name = sorting?.("name");
+  return (
+    <>
+      {select !== undefined && <Th className={`w-10 ${isSelecting ? "max-tablet:w-11" : "max-tablet:hidden"}`}>{select}</Th>}
+      <Th className="w-30 max-tablet:w-[104px]">state</Th>
+      {name === undefined ? <Th>name</Th> : <SortableTh {...name}>name</SortableTh>}
+      {columns.map((column) => {
+        const { label, menuLabel, widthPx, alignRight, sort } = COLUMN_STYLES[column];
+        const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: { width: widthPx } };
+        if (sort !== undefined && sorting !== undefined) {
+          return (
+            <SortableTh key={column} {...cellProps} {...sorting(sort)}>
+              {label}
+            </SortableTh>
+          );
+        }
+        return (
+          <Th key={column} {...cellProps}>
+            {label === "" ? <span className="sr-only">{menuLabel}</span> : label}
+          </Th>
+        );
+      })}
+      <Th className={`w-16 text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>loss</Th>
+      <Th className="w-24 text-right tablet:hidden">time</Th>
+    </>
+  );
+}

@@ -1,0 +1,130 @@
+/** The columns of the runs table, the user's choice of them, and their form in the address. */
+import type { Run } from "@/api/types";
+import type { RunSort } from "@/features/runs/list/runFilter";
+import { count, decimal, percent, rate, short } from "@/lib/format";
+
+export const RUN_COLUMNS = [
+  "mfu",
+  "loss",
+  "spark",
+  "tokens_per_second",
+  "step",
+  "validation_loss",
+  "grad_norm",
+  "time",
+  "by",
+  "tags",
+  "created",
+  "nodes",
+  "learning_rate",
+  "batch",
+  "model",
+  "precision",
+  "slots",
+] as const;
+
+export type RunColumn = (typeof RUN_COLUMNS)[number];
+
+export const DEFAULT_COLUMNS: readonly RunColumn[] = ["mfu", "loss", "spark", "tokens_per_second", "time", "by", "tags"];
+
+interface ColumnStyle {
+  /** In the table's header. */
+  label: string;
+  /** In the menu, if the header is too short. */
+  menuLabel?: string;
+  widthPx: number;
+  alignRight?: true;
+  /** A row without metrics shows its sentence across these columns. */
+  isMetric?: true;
+  sort?: RunSort;
+  /** The text of plain-text cells. */
+  text?: (run: Run) => string;
+}
+
+const lastMetric = (name: string, format: (value: number) => string) => (run: Run) => {
+  const value = run.summary.values[name];
+  return value === undefined ? "–" : format(value);
+};
+
+export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
+  tags: { label: "tags", widthPx: 150 },
+  mfu: { label: "MFU", widthPx: 76, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
+  loss: { label: "loss", widthPx: 76, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
+  spark: { label: "", menuLabel: "loss so far", widthPx: 96, isMetric: true },
+  tokens_per_second: {
+    label: "tokens/s",
+    widthPx: 92,
+    alignRight: true,
+    isMetric: true,
+    sort: "tokens_per_second",
+    text: lastMetric("tokens_per_second", rate),
+  },
+  step: { label: "step", widthPx: 92, alignRight: true, isMetric: true, sort: "step", text: ({ summary }) => count(summary.step) },
+  validation_loss: {
+    label: "validation",
+    menuLabel: "validation loss",
+    widthPx: 96,
+    alignRight: true,
+    isMetric: true,
+    text: lastMetric("validation_loss", decimal),
+  },
+  grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
+  time: { label: "time", widthPx: 128, alignRight: true },
+  by: { label: "by", widthPx: 96, text: ({ created_by }) => created_by ?? "–" },
+  created: { label: "created", widthPx: 116, sort: "created" },
+  nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
+  learning_rate: {
+    label: "rate",
+    menuLabel: "learning rate",
+    widthPx: 84,
+    alignRight: true,
+    text: ({ spec }) => String(spec.optimizer.learning_rate),
+  },
+  batch: { label: "batch", menuLabel: "batch, sequences a step", widthPx: 76, alignRight: true, text: ({ spec }) => count(spec.batch.global_sequences) },
+  model: { label: "model", menuLabel: "model, layers × width", widthPx: 104, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
+  precision: { label: "precision", widthPx: 92, text: ({ spec }) => spec.precision.kind },
+  slots: {
+    label: "slots",
+    widthPx: 68,
+    alignRight: true,
+    text: ({ spec }) => count(spec.resources.nodes * spec.resources.slots_per_node),
+  },
+};
+
+/** Checkbox, state and a readable name are always there. */
+const FIXED_COLUMNS_PX = 40 + 120 + 124;
+
+export function tableWidthPx(columns: readonly RunColumn[]): number {
+  return columns.reduce((sum, column) => sum + COLUMN_STYLES[column].widthPx, FIXED_COLUMNS_PX);
+}
+
+/** Hides the tags column while no listed run has a tag. */
+export function visibleColumns(columns: readonly RunColumn[], runs: readonly Run[]): RunColumn[] {
+  const tagged = runs.some(({ tags }) => tags.length > 0);
+  return columns.filter((column) => column !== "tags" || tagged);
+}
+
+/** Parses `loss,time` into columns in their standard order; undefined if none is known. */
+export function parseColumns(text: unknown): RunColumn[] | undefined {
+  if (typeof text !== "string") return undefined;
+  const named = text.split(",");
+  const columns = RUN_COLUMNS.filter((column) => named.includes(column));
+  return columns.length === 0 ? undefined : columns;
+}
+
+export function toggleColumn(columns: readonly RunColumn[], column: RunColumn): RunColumn[] {
+  return RUN_COLUMNS.filter((one) => (one === column) !== columns.includes(one));
+}
+
+/** What the user last chose in this browser. */
+export function storedColumns(person: string): RunColumn[] | undefined {
+  return parseColumns(localStorage.getItem(keyOf(person)));
+}
+
+export function storeColumns(person: string, columns: readonly RunColumn[]): void {
+  localStorage.setItem(keyOf(person), columns.join(","));
+}
+
+function keyOf(person: string): string {
+  return `trainwright.columns.${person}`;
+}

@@ -1,0 +1,85 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState, type SubmitEvent } from "react";
+import type { Member } from "@/api/types";
+import { Button } from "@/components/Button";
+import { Copyable } from "@/components/Copyable";
+import { ErrorNote } from "@/components/ErrorNote";
+import { Select } from "@/components/Select";
+import { TextInput } from "@/components/TextInput";
+import { Time } from "@/components/Time";
+import { invitationsQuery, invite } from "@/features/teams/queries";
+
+/** What each role may do, the least first. */
+const ROLE_LABELS: Record<Member["role"], string> = {
+  viewer: "viewer: can see everything",
+  editor: "editor: can also upload data and train",
+  owner: "owner: can also invite people",
+};
+
+/** Invites a user and shows the link once, because the platform sends no email. */
+export function InviteForm({ team }: { team: string }) {
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState<Member["role"]>("viewer");
+  const client = useQueryClient();
+  // A link is shown only once, so it stays visible while others are created.
+  const [sentInvitations, setSentInvitations] = useState<Awaited<ReturnType<typeof invite>>[]>([]);
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: (address: string) => invite(team, address, role),
+    onSuccess: (invitation, address) => {
+      setSentInvitations((before) => [invitation, ...before]);
+      setEmail((now) => (now === address ? "" : now));
+      void client.invalidateQueries({ queryKey: invitationsQuery(team).queryKey });
+    },
+  });
+
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    mutate(email);
+  }
+
+  return (
+    <div className="flex flex-col gap-3">
+      <form onSubmit={submit} className="flex max-w-2xl flex-wrap gap-2">
+        <TextInput
+          type="email"
+          aria-label="Email address to invite"
+          placeholder="Email"
+          required
+          maxLength={254}
+          className="min-w-48 flex-1"
+          value={email}
+          onChange={(event) => {
+            setEmail(event.target.value);
+          }}
+        />
+        <Select
+          aria-label="Role to give"
+          value={role}
+          onChange={(event) => {
+            setRole(event.target.value as Member["role"]);
+          }}
+        >
+          {Object.entries(ROLE_LABELS).map(([one, words]) => (
+            <option key={one} value={one}>
+              {words}
+            </option>
+          ))}
+        </Select>
+        <Button type="submit" disabled={isPending}>
+          Invite
+        </Button>
+      </form>
+      {error !== null && <ErrorNote error={error} />}
+      <div role="status" className="flex flex-col gap-3">
+        {sentInvitations.map(({ email, expires, link }) => (
+          <div key={link} className="panel px-4 py-3">
+            <p className="mb-1">
+              Send this link to <span className="font-medium">{email}</span>. It works once, expires at <Time at={expires} />, and will not be shown again.
+            </p>
+            <Copyable text={link} />
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,97 @@
+import { useState } from "react";
+import { Button } from "@/components/Button";
+import { Table } from "@/components/Table";
+import { Td } from "@/components/Td";
+import { Th } from "@/components/Th";
+import { axisTop, DEVICE_LABELS, hoursText, type DayHours } from "@/features/teams/usage/usageView";
+
+interface Props {
+  device: string;
+  days: readonly DayHours[];
+}
+
+const dayText = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+
+/** Slot-hours of a device by day, as bars or as a table. */
+export function DailyUsageChart({ device, days }: Props) {
+  const [asTable, setAsTable] = useState(false);
+  const unit = DEVICE_LABELS[device]?.hours ?? `${device} slot-hours`;
+  const total = days.reduce((sum, { hours }) => sum + hours, 0);
+  const today = days[days.length - 1]?.hours ?? 0;
+  const caption = `${hoursText(total)} ${unit} in ${days.length} days, ${hoursText(today)} today`;
+  return (
+    <figure className="panel min-w-0 p-4">
+      <div className="mb-3 flex flex-wrap items-center justify-between gap-x-4 gap-y-1">
+        <figcaption>
+          <span className="font-medium">{unit} by day</span> <span className="text-small text-soft">{caption}</span>
+        </figcaption>
+        <Button
+          variant="quiet"
+          aria-pressed={asTable}
+          onClick={() => {
+            setAsTable(!asTable);
+          }}
+        >
+          {asTable ? "Show chart" : "Show table"}
+        </Button>
+      </div>
+      {asTable ? (
+        <Table
+          label={`${unit} by day`}
+          head={
+            <>
+              <Th>day (UTC)</Th>
+              <Th className="text-right">{unit}</Th>
+            </>
+          }
+        >
+          {days.toReversed().map(({ day, hours }) => (
+            <tr key={day} className="border-b last:border-b-0">
+              <Td>{dayText.format(new Date(day))}</Td>
+              <Td className="text-right">{hoursText(hours)}</Td>
+            </tr>
+          ))}
+        </Table>
+      ) : (
+        <Bars days={days} label={caption} />
+      )}
+    </figure>
+  );
+}
+
+function Bars({ days, label }: { days: readonly DayHours[]; label: string }) {
+  const top = axisTop(Math.max(...days.map(({ hours }) => hours)));
+  const shown = [days[0], days[Math.floor(days.length / 2)], days[days.length - 1]];
+  return (
+    <div role="img" aria-label={label} className="grid grid-cols-[auto_minmax(0,1fr)] gap-x-2 text-small text-soft">
+      <div className="flex h-40 flex-col justify-between text-right leading-none">
+        <span>{hoursText(top)}</span>
+        <span>{hoursText(top / 2)}</span>
+        <span>0</span>
+      </div>
+      <div className="relative h-40">
+        <div className="absolute inset-0 flex flex-col justify-between">
+          <div className="border-t" />
+          <div className="border-t" />
+          <div className="border-t border-control" />
+        </div>
+        <div className="absolute inset-0 flex items-end gap-px">
+          {days.map(({ day, hours }) => (
+            <div key={day} className="group flex h-full min-w-0 flex-1 items-end" title={`${dayText.format(new Date(day))}: ${hoursText(hours)}`}>
+              <div
+                className="w-full rounded-t-[2px] bg-series-1 group-hover:brightness-125"
+                style={{ height: hours === 0 ? 0 : `max(2px, ${(hours / top) * 100}%)` }}
+              />
+            </div>
+          ))}
+        </div>
+      </div>
+      <span />
+      <div className="mt-1 flex justify-between">
+        {shown.map((one, index) => (
+          <span key={index}>{one === undefined ? "" : dayText.format(new Date(one.day))}</span>
+        ))}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,35 @@
+/** A run's progress, as values and as text. */
+import type { Run, RunState } from "@/api/types";
+import { duration, secondsBetween } from "@/lib/format";
+
+const FINAL: ReadonlySet<RunState> = new Set(["succeeded", "failed", "cancelled"]);
+const WITH_METRICS: ReadonlySet<RunState> = new Set(["running", "completing", "succeeded"]);
+
+export function isFinal(state: RunState): boolean {
+  return FINAL.has(state);
+}
+
+/** Rows in these states show metrics; the others show their sentence instead. */
+export function showsMetrics(run: Run): boolean {
+  return WITH_METRICS.has(run.state) && "loss" in run.summary.values;
+}
+
+/** The remaining training time, if the trainer has reported it; work after the last step is not included. */
+export function secondsLeft(run: Run): number | undefined {
+  return run.state === "running" && run.summary.step < run.spec.schedule.steps ? run.summary.values["eta_seconds"] : undefined;
+}
+
+/** `in 1 h 15 min`, `1 h 15 min left` while it trains, else `started 6 min ago`. */
+export function timeSentence(run: Run, now: number): string {
+  const time = timeText(run, now);
+  if (isFinal(run.state)) return `in ${time}`;
+  if (secondsLeft(run) !== undefined) return time;
+  return `${run.started ? "started" : "submitted"} ${time} ago`;
+}
+
+/** `1 h 15 min left` while it trains, else how long it took or how long ago it started. */
+export function timeText(run: Run, now: number): string {
+  const left = secondsLeft(run);
+  if (left !== undefined) return `${duration(left)} left`;
+  return duration(secondsBetween(run.started ?? run.created, run.ended ?? now));
+}

@@ -1,0 +1,21 @@
+import { expect, it } from "vitest";
+import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/features/fp8/fp8Health";
+
+it.each([
+  [roundingHealth(0, 5e-3), true, /underflow is below 1 %/],
+  [roundingHealth(5e-2, 0), true, /below 6 %/],
+  [roundingHealth(7e-2, 0), false, /Use current amax/],
+  [roundingHealth(0, 2e-2), false, /Lower the learning rate; the map below/],
+  [lostHealth(0.3, "O2"), true, /stochastically/],
+  [lostHealth(0, "O1"), true, /weights are float32/],
+  [lostHealth(0.95, "O3"), false, /level O1/],
+  [headroomHealth(1), true, /1,000 steps/],
+  [headroomHealth(0.25), true, /1,000 steps/],
+  [headroomHealth(2 ** -6), false, /repeatedly/],
+  [skippedHealth(0, 3), true, /More than 3 in a row/],
+  [skippedHealth(0, 0), true, /the first one would end the run/],
+  [skippedHealth(1, 3), false, /not finite/],
+])("says what is normal, and what to do otherwise (%#)", ({ isHealthy, message }, expected, pattern) => {
+  expect(isHealthy).toBe(expected);
+  expect(message).toMatch(pattern);
+});

@@ -1,0 +1,23 @@
+import { expect, it } from "vitest";
+import type { SeriesInfo } from "@/api/types";
+import { defaultStyle, styleOf } from "@/features/metrics/charts/seriesStyle";
+
+function anInfo(change: Partial<SeriesInfo>): SeriesInfo {
+  return { name: "loss", title: "loss", unit: "nats/token", group: "learning", description: "", fp8_only: false, derived: false, ...change };
+}
+
+it.each([
+  [anInfo({}), 3.1239, "loss", "3.124"],
+  [anInfo({ name: "mfu", title: "MFU", unit: "fraction", group: "speed" }), 0.382, "MFU, %", "38.2 %"],
+  [anInfo({ name: "fp8_underflow", title: "FP8 underflow", unit: "fraction", group: "fp8" }), 2e-4, "FP8 underflow", "0.02 %"],
+  [anInfo({ name: "seconds", title: "step time", unit: "s", group: "time" }), 0.351, "step time", "351 ms"],
+  [anInfo({ name: "eta_seconds", title: "time left", unit: "s", group: "time" }), 4_500, "time left", "1 h 15 min"],
+  [anInfo({ name: "learning_rate", title: "learning rate", unit: "" }), 0.003, "learning rate", "3e-3"],
+])("formats a series by its unit (%#)", (info, value, title, text) => {
+  const style = styleOf(info);
+  expect([style.title, style.text(value)]).toEqual([title, text]);
+});
+
+it("labels an unregistered series with its name", () => {
+  expect(defaultStyle("my_metric").title).toBe("my metric");
+});

@@ -1,0 +1,46 @@
+import { screen } from "@testing-library/react";
+import { expect, it } from "vitest";
+import type { Run } from "@/api/types";
+import { ConfigurationTab } from "@/features/runs/detail/ConfigurationTab";
+import { renderRoute } from "@tests/support/renderRoute";
+import { aRun } from "@tests/support/runs";
+
+const SPEC = { ...aRun().spec, resources: { ...aRun().spec.resources, slots_per_node: 4 } };
+const NEXT = { ...SPEC, parallelism: { ...SPEC.parallelism, pipeline: 2 }, batch: { ...SPEC.batch, micro_sequences: 2 } };
+const NOW: Run["attempt_layout"] = { parallelism: { ...SPEC.parallelism, tensor: 2 }, micro_sequences: 4 };
+const SAME: Run["attempt_layout"] = { parallelism: NEXT.parallelism, micro_sequences: 2 };
+
+async function shown(change: Partial<Run>) {
+  renderRoute(<ConfigurationTab team="lab" run={aRun({ attempt: 3, spec: NEXT, ...change })} dataset="letters" />);
+  await screen.findByText("letters");
+  const value = (name: string) => screen.getByText(name, { selector: "dt" }).nextSibling?.textContent;
+  return { value, note: screen.queryByRole("note")?.textContent };
+}
+
+it("shows a live run's current layout and that of its next attempt", async () => {
+  const { value, note } = await shown({ state: "running", attempt_layout: NOW });
+  expect(note).toBe("The layout was changed. Attempt 3 keeps the old one; the next attempt uses the new one.");
+  expect(value("tensor")).toBe("now 2, next attempt 1");
+  expect(value("pipeline")).toBe("now 1, next attempt 2");
+  expect(value("micro sequences")).toBe("now 4, next attempt 2");
+  expect(value("data")).toBe("2 (automatic)");
+  expect(value("global sequences")).toBe("8");
+});
+
+it("shows a waiting run's last layout and that of its next attempt", async () => {
+  const { value, note } = await shown({ state: "paused", attempt_layout: NOW });
+  expect(note).toContain("The next attempt, 4, uses the new one.");
+  expect(value("tensor")).toBe("last attempt 2, next attempt 1");
+});
+
+it("shows the layout that an ended run really had", async () => {
+  const { value, note } = await shown({ state: "succeeded", ended: "2026-11-21T14:00:00Z", attempt_layout: NOW });
+  expect(note).toContain("no later attempt started with it");
+  expect(value("tensor")).toBe("2; 1 was set for the next attempt");
+});
+
+it.each([["before the first attempt", null], ["once the attempt has the layout", SAME]])("shows one value %s", async (_, attempt_layout) => {
+  const { value, note } = await shown({ attempt_layout });
+  expect(note).toBeUndefined();
+  expect(value("pipeline")).toBe("2");
+});

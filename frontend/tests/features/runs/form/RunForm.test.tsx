@@ -1,0 +1,376 @@
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { beforeEach, expect, it, vi } from "vitest";
+import type { Dataset, Run, Tokenizer } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { storeDraft } from "@/features/runs/form/draft";
+import { RunForm } from "@/features/runs/form/RunForm";
+import type { SpecValues } from "@/features/runs/spec/specFields";
+import { renderRoute } from "@tests/support/renderRoute";
+import { aRun } from "@tests/support/runs";
+import { server } from "@tests/support/server";
+
+const DATASETS: Dataset[] = [{ id: "ds_1", name: "letters", created: "2026-11-21T13:00:00Z", created_by: null, versions: [] }];
+const TOKENIZERS: Tokenizer[] = [
+  { id: "tok_1", name: "gpt2", vocabulary: 50_257, end_of_text: "<|endoftext|>", digest: "aa", created: "2026-11-21T13:00:00Z", created_by: null },
+];
+const SCHEMA = {
+  required: ["name", "data"],
+  properties: {
+    name: { type: "string", description: "What people call the run." },
+    data: { $ref: "#/$defs/Data" },
+    model: { $ref: "#/$defs/Model" },
+    optimizer: { $ref: "#/$defs/Optimizer" },
+    precision: { $ref: "#/$defs/Precision" },
+  },
+  $defs: {
+    Optimizer: {
+      properties: {
+        clip_norm: {
+          anyOf: [{ type: "number" }, { type: "null" }],
+          default: 1,
+          description: "Gradients are scaled down; no clipping when empty.",
+        },
+      },
+    },
+    Precision: {
+      properties: {
+        kind: { enum: ["bf16", "fp8"], type: "string", default: "bf16" },
+        fp8: { anyOf: [{ $ref: "#/$defs/FP8" }, { type: "null" }], default: null },
+      },
+    },
+    FP8: { properties: { skip_limit: { type: "integer", default: 3, description: "Steps in a row." } } },
+    Data: { required: ["dataset"], properties: { dataset: { type: "string" }, tokenizer: { $ref: "#/$defs/Tokenizer" } } },
+    Tokenizer: {
+      properties: {
+        kind: { enum: ["bpe", "bytes", "uploaded", "dataset"], type: "string", default: "bpe" },
+        source: { anyOf: [{ type: "string" }, { type: "null" }], default: null },
+      },
+    },
+    Model: { properties: { width: { type: "integer", default: 192, description: "Size of the residual stream." } } },
+  },
+};
+
+const GIB = 2 ** 30;
+const ESTIMATE = {
+  parameters: 360_768,
+  flops: 1.6e18,
+  petaflop_days: 0.0185,
+  memory_bytes: 1.9 * GIB,
+  host_bytes: 0,
+  checkpoint_bytes: GIB,
+  stored_bytes: 3 * GIB,
+  storage: { used_bytes: 39 * GIB, limit_bytes: 40 * GIB },
+  team_checkpoint_bytes: 12 * GIB,
+  measured: { run: "run_6", name: "pilot-6", node: "node-a", when: "2026-11-21T13:00:00Z", tokens_per_second: 441_037 },
+  seconds: 5_940,
+  slot_hours: 1.65,
+};
+
+let sent: { body: unknown; key: string | null }[] = [];
+
+beforeEach(() => {
+  sent = [];
+  sessionStorage.clear();
+  server.use(
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { width: 64 } } })),
+    http.post("*/runs/validate", async ({ request }) => {
+      const spec = (await request.json()) as { model?: { width?: number }; precision?: { fp8?: { skip_limit?: number } } };
+      if ((spec.precision?.fp8?.skip_limit ?? 0) < 0) {
+        const problem = { field: "precision.fp8.skip_limit", message: "Must be at least 0.", value: -1 };
+        return HttpResponse.json({ valid: false, problems: [problem], spec: null, parameters: null });
+      }
+      if (spec.model?.width === 66) {
+        const problem = { field: "precision.kind", message: "Not with 66.", value: "bf16" };
+        return HttpResponse.json({ valid: false, problems: [problem], spec: null, parameters: null });
+      }
+      const odd = (spec.model?.width ?? 0) % 2 === 1;
+      const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
+      return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : asStored(spec.model), parameters: odd ? null : 360_768 });
+    }),
+    http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json([])),
+    http.post("*/runs/estimate", async ({ request }) => {
+      const spec = (await request.json()) as { model?: { width?: number } };
+      return HttpResponse.json(spec.model?.width === 64 ? ESTIMATE : { ...ESTIMATE, measured: null, seconds: null, slot_hours: null });
+    }),
+    http.post("*/api/v1/teams/lab/runs", async ({ request }) => {
+      sent.push({ body: await request.json(), key: request.headers.get("Idempotency-Key") });
+      return HttpResponse.json(aRun(), { status: 201 });
+    }),
+  );
+});
+
+function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}, beginStep = 0) {
+  return renderRoute(
+    <Boundary>
+      <RunForm
+        team="lab"
+        userId="ana"
+        datasets={DATASETS}
+        tokenizers={TOKENIZERS}
+        prefill={start}
+        startStep={beginStep}
+        onCreated={onCreated}
+      />
+    </Boundary>,
+  );
+}
+
+it("shows API errors at the field and in the summary, and the size of a valid model", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "63");
+  expect(await screen.findByRole("link", { name: "model.width" })).toBeDefined();
+  expect(screen.getByLabelText("Width").getAttribute("aria-invalid")).toBe("true");
+  await userEvent.selectOptions(screen.getByLabelText("Preset"), "nano");
+  expect(await screen.findByText("361 k")).toBeDefined();
+  expect(screen.queryByRole("link", { name: "model.width" })).toBeNull();
+});
+
+it("shows errors of default values, but not of required fields that are still empty", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "66");
+  expect(await screen.findByRole("link", { name: "precision.kind" })).toBeDefined();
+  expect(screen.queryByRole("link", { name: "name" })).toBeNull();
+});
+
+it("does not submit without a name, then sends the filled fields with one idempotency key", async () => {
+  const created = vi.fn();
+  show(created);
+  await userEvent.click(await screen.findByRole("button", { name: "Start run" }));
+  expect(screen.getByRole("link", { name: "name" })).toBeDefined();
+  expect(sent).toEqual([]);
+  await userEvent.type(screen.getByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(created).toHaveBeenCalledOnce();
+  });
+  expect(sent).toEqual([{ body: { name: "pilot", data: { dataset: "ds_1" } }, key: expect.stringMatching(/^[0-9a-f]{32}$/) as string }]);
+});
+
+const yamlText = () => screen.getByLabelText<HTMLTextAreaElement>("Configuration as YAML");
+
+/** Types would be slow, and `{` is a key to the library. */
+function write(text: string) {
+  fireEvent.change(yamlText(), { target: { value: text } });
+}
+
+it("keeps the draft across a reload, and shows it as YAML and back", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByLabelText("YAML"));
+  expect(yamlText().value).toBe("# Fields that are left out keep their defaults.\nname: pilot\ndata:\n  dataset: ds_1\n");
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
+  expect(sessionStorage.getItem("trainwright.draft.ana.lab")).toContain("pilot");
+});
+
+it("keeps fields and YAML in sync, including the YAML's comments", async () => {
+  show();
+  await userEvent.click(await screen.findByLabelText("YAML"));
+  write("name: pilot  # the seventh\ndata: {dataset: ds_1}\nmodel:\n  width: 64\n");
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByLabelText<HTMLInputElement>("Width").value).toBe("64");
+  await userEvent.clear(screen.getByLabelText("Width"));
+  await userEvent.type(screen.getByLabelText("Width"), "128");
+  await userEvent.click(screen.getByLabelText("YAML"));
+  expect(yamlText().value).toContain("name: pilot # the seventh");
+  expect(yamlText().value).toContain("width: 128");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, model: { width: 128 } });
+});
+
+it("links to the lines of syntax errors and API errors", async () => {
+  show();
+  await userEvent.click(await screen.findByLabelText("YAML"));
+  write("name: pilot\ndata: {dataset: ds_1}\nmodel:\n  width: 63\n");
+  await userEvent.click(await screen.findByRole("button", { name: "line 4, model.width" }));
+  expect(document.activeElement).toBe(yamlText());
+  expect(yamlText().value.slice(yamlText().selectionStart, yamlText().selectionEnd)).toBe("  width: 63");
+  write("name: pilot\ndata: {dataset: ds_1\nmodel: 1\n");
+  expect(await screen.findByRole("button", { name: "line 3" })).toBeDefined();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Start run" }).disabled).toBe(true);
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByText(/is not valid yet/)).toBeDefined();
+  write("name: pilot\ndata: {dataset: ds_1}\nmodle: {width: 64}\n");
+  await userEvent.click(screen.getByLabelText("form"));
+  expect(screen.getByText("The form has no field for modle.width. Remove or rename it first.")).toBeDefined();
+});
+
+it("saves a recipe without the run's name and data, applies it, and deletes it", async () => {
+  const saved: unknown[] = [];
+  const recipes = [{ id: "rec_1", name: "night", spec: { model: { width: 96 } }, problems: [], saved: "2026-11-21T13:00:00Z", saved_by: "ana" }];
+  server.use(
+    http.get("*/recipes", () => HttpResponse.json(recipes)),
+    http.post("*/recipes", async ({ request }) => {
+      saved.push(await request.json());
+      return HttpResponse.json(recipes[0], { status: 201 });
+    }),
+    http.delete("*/recipes/rec_1", () => {
+      recipes.length = 0;
+      return new HttpResponse(null, { status: 204 });
+    }),
+  );
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.type(screen.getByLabelText("Width"), "64");
+  await userEvent.click(screen.getByRole("button", { name: "Save as recipe" }));
+  await userEvent.type(screen.getByLabelText("Recipe name"), "night");
+  await userEvent.click(screen.getByRole("button", { name: "Replace recipe" }));
+  await waitFor(() => {
+    expect(saved).toEqual([{ name: "night", spec: { model: { width: 64 } } }]);
+  });
+  await userEvent.selectOptions(screen.getByLabelText("Recipe"), "night");
+  expect(screen.getByLabelText<HTMLInputElement>("Width").value).toBe("96");
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
+  await userEvent.click(screen.getByRole("button", { name: "Delete recipe" }));
+  await userEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Delete recipe" }));
+  await waitFor(() => {
+    expect(screen.queryByLabelText("Recipe")).toBeNull();
+  });
+});
+
+it("shows the estimate and its source", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "64");
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
+  expect(estimate.textContent).toContain("1.6 × 10^18 FLOP");
+  expect(estimate.textContent).toContain("measured: 441,000 tokens/s in pilot-6 on node-a");
+  expect(estimate.textContent).toContain("1 GiB each; the team has 12 GiB of checkpoints now.");
+  expect(estimate.textContent).toContain("the storage limit applies to uploaded files");
+  expect(within(estimate).queryByText("node memory")).toBeNull();
+  await userEvent.clear(screen.getByLabelText("Width"));
+  await userEvent.type(screen.getByLabelText("Width"), "32");
+  expect(await within(estimate).findByText("not measured yet")).toBeDefined();
+});
+
+it("estimates a fork from its start step", async () => {
+  const asked: (string | null)[] = [];
+  server.use(
+    http.post("*/runs/estimate", ({ request }) => {
+      asked.push(new URL(request.url).searchParams.get("begin_step"));
+      return HttpResponse.json(ESTIMATE);
+    }),
+  );
+  show(() => undefined, { "model.width": "64" }, 4_900);
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
+  expect(asked).toEqual(["4900"]);
+  expect(within(estimate).getByText("tokens").nextElementSibling?.textContent).toBe("51.2 k");
+});
+
+it("shows no estimate for a fork without steps left", async () => {
+  server.use(http.post("*/runs/estimate", () => HttpResponse.error()));
+  show(() => undefined, { "model.width": "64" }, 5_000);
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("No estimate: the fork starts at step 5,000, so it needs more steps than that.")).toBeDefined();
+});
+
+it("shows the node memory used by offloading", async () => {
+  server.use(http.post("*/runs/estimate", () => HttpResponse.json({ ...ESTIMATE, host_bytes: 51 * GIB })));
+  show();
+  await userEvent.type(await screen.findByLabelText("Width"), "64");
+  const memory = await screen.findByText("node memory");
+  expect(memory.parentElement?.textContent).toBe("node memory51 GiBper node, for offloaded tensors");
+});
+
+it("restores a draft except for another dataset's data fields, and starts over", async () => {
+  const values = { name: "pilot", "data.dataset": "ds_1", "data.tokenizer.kind": "bytes", "model.width": "64" };
+  storeDraft({ userId: "bo", team: "lab" }, { ...values, name: "not yours" });
+  storeDraft({ userId: "ana", team: "lab" }, values);
+  show().unmount();
+  const page = show();
+  expect(await screen.findByText(/^Restored your draft of/)).toBeDefined();
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
+  expect(screen.getByLabelText<HTMLSelectElement>("Tokenizer kind").value).toBe("bytes");
+  page.unmount();
+  const other = show(() => undefined, { "data.dataset": "ds_2" });
+  expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("pilot");
+  expect(screen.getByLabelText<HTMLSelectElement>("Tokenizer kind").value).toBe("");
+  await userEvent.click(screen.getByRole("button", { name: "Start over" }));
+  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("");
+  expect(screen.queryByText(/^Restored your draft of/)).toBeNull();
+  other.unmount();
+  storeDraft({ userId: "ana", team: "lab" }, values);
+  show(() => undefined, { name: "", "data.dataset": "ds_1" });
+  expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("");
+  expect(screen.queryByText(/^Restored your draft of/)).toBeNull();
+});
+
+it("shows and sends the FP8 settings for FP8 only, with errors at their fields", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByRole("button", { name: /^Precision/ }));
+  expect(screen.queryByLabelText("Skip limit")).toBeNull();
+  await userEvent.selectOptions(screen.getByLabelText("Kind"), "fp8");
+  expect(screen.getByLabelText("Skip limit").getAttribute("placeholder")).toBe("3");
+  expect(screen.getByText("Steps in a row. Default 3.")).toBeDefined();
+  await userEvent.type(screen.getByLabelText("Skip limit"), "-1");
+  expect(await screen.findByRole("link", { name: "precision.fp8.skip_limit" })).toBeDefined();
+  expect(screen.getByLabelText("Skip limit").getAttribute("aria-invalid")).toBe("true");
+  await userEvent.selectOptions(screen.getByLabelText("Kind"), "bf16");
+  expect(screen.queryByLabelText("Skip limit")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, precision: { kind: "bf16" } });
+});
+
+it("turns off a default by keyboard, sends null for it, and keeps it through YAML", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await userEvent.click(screen.getByRole("button", { name: /^Optimizer/ }));
+  expect(screen.getByText("Gradients are scaled down; no clipping when off. Default 1.")).toBeDefined();
+  await userEvent.type(screen.getByLabelText("Clip norm"), "2");
+  await userEvent.tab();
+  await userEvent.keyboard(" ");
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Turn off clip norm" }).checked).toBe(true);
+  expect(screen.getByLabelText<HTMLInputElement>("Clip norm").value).toBe("");
+  await userEvent.click(screen.getByRole("button", { name: /^Optimizer/ }));
+  expect(screen.getByText("clip norm off")).toBeDefined();
+  await userEvent.click(screen.getByLabelText("YAML"));
+  await userEvent.click(screen.getByLabelText("form"));
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1" }, optimizer: { clip_norm: null } });
+});
+
+it("turns a field on again when a number is typed", async () => {
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: /^Optimizer/ }));
+  await userEvent.click(screen.getByRole("checkbox", { name: "Turn off clip norm" }));
+  await userEvent.type(screen.getByLabelText("Clip norm"), "2");
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Turn off clip norm" }).checked).toBe(false);
+  expect(screen.getByLabelText<HTMLInputElement>("Clip norm").value).toBe("2");
+});
+
+it("offers tokenizers or datasets by name if the tokenizer kind needs a source", async () => {
+  show();
+  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  expect(screen.queryByLabelText("Uploaded tokenizer")).toBeNull();
+  await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "dataset");
+  await userEvent.selectOptions(screen.getByLabelText("Tokenizer dataset"), "letters");
+  await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "uploaded");
+  expect(screen.getByLabelText<HTMLSelectElement>("Uploaded tokenizer").value).toBe("");
+  await userEvent.selectOptions(screen.getByLabelText("Uploaded tokenizer"), "gpt2");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "pilot", data: { dataset: "ds_1", tokenizer: { kind: "uploaded", source: "tok_1" } } });
+  await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "bytes");
+  expect(screen.queryByLabelText("Uploaded tokenizer")).toBeNull();
+});
+
+/** A spec as the server answers it: what was written, over what it leaves out. */
+function asStored(model: object = {}) {
+  const { spec } = aRun();
+  return { ...spec, model: { ...spec.model, ...model } };
+}

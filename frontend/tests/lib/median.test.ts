@@ -1,9 +1,0 @@
-import { expect, it } from "vitest";
-import { median } from "@/lib/median";
-
-it("is the value in the middle, or between the two that are", () => {
-  expect(median([3, 1, 2])).toBe(2);
-  expect(median([4, 1, 3, 2])).toBe(2.5);
-  expect(median([7])).toBe(7);
-  expect(median([])).toBe(0);
-});

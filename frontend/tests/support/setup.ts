@@ -1,0 +1,65 @@
+import { cleanup, configure } from "@testing-library/react";
+import { afterAll, afterEach, beforeAll } from "vitest";
+import { server } from "@tests/support/server";
+
+// Machines that test are busy.
+configure({ asyncUtilTimeout: 10_000 });
+
+// Browser features that jsdom lacks.
+window.matchMedia = (query) =>
+  Object.assign(new EventTarget(), {
+    matches: false,
+    media: query,
+    onchange: null,
+    addListener: () => undefined,
+    removeListener: () => undefined,
+  });
+window.scrollTo = () => undefined;
+window.ResizeObserver = class {
+  observe = () => undefined;
+  unobserve = () => undefined;
+  disconnect = () => undefined;
+};
+HTMLDialogElement.prototype.showModal = function () {
+  this.open = true;
+};
+HTMLDialogElement.prototype.close = function () {
+  this.open = false;
+};
+Object.assign(window, {
+  Path2D: function Path2D() {
+    return unseen;
+  },
+});
+HTMLCanvasElement.prototype.getContext = (() => unseen) as unknown as HTMLCanvasElement["getContext"];
+
+function nothing(): void {
+  // draws nowhere
+}
+
+/** A drawing context that draws nothing; the browser tests check the drawings. */
+const unseen = new Proxy<Record<string | symbol, unknown>>({}, {
+  get: (kept, name) => kept[name] ?? drawing(name),
+  set: (kept, name, value) => {
+    kept[name] = value;
+    return true;
+  },
+});
+
+function drawing(name: string | symbol): unknown {
+  if (name === "measureText") return () => ({ width: 0 });
+  if (name === "createImageData") return (width: number, height: number) => ({ data: new Uint8ClampedArray(4 * width * height) });
+  return nothing;
+}
+
+beforeAll(() => {
+  server.listen({ onUnhandledRequest: "error" });
+});
+afterEach(() => {
+  cleanup();
+  server.resetHandlers();
+  sessionStorage.clear();
+});
+afterAll(() => {
+  server.close();
+});

@@ -1,0 +1,133 @@
+"""Checkpoints: list, download, pin and delete them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+import httpx
+
+from trainwright.calls.team import TeamCalls
+from trainwright.contracts.api.actions import (
+    FreedSpace,
+    Retention,
+    RetentionResult,
+)
+from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
+from trainwright.contracts.api.runs import Run
+from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.contracts.run_state import FINAL
+from trainwright.transport.connection import RETRY_SECONDS, ApiError, DigestMismatchError
+from trainwright.transport.progress import OnProgress, ProgressMeter
+
+
+class CheckpointCalls(TeamCalls):
+    """Calls about the checkpoints of runs."""
+
+    def checkpoints(self, run_id: str) -> list[Checkpoint]:
+        return self._client.get_list(f"{self._path}/runs/{run_id}/checkpoints", Checkpoint)
+
+    def all_checkpoints(
+        self, kind: CheckpointKind | None = None, pinned: bool | None = None
+    ) -> list[Checkpoint]:
+        """Checkpoints and exports of all runs of the team, newest first."""
+        asked = {"kind": kind, "pinned": pinned}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._pages(f"{self._path}/checkpoints", Checkpoint, given)
+
+    def download(
+        self,
+        run_id: str,
+        folder: Path,
+        checkpoint_id: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Path:
+        """Download a checkpoint, and verify the digest of each file.
+
+        Args:
+            run_id: run of the checkpoint.
+            folder: created if it does not exist. Complete files of an interrupted download are reused; other files of
+                the same name are replaced.
+            checkpoint_id: default: the newest export.
+            on_progress: called with the bytes done and the total bytes.
+
+        Returns:
+            The folder.
+
+        Raises:
+            LookupError: the run has no export yet.
+            DigestMismatchError: a file arrived damaged. An existing file of its name is not changed.
+        """
+        chosen = checkpoint_id or self._newest_export(run_id).id
+        files = self._files(run_id, chosen)
+        folder.mkdir(parents=True, exist_ok=True)
+        meter = ProgressMeter(sum(file.bytes for file in files), on_progress)
+        for file in files:
+            target = folder / file.name
+            if target.parent != folder:
+                raise ValueError(f"refused file name {file.name!r}: it leaves the folder")
+            if _is_there(target, file):
+                meter.add(file.bytes)
+            else:
+                self._save(run_id, chosen, file, target, meter)
+        return folder
+
+    def pin(self, run_id: str, checkpoint_id: str, *, pinned: bool = True) -> Checkpoint:
+        """Pin a checkpoint, so that it is not deleted, or unpin it."""
+        return self._client.patch(
+            self._checkpoint(run_id, checkpoint_id), Checkpoint, json={"pinned": pinned}
+        )
+
+    def delete_checkpoint(self, run_id: str, checkpoint_id: str, *, dry_run: bool = False) -> FreedSpace:
+        """Delete a checkpoint or export, or only report what that would free."""
+        return self._client.delete_for(
+            self._checkpoint(run_id, checkpoint_id), FreedSpace, {"dry_run": dry_run}
+        )
+
+    def retain(self, rule: Retention) -> RetentionResult:
+        """Delete the team's checkpoints that ``rule`` does not keep. With its default ``dry_run``, only report them."""
+        asked = rule.model_dump(mode="json")
+        return self._client.post(f"{self._path}/checkpoints/retention", RetentionResult, json=asked)
+
+    def _files(self, run_id: str, checkpoint_id: str) -> list[CheckpointFile]:
+        return self._client.get_list(
+            f"{self._path}/runs/{run_id}/checkpoints/{checkpoint_id}/files", CheckpointFile
+        )
+
+    def _save(
+        self, run_id: str, checkpoint_id: str, file: CheckpointFile, target: Path, meter: ProgressMeter
+    ) -> None:
+        """Download one file. Retries use a new link, since links expire."""
+        url = file.url
+        for wait_seconds in RETRY_SECONDS:
+            before = meter.done
+            try:
+                return self._client.save(url, target, file.digest, meter.add)
+            except (httpx.TransportError, DigestMismatchError, ApiError):
+                meter.add(before - meter.done)
+            time.sleep(wait_seconds)
+            url = {one.name: one.url for one in self._files(run_id, checkpoint_id)}[file.name]
+        self._client.save(url, target, file.digest, meter.add)
+
+    def _newest_export(self, run_id: str) -> Checkpoint:
+        exports = [c for c in self.checkpoints(run_id) if c.kind is CheckpointKind.EXPORT and c.valid]
+        if not exports:
+            state = self._client.get(f"{self._path}/runs/{run_id}", Run).state
+            if state in FINAL:
+                raise LookupError(
+                    f"run {run_id} is {state.value} and has no export: only runs that succeed have one. Choose one of its "
+                    "checkpoints instead"
+                )
+            raise LookupError(f"run {run_id} has no export yet: it is created when the run succeeds")
+        return max(exports, key=lambda checkpoint: checkpoint.step)
+
+    def _checkpoint(self, run_id: str, checkpoint_id: str) -> str:
+        return f"{self._path}/runs/{run_id}/checkpoints/{checkpoint_id}"
+
+
+def _is_there(target: Path, file: CheckpointFile) -> bool:
+    if not target.is_file() or target.stat().st_size != file.bytes:
+        return False
+    with target.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == file.digest

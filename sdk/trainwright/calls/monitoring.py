@@ -1,0 +1,109 @@
+"""Monitoring of runs: state, events, metrics and logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from trainwright.calls.team import TeamCalls
+from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
+from trainwright.contracts.api.metrics import MetricPoints, Metrics, RunSeries
+from trainwright.contracts.api.runs import Run, RunEvent
+from trainwright.contracts.run_state import FINAL
+from trainwright.transport.connection import RETRY_SECONDS
+
+UNREACHABLE_SECONDS = 900.0
+"""How long `wait` and `stream_metrics` keep trying to reach a server that does not respond."""
+
+
+class MonitoringCalls(TeamCalls):
+    """Calls that read the state and the results of runs."""
+
+    def runs(self, state: str | None = None, **query: Any) -> list[Run]:
+        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``tag``, ``ids``, ``sort``, ``order``."""
+        return self._pages(f"{self._path}/runs", Run, query | ({"state": state} if state else {}))
+
+    def run(self, run_id: str) -> Run:
+        return self._client.get(f"{self._path}/runs/{run_id}", Run)
+
+    def wait(
+        self, run_id: str, on_change: Callable[[Run], None] | None = None, poll_seconds: float = 1.0
+    ) -> Run:
+        """Wait until the run has ended. ``on_change`` is called with it after every poll."""
+        while True:
+            run = self._run_patiently(run_id)
+            if on_change is not None:
+                on_change(run)
+            if run.state in FINAL:
+                return run
+            time.sleep(poll_seconds)
+
+    def events(self, run_id: str, after: int = 0) -> list[RunEvent]:
+        return self._client.get_list(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
+
+    def metrics(
+        self, run_id: str, names: Sequence[str] = (), points: int | None = None, **window: int
+    ) -> Metrics:
+        """Curves; ``window`` is ``after_step`` and ``to_step``."""
+        params: dict[str, Any] = {**window, **({"names": list(names)} if names else {})}
+        if points is not None:
+            params["points"] = points
+        return self._client.get(f"{self._path}/runs/{run_id}/metrics", Metrics, params)
+
+    def compare_metrics(
+        self, run_ids: Sequence[str], names: Sequence[str] = (), points: int | None = None, **window: int
+    ) -> list[RunSeries]:
+        """Curves of up to a hundred runs; ``window`` is as in `metrics`. Runs of other teams are left out."""
+        params: dict[str, Any] = {"runs": list(run_ids), **window}
+        if names:
+            params["names"] = list(names)
+        if points is not None:
+            params["points"] = points
+        return self._client.get_list(f"{self._path}/metrics", RunSeries, params)
+
+    def stream_metrics(self, run_id: str, cursor: str | None = None) -> Iterator[MetricPoints]:
+        """Stream points, from the first one or from ``cursor``, until the run has ended.
+
+        After a recovery, a step can be repeated; the later value is valid.
+        """
+        while True:
+            ended = self._run_patiently(run_id).state in FINAL
+            try:
+                for message in self._client.stream(f"{self._path}/runs/{run_id}/metrics/stream", cursor):
+                    cursor = message.id or cursor
+                    if message.event == "points":
+                        yield MetricPoints.model_validate_json(message.data)
+            except httpx.TransportError:
+                time.sleep(RETRY_SECONDS[0])
+                continue
+            if ended:
+                return
+
+    def _run_patiently(self, run_id: str) -> Run:
+        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        while True:
+            try:
+                return self.run(run_id)
+            except httpx.TransportError:
+                if time.monotonic() > deadline:
+                    raise
+
+    def logs(self, run_id: str) -> list[LogFile]:
+        return self._client.get_list(f"{self._path}/runs/{run_id}/logs", LogFile)
+
+    def log_text(self, run_id: str, attempt: int, file: str, offset: int = 0) -> LogText:
+        path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}"
+        return self._client.get(path, LogText, {"offset": offset})
+
+    def log_lines(self, run_id: str, attempt: int, file: str, first: int = 1, limit: int = 1_000) -> LogLines:
+        path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}/lines"
+        return self._client.get(path, LogLines, {"first": first, "limit": limit})
+
+    def search_log(self, run_id: str, attempt: int, file: str, words: str, after_line: int = 0) -> LogMatches:
+        """Lines that contain ``words``. Continue from `LogMatches.searched_to` until its `end`."""
+        path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}/search"
+        return self._client.get(path, LogMatches, {"q": words, "after_line": after_line})

@@ -1,0 +1,106 @@
+"""Actions on runs: submit, pause, edit, clone, fork, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainwright.calls.planning import as_json
+from trainwright.calls.team import TeamCalls
+from trainwright.contracts.api.actions import (
+    BulkAction,
+    BulkResult,
+    FreedSpace,
+    NewClone,
+    NewFork,
+    RunAction,
+    RunEdit,
+)
+from trainwright.contracts.api.runs import Run
+from trainwright.contracts.run_spec import RunSpec
+
+
+class RunCalls(TeamCalls):
+    """Actions on runs. A call whose response was lost is repeated only if repeating it is harmless."""
+
+    def submit(self, spec: Mapping[str, Any] | RunSpec) -> Run:
+        return self._client.post_repeatable(f"{self._path}/runs", Run, json=as_json(spec))
+
+    def cancel(self, run_id: str) -> Run:
+        return self._do(run_id, "cancel")
+
+    def pause(self, run_id: str) -> Run:
+        """Ask a run to save its state and free its slots. It is paused when its node has released it."""
+        return self._do(run_id, "pause")
+
+    def resume(self, run_id: str) -> Run:
+        """Queue a paused run again. If it exceeds the team's quota, the call fails and the run stays paused."""
+        return self._do(run_id, "resume")
+
+    def edit(
+        self,
+        run_id: str,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
+        notes: str | None = None,
+    ) -> Run:
+        """Change name, tags or notes of a run. ``tags`` replaces all tags."""
+        change = RunEdit(name=name, tags=None if tags is None else tuple(tags), notes=notes)
+        asked = change.model_dump(mode="json", exclude_none=True)
+        return self._client.patch(f"{self._path}/runs/{run_id}", Run, json=asked)
+
+    def clone(self, run_id: str, name: str, changes: Mapping[str, Any] | None = None) -> Run:
+        """Start a run with the configuration of another one, from step 0.
+
+        Args:
+            run_id: the run to clone.
+            name: name of the new run.
+            changes: changed fields by dotted name, such as ``optimizer.learning_rate``.
+        """
+        asked = NewClone(name=name, changes=dict(changes or {})).model_dump(mode="json")
+        return self._client.post_repeatable(f"{self._path}/runs/{run_id}/clone", Run, json=asked)
+
+    def fork(
+        self,
+        run_id: str,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        checkpoint_id: str | None = None,
+    ) -> Run:
+        """Start a run that continues from a checkpoint of another one, which does not change.
+
+        Args:
+            run_id: the parent run.
+            name: name of the new run.
+            changes: as for `clone`; changes that do not fit the checkpoint are rejected.
+            checkpoint_id: default: the newest valid one.
+        """
+        new = NewFork(name=name, changes=dict(changes or {}), checkpoint=checkpoint_id)
+        asked = new.model_dump(mode="json")
+        return self._client.post_repeatable(f"{self._path}/runs/{run_id}/fork", Run, json=asked)
+
+    def delete_run(self, run_id: str, *, dry_run: bool = False) -> FreedSpace:
+        """Delete an ended run and everything that it made, or only report what that would free."""
+        return self._client.delete_for(f"{self._path}/runs/{run_id}", FreedSpace, {"dry_run": dry_run})
+
+    def act(self, action: RunAction, run_ids: Sequence[str], tags: Sequence[str] = ()) -> list[BulkResult]:
+        """Apply one action to up to 200 runs; it succeeds or fails for each run independently."""
+        asked = BulkAction(action=action, runs=tuple(run_ids), tags=tuple(tags)).model_dump(mode="json")
+        return self._client.post_for_list(f"{self._path}/runs/bulk", BulkResult, json=asked)
+
+    def change_tags(
+        self, run_ids: Sequence[str], *, remove: Sequence[str] = (), add: Sequence[str] = ()
+    ) -> list[BulkResult]:
+        """Remove tags from runs, then add others. So a run with the maximum number of tags can exchange one, and a tag in
+        both lists is present at the end. If adding fails, the tags have still been removed.
+
+        Returns:
+            One result per run; if both failed, the first one.
+        """
+        asked = ((RunAction.UNTAG, remove), (RunAction.TAG, add))
+        rounds = [self.act(action, run_ids, tags) for action, tags in asked if tags]
+        return [next((one for one in each if not one.done), each[0]) for each in zip(*rounds, strict=True)]
+
+    def _do(self, run_id: str, verb: str) -> Run:
+        return self._client.post(f"{self._path}/runs/{run_id}/{verb}", Run)

@@ -1,0 +1,280 @@
+"""The registry of series: every metric of a run, with its title and unit. Charts and answers keep this order."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from trainwright.contracts.base import Envelope
+
+
+class SeriesGroup(StrEnum):
+    """What a series is about."""
+
+    LEARNING = "learning"
+    SPEED = "speed"
+    MEMORY = "memory"
+    TIME = "time"
+    FP8 = "fp8"
+
+
+class SeriesInfo(Envelope):
+    """What a series means."""
+
+    name: str
+    title: str
+    """For a chart, without the unit."""
+
+    unit: str
+    """Empty for a number without one; `fraction` is a share from 0 to 1."""
+
+    group: SeriesGroup
+    description: str
+    fp8_only: bool = False
+    """Only runs with FP8 layers have it."""
+
+    derived: bool = False
+    """Computed from another series when it is requested by name; never stored or streamed."""
+
+
+class SeriesFamily(Envelope):
+    """Many series of one kind, `<name>/<member>`, which are returned and streamed only when they are requested by name."""
+
+    name: str
+    title: str
+    unit: str
+    group: SeriesGroup
+    member: str
+    description: str
+    fp8_only: bool = False
+
+
+class SeriesRegistry(Envelope):
+    """All series that this version of the platform knows. A run may have others, of a newer or a modified trainer."""
+
+    series: list[SeriesInfo]
+    families: list[SeriesFamily]
+
+
+ELAPSED = "elapsed_seconds"
+RANK_SERIES = "rank_seconds"
+
+
+SERIES: tuple[SeriesInfo, ...] = (
+    SeriesInfo(
+        name="loss",
+        title="loss",
+        unit="nats/token",
+        group=SeriesGroup.LEARNING,
+        description="Mean cross-entropy over the tokens of the global batch.",
+    ),
+    SeriesInfo(
+        name="validation_loss",
+        title="validation loss",
+        unit="nats/token",
+        group=SeriesGroup.LEARNING,
+        description="Mean cross-entropy over the validation split.",
+    ),
+    SeriesInfo(
+        name="grad_norm",
+        title="grad norm",
+        unit="",
+        group=SeriesGroup.LEARNING,
+        description="L2 norm of all gradients before clipping.",
+    ),
+    SeriesInfo(
+        name="learning_rate",
+        title="learning rate",
+        unit="",
+        group=SeriesGroup.LEARNING,
+        description="Learning rate of the step.",
+    ),
+    SeriesInfo(
+        name="tokens",
+        title="tokens",
+        unit="tokens",
+        group=SeriesGroup.LEARNING,
+        description="Tokens trained on since step 0.",
+    ),
+    SeriesInfo(
+        name="tokens_per_second",
+        title="tokens/s",
+        unit="tokens/s",
+        group=SeriesGroup.SPEED,
+        description="Tokens per second over all ranks.",
+    ),
+    SeriesInfo(
+        name="mfu",
+        title="MFU",
+        unit="fraction",
+        group=SeriesGroup.SPEED,
+        description="Model FLOPs utilization: model FLOP/s as a fraction of the device's peak; missing where the peak is unknown.",
+    ),
+    SeriesInfo(
+        name="bf16_mfu",
+        title="MFU of the BF16 peak",
+        unit="fraction",
+        group=SeriesGroup.SPEED,
+        description="Model FLOP/s as a fraction of the device's BF16 peak.",
+        fp8_only=True,
+    ),
+    SeriesInfo(
+        name="hfu",
+        title="HFU",
+        unit="fraction",
+        group=SeriesGroup.SPEED,
+        description="Hardware FLOPs utilization: as MFU, with the FLOPs of recomputed activations.",
+    ),
+    SeriesInfo(
+        name="memory_bytes",
+        title="memory of the fullest rank",
+        unit="bytes",
+        group=SeriesGroup.MEMORY,
+        description="Peak memory of the rank that uses most.",
+    ),
+    SeriesInfo(
+        name="eta_seconds",
+        title="time left",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Estimated time to the last step.",
+    ),
+    SeriesInfo(
+        name="seconds",
+        title="step time",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Duration of one step. The durations of its parts sum to it.",
+    ),
+    SeriesInfo(
+        name="data_seconds",
+        title="data, time per step",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Part of a step spent on waiting for data.",
+    ),
+    SeriesInfo(
+        name="forward_seconds",
+        title="forward, time per step",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Part of a step spent on forward passes.",
+    ),
+    SeriesInfo(
+        name="backward_seconds",
+        title="backward, time per step",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Part of a step spent on backward passes.",
+    ),
+    SeriesInfo(
+        name="collectives_seconds",
+        title="collectives, time per step",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Part of a step spent on communication between ranks.",
+    ),
+    SeriesInfo(
+        name="optimizer_seconds",
+        title="optimizer, time per step",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Part of a step spent on the optimizer.",
+    ),
+    SeriesInfo(
+        name="skipped_steps",
+        title="skipped steps",
+        unit="steps",
+        group=SeriesGroup.FP8,
+        description="Steps since step 0 that changed no weight because a gradient was not finite.",
+        fp8_only=True,
+    ),
+    SeriesInfo(
+        name="fp8_saturated",
+        title="FP8 clamped",
+        unit="fraction",
+        group=SeriesGroup.FP8,
+        description=(
+            "Of the inputs and output gradients of all FP8 layers the fraction that were clamped because their largest value "
+            "exceeded their scale; 0 where scales come from the current maximum."
+        ),
+        fp8_only=True,
+    ),
+    SeriesInfo(
+        name="fp8_underflow",
+        title="FP8 underflow",
+        unit="fraction",
+        group=SeriesGroup.FP8,
+        description="Of the values of all gradients the fraction that became zero.",
+        fp8_only=True,
+    ),
+    SeriesInfo(
+        name="fp8_lost_updates",
+        title="FP8 lost updates",
+        unit="fraction",
+        group=SeriesGroup.FP8,
+        description="Of the weights with an update the fraction that rounding left unchanged.",
+        fp8_only=True,
+    ),
+    SeriesInfo(
+        name="fp8_smallest_headroom",
+        title="FP8 smallest headroom",
+        unit="",
+        group=SeriesGroup.FP8,
+        description="Smallest headroom factor μ of a gradient.",
+        fp8_only=True,
+    ),
+    SeriesInfo(
+        name=ELAPSED,
+        title="training time",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Training time up to each step, the sum of `seconds`.",
+        derived=True,
+    ),
+)
+"""Every trainer writes all but the derived ones, in FP8 runs those with ``fp8_only`` too. The FP8 series but
+``skipped_steps`` are measured every few steps."""
+
+FAMILIES: tuple[SeriesFamily, ...] = (
+    SeriesFamily(
+        name="fp8_amax",
+        title="largest absolute value",
+        unit="",
+        group=SeriesGroup.FP8,
+        member="tensor",
+        description=(
+            "Largest absolute value of a tensor: a weight's canonical name with `:weight`, `:gradient`, `:input` or "
+            "`:output_gradient` behind it."
+        ),
+        fp8_only=True,
+    ),
+    SeriesFamily(
+        name="fp8_scale",
+        title="scale",
+        unit="",
+        group=SeriesGroup.FP8,
+        member="tensor",
+        description="Number that multiplies a tensor's stored values to get real ones; tensors are named as in `fp8_amax`.",
+        fp8_only=True,
+    ),
+    SeriesFamily(
+        name=RANK_SERIES,
+        title="time by rank",
+        unit="s",
+        group=SeriesGroup.TIME,
+        member="rank:part",
+        description="Seconds of a part of one step on one rank; only with several ranks.",
+    ),
+)
+
+RENAMED_SERIES = {"fp8_flushed": "fp8_underflow"}
+"""Names that older trainers write and older clients request, and today's."""
+
+STORED_SERIES = tuple(info.name for info in SERIES if not info.derived)
+FP8_SERIES = frozenset(info.name for info in SERIES if info.fp8_only)
+SERIES_UNITS = {info.name: info.unit for info in SERIES}
+
+
+def current_name(name: str) -> str:
+    """Today's name of a series."""
+    return RENAMED_SERIES.get(name, name)

@@ -1,0 +1,273 @@
+"""Uploads of checkpoints: nothing that a trainer planted is sent, and an interrupted upload is repeated."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.api import NODE_TOKEN, ScriptedApi, ScriptedRun
+from tests.agent.folders import make_attempt, step_line, write_events
+from tests.agent.machine import wait_for
+from tests.agent.standin.rank import save
+from trainwright.contracts.agent_protocol import Claim
+from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.job_spec import Outcome
+from trainwright_agent.client import Client
+from trainwright_agent.shipping.shipper import Shipper
+from trainwright_agent.shipping.uploader import DamagedCheckpointError, Uploader
+from trainwright_agent.workspace import AttemptFolder
+
+NAMES = ("out", "checkpoints", "step-5")
+
+
+@pytest.fixture
+def run(api: ScriptedApi) -> ScriptedRun:
+    return api.place()
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> AttemptFolder:
+    return make_attempt(tmp_path / "node")
+
+
+def uploader(api: ScriptedApi, store: Path | None = None) -> Uploader:
+    return Uploader(Client(api.url, NODE_TOKEN), "run_1", 1, store)
+
+
+def change_name(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][0]["name"] = "../../../claim.json"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def change_byte(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"weights of step 6")
+
+
+def link_out(folder: Path) -> None:
+    content = (folder / "model.safetensors").read_bytes()
+    (folder.parents[3] / "secret").write_bytes(content)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(folder.parents[3] / "secret")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (change_name, "manifest names a file"),
+        (change_byte, "does not match the manifest"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "cannot be read"),
+        (link_out, "cannot be read"),
+        (lambda folder: (folder / "manifest.json").unlink(), "no readable manifest"),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), "manifest is invalid"),
+    ],
+)
+@pytest.mark.parametrize("beside_store", [False, True])
+def test_a_damaged_checkpoint_is_not_committed(
+    api: ScriptedApi,
+    run: ScriptedRun,
+    attempt: AttemptFolder,
+    tmp_path: Path,
+    damage: Callable[[Path], object],
+    words: str,
+    beside_store: bool,
+) -> None:
+    folder = attempt.path.joinpath(*NAMES)
+    save(folder, "state", 5)
+    damage(folder)
+    (tmp_path / "store").mkdir()
+    sending = uploader(api, tmp_path / "store" if beside_store else None)
+    with pytest.raises(DamagedCheckpointError, match=words):
+        sending.upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+    assert not run.commits
+    assert not [key for key in api.objects if key.endswith("model.safetensors")]
+
+
+@pytest.mark.parametrize("announced", [{"step": 6}, {"digest": "0" * 64}, {"kind": CheckpointKind.EXPORT}])
+def test_a_checkpoint_other_than_the_announced_one_is_not_sent(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, announced: dict[str, object]
+) -> None:
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    claimed = {"kind": CheckpointKind.STATE, "step": 5, "digest": digest} | announced
+    with pytest.raises(DamagedCheckpointError, match="announced"):
+        uploader(api).upload(claimed["kind"], claimed["step"], claimed["digest"], 1, attempt.path, *NAMES)  # type: ignore[arg-type]
+
+
+def test_files_in_the_store_are_not_sent_again(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    save(attempt.path.joinpath(*NAMES), "state", 5)
+    run.files["events.jsonl"] = 1
+    for _ in range(2):
+        uploader(api).upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+        # The second upload must not need the file: the store has it.
+        (attempt.path.joinpath(*NAMES) / "model.safetensors").write_bytes(b"changed meanwhile")
+    assert len(run.commits) == 2
+
+
+def test_linking_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path) -> None:
+    api.place().files["events.jsonl"] = 1
+    api.object_store = tmp_path / "store"
+    api.object_store.mkdir()
+    save(attempt.path.joinpath(*NAMES), "state", 5)
+    for _ in range(2):
+        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+    found = sorted(path.name for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert found == ["manifest.json", "model.safetensors"]
+    source = attempt.path.joinpath(*NAMES, "model.safetensors")
+    (linked,) = (tmp_path / "store").rglob("model.safetensors")
+    assert linked.samefile(source)
+
+
+def no_folder(_: Path) -> None:
+    """A mistyped path."""
+
+
+def another_folder(store: Path) -> None:
+    """An existing folder that is not the server's."""
+    store.mkdir()
+
+
+def unwritable_folder(store: Path) -> None:
+    """A folder that cannot be written, not even by root."""
+    store.mkdir()
+    (store / "run_1").write_text("in the way")
+
+
+@pytest.mark.parametrize("make", [no_folder, another_folder, unwritable_folder])
+def test_with_a_wrong_object_folder_files_are_uploaded(
+    api: ScriptedApi,
+    run: ScriptedRun,
+    attempt: AttemptFolder,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    make: Callable[[Path], None],
+) -> None:
+    store = tmp_path / "store"
+    make(store)
+    save(attempt.path / "out" / "export", "export", 5)
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    write_events(attempt.path, step_line(5), saved_line(digest))
+    attempt.write_exit(Outcome(code=EndCode.FINISHED, message="m", step=5))
+    shipper = ship(api, attempt, store)
+    wait_for(lambda: shipper.is_done, "the end")
+    assert run.end["code"] == "finished"
+    assert [commit["kind"] for commit in run.commits] == ["state", "export"]
+    assert str(store) in caplog.text
+    assert store.exists() is (make is not no_folder)
+
+
+def test_permanently_refused_lines_and_logs_are_skipped_and_the_rest_arrives(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    run.refused_step, run.refused_log = 3, "a.log"
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    path = write_events(attempt.path, *(step_line(step) for step in range(1, 6)), saved_line(digest))
+    for name in ("a.log", "b.log"):
+        (attempt.path / "out" / "logs" / name).write_text("a log")
+    attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
+    shipper = ship(api, attempt)
+    wait_for(lambda: shipper.is_done, "the end")
+    assert run.steps == [1, 2, 4, 5]
+    assert run.logs == {"b.log": b"a log"}
+    assert [commit["step"] for commit in run.commits] == [5]
+    assert run.ends[-1]["offsets"] == {"events.jsonl": path.stat().st_size, "b.log": len("a log")}
+
+
+def ship(api: ScriptedApi, attempt: AttemptFolder, store: Path | None = None) -> Shipper:
+    claim = attempt.granted_claim()
+    assert isinstance(claim, Claim)
+    shipper = Shipper(attempt, claim, lambda: Client(api.url, NODE_TOKEN), store)
+    shipper.start()
+    return shipper
+
+
+def saved_line(digest: str, folder: str = "step-5") -> dict[str, object]:
+    return {
+        "type": "checkpoint_saved",
+        "step": 5,
+        "folder": folder,
+        "digest": digest,
+        "bytes": 1,
+        "seconds": 0.0,
+    }
+
+
+def test_a_checkpoint_is_committed_after_its_events_even_if_the_agent_died_between(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    path = write_events(attempt.path, step_line(5), saved_line(digest))
+    run.files["events.jsonl"] = path.stat().st_size  # an earlier agent had sent them
+    ship(api, attempt)
+    wait_for(lambda: run.commits, "the commit")
+    assert run.commits[0]["events_offset"] == path.stat().st_size
+    assert run.commits[0]["manifest_digest"] == digest
+
+
+def test_a_refused_or_unsafe_checkpoint_does_not_hold_up_the_end(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    write_events(attempt.path, saved_line(digest, "../../../../etc"), saved_line("0" * 64))
+    attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
+    shipper = ship(api, attempt)
+    wait_for(lambda: shipper.is_done, "the end")
+    assert run.end["code"] == "crashed"
+    assert not run.commits
+
+
+def test_an_export_that_must_not_be_sent_fails_the_attempt(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    save(attempt.path / "out" / "export", "export", 5)
+    change_byte(attempt.path / "out" / "export")
+    attempt.write_exit(Outcome(code=EndCode.FINISHED, message="m", step=5))
+    shipper = ship(api, attempt)
+    wait_for(lambda: shipper.is_done, "the end")
+    assert run.end["code"] == "export_failed"
+
+
+def test_a_short_file_is_shipped_again(api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder) -> None:
+    path = write_events(attempt.path, step_line(1), step_line(2), torn=b'{"type"')
+    (attempt.path / "out" / "logs" / "rank-0.log").write_text("a log")
+    shipper = ship(api, attempt)
+    wait_for(lambda: run.steps == [1, 2] and run.logs, "events and logs")
+    with api.lock:  # the API comes back from a backup: it holds less than it acknowledged
+        run.files, run.steps, run.logs = {}, [], {}
+        attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
+    wait_for(lambda: shipper.is_done, "the end")
+    assert run.steps == [1, 2]
+    assert run.logs == {"rank-0.log": b"a log"}
+    whole_lines = path.read_bytes().rindex(b"\n") + 1
+    assert run.ends[-1]["offsets"] == {"events.jsonl": whole_lines, "rank-0.log": len("a log")}
+
+
+def test_an_api_that_holds_more_or_less_is_followed(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    path = write_events(attempt.path, *(step_line(step) for step in range(1, 6)))
+    ship(api, attempt)
+    wait_for(lambda: run.steps == [1, 2, 3, 4, 5], "the first lines")
+    with api.lock:
+        first_line = path.read_bytes().index(b"\n") + 1
+        run.files["events.jsonl"], run.steps = first_line, [1]
+        write_events(attempt.path, step_line(6))
+    wait_for(lambda: run.steps == [1, 2, 3, 4, 5, 6], "all lines, once")
+
+
+def test_a_commit_waits_for_events_that_are_behind(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    digest = save(attempt.path.joinpath(*NAMES), "state", 5)
+    assert (
+        hashlib.sha256((attempt.path.joinpath(*NAMES) / "manifest.json").read_bytes()).hexdigest() == digest
+    )
+    with api.lock:
+        path = write_events(attempt.path, step_line(5), saved_line(digest))
+        run.files["events.jsonl"] = path.stat().st_size
+        ship(api, attempt)
+    wait_for(lambda: run.commits, "the commit")

@@ -1,0 +1,94 @@
+"""Downloads: permitted paths, verification and the cache."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.api import NODE_TOKEN, ScriptedApi
+from trainwright.contracts.agent_protocol import Download
+from trainwright_agent.client import Client
+from trainwright_agent.supervisor.fetch import Fetcher, FetchError, check_downloads, trim_cache
+
+DIGEST = "0" * 64
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "job.json",
+        "/etc/passwd",
+        "data/../job.json",
+        "data/a/b",
+        "out/events.jsonl",
+        "data/",
+        "data/.hidden",
+        "data/a\nb",
+    ],
+)
+def test_paths_outside_data_and_resume_are_refused(path: str) -> None:
+    download = Download(path=path, bytes=1, digest=DIGEST, url="/x", object_key="x")
+    with pytest.raises(FetchError, match="not allowed"):
+        check_downloads([download])
+
+
+def test_a_digest_that_leads_out_of_the_cache_is_refused() -> None:
+    download = Download(path="data/a", bytes=1, digest="../" + "0" * 61, url="/x", object_key="x")
+    with pytest.raises(FetchError, match="not allowed"):
+        check_downloads([download])
+
+
+def fetcher(api: ScriptedApi, tmp_path: Path, **change: Any) -> Fetcher:
+    (tmp_path / "cache").mkdir(exist_ok=True)
+    (tmp_path / "folder").mkdir(exist_ok=True)
+    given: dict[str, Any] = {
+        "client": Client(api.url, NODE_TOKEN),
+        "cache": tmp_path / "cache",
+        "cache_limit_bytes": 2**20,
+        "object_store": None,
+        "on_progress": lambda _: None,
+        "on_bytes": lambda: None,
+        "stopped": threading.Event(),
+    }
+    return Fetcher(**(given | change))
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_again(api: ScriptedApi, tmp_path: Path) -> None:
+    download = Download.model_validate(api.store("data/train-0.bin", b"tokens"))
+    fetching = fetcher(api, tmp_path)
+    (tmp_path / "cache" / download.digest).write_bytes(b"tokenz")
+    fetching.fetch_all([download], tmp_path / "folder")
+    assert (tmp_path / "folder/data/train-0.bin").read_bytes() == b"tokens"
+    assert (tmp_path / "cache" / download.digest).read_bytes() == b"tokens"
+
+
+def test_a_damaged_object_in_the_store_is_not_used(api: ScriptedApi, tmp_path: Path) -> None:
+    download = Download.model_validate(api.store("resume/model.safetensors", b"right"))
+    stored = tmp_path / "store" / download.object_key
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(b"wrong")
+    with pytest.raises(FetchError) as caught:
+        fetcher(api, tmp_path, object_store=tmp_path / "store").fetch_all([download], tmp_path / "folder")
+    assert caught.value.code == "checkpoint_invalid"
+    assert not (tmp_path / "folder/resume/model.safetensors").exists()
+
+
+def test_progress_is_described_and_only_bytes_count(api: ScriptedApi, tmp_path: Path) -> None:
+    downloads = [Download.model_validate(api.store(f"data/{n}", b"x" * n)) for n in (1, 2)]
+    descriptions: list[str] = []
+    blocks: list[int] = []
+    fetcher(api, tmp_path, on_progress=descriptions.append, on_bytes=lambda: blocks.append(1)).fetch_all(
+        downloads, tmp_path / "folder"
+    )
+    assert descriptions == ["fetching shards 1 of 2", "fetching shards 2 of 2"]
+    assert len(blocks) == 2
+
+
+def test_the_cache_evicts_the_least_recently_used(tmp_path: Path) -> None:
+    for age, name in enumerate(["new", "middle", "old"]):
+        (tmp_path / name).write_bytes(b"x" * 10)
+        os.utime(tmp_path / name, (1_000 - age, 1_000 - age))
+    trim_cache(tmp_path, 25)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["middle", "new"]

@@ -1,0 +1,114 @@
+"""The suite's own machinery: budgets fail a session, slow targets are complete, and CI runs those that changed."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import slow_targets
+from tests.cpu_time import CpuTime
+
+BUSY = "def test_busy():\n    for _ in range(3_000_000):\n        pass\n"
+BUSY_CHILD = """
+import subprocess, sys, time
+def test_busy():
+    child = subprocess.Popen([sys.executable, "-c", "for n in range(9_000_000): pass\\nimport time; time.sleep(60)"])
+    time.sleep(3)
+    assert child.poll() is None
+    child.kill()
+"""
+SLOW = "import pytest\npytestmark = pytest.mark.slow\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "budget", "passes"),
+    [(BUSY, 0.001, False), (BUSY, 60.0, True), (BUSY_CHILD, 0.1, False), (SLOW + BUSY, 0.001, True)],
+    ids=["over", "within", "over by a living child", "slow tests have no budget"],
+)
+def test_a_folder_over_its_budget_fails_the_session(
+    source: str, budget: float, passes: bool, pytester: pytest.Pytester
+) -> None:
+    folder = pytester.mkdir("tests") / "some"
+    folder.mkdir()
+    (folder / "test_it.py").write_text(source)
+    result = pytester.inline_run(plugins=[CpuTime({"tests/some": budget})])
+    assert result.ret == (pytest.ExitCode.OK if passes else pytest.ExitCode.TESTS_FAILED)
+
+
+def test_everything_runs_every_slow_target(repository: Path) -> None:
+    makefile = (repository / "Makefile").read_text()
+    listed = re.search(r"^SLOW = (.+)$", makefile, re.MULTILINE)
+    assert listed is not None and sorted(listed[1].split()) == sorted(slow_targets())
+    for target in slow_targets():
+        assert re.search(rf"^{target}:.* ## ", makefile, re.MULTILINE), f"make help lists {target}"
+
+
+def test_the_sources_of_slow_targets_exist(repository: Path) -> None:
+    for line in (repository / ".ci" / "targets").read_text().splitlines():
+        if not line.startswith("#"):
+            for source in line.partition(":")[2].split():
+                assert (repository / source).exists(), line
+
+
+@pytest.fixture
+def project(repository: Path, tmp_path: Path) -> Path:
+    """A repository with our CI, two slow targets, and a Makefile whose targets print a closing line each."""
+    shutil.copytree(repository / ".ci", tmp_path / ".ci")
+    (tmp_path / ".ci" / "passed").unlink(missing_ok=True)
+    (tmp_path / ".ci" / "targets").write_text("# comment\none: a shared\ntwo: b shared\n")
+    for folder in ("a", "b", "shared"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "file.py").write_text("")
+    closing = "=== {} in 1.0s (GPU tests skipped: {}) ==="
+    (tmp_path / "Makefile").write_text(
+        f'test:\n\t@echo "{closing.format("5 passed, 2 skipped", 2)}"\n'
+        f'one:\n\t@echo "{closing.format("1 failed, 3 passed", 0)}"; false\n'
+        "two:\n\t@echo stopped early; false\n"
+    )
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def changed(project: Path) -> list[str]:
+    done = subprocess.run([".ci/changed-targets"], cwd=project, check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_targets_run_again_once_a_source_has_changed(project: Path) -> None:
+    assert changed(project) == ["one", "two"]
+    subprocess.run([".ci/changed-targets", "--record"], cwd=project, check=True)
+    assert changed(project) == []
+    (project / "a" / "file.py").write_text("changed")
+    assert changed(project) == ["one"]
+    (project / "a" / "file.py").write_text("")
+    (project / "b" / "another.py").write_text("")
+    assert changed(project) == ["two"]
+    (project / "b" / "another.py").unlink()
+    (project / "shared" / "file.py").unlink()
+    assert changed(project) == ["one", "two"]
+
+
+def test_ci_ends_with_the_sum_of_all_closing_lines(project: Path) -> None:
+    done = subprocess.run([".ci/run"], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 1
+    last = done.stdout.splitlines()[-1]
+    sums = r"=== 1 failed, 8 passed, 2 skipped, 1 error in [\d.]+s \(GPU tests skipped: 2\) ==="
+    assert re.fullmatch(sums, last), done.stdout
+    assert "ci: failed: one two" in done.stdout or "ci: failed: two one" in done.stdout
+
+    subprocess.run([".ci/changed-targets", "--record"], cwd=project, check=True)
+    done = subprocess.run([".ci/run"], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith("=== 5 passed, 2 skipped in ")
+
+
+def test_ci_starts_no_slow_target_when_its_time_is_up(project: Path) -> None:
+    no_time = os.environ | {"LAST_START_MINUTES": "0"}
+    done = subprocess.run([".ci/run"], cwd=project, capture_output=True, text=True, env=no_time)
+    assert done.returncode == 0
+    assert "ci: make test" in done.stdout
+    due = re.search("^ci: still due, for lack of time: (.*)$", done.stdout, re.MULTILINE)
+    assert due is not None and set(due[1].split()) == {"one", "two"}, done.stdout

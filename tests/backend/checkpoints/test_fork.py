@@ -1,0 +1,304 @@
+"""Forks: the checkpoint that a claim gets, what is refused at which field, and that the parent is kept."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from tests.backend.datasets.test_delete_races import answer_after, concurrently
+from tests.backend.scripted_agent import Agent, Scene, Work
+from trainwright.contracts.api.actions import NewFork
+from trainwright_backend.auth.tables import Account
+from trainwright_backend.checkpoints.deletion import delete_checkpoint
+from trainwright_backend.checkpoints.fork import fork_run
+from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.core.db import Write
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.datasets.deletion import delete_dataset
+from trainwright_backend.datasets.service import lock_dataset
+from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.runs.submission import Submitter
+from trainwright_backend.runs.tables import Run
+
+LONGER = {"schedule.steps": 20}
+
+
+def fork(scene: Scene, run_id: str, checkpoint: str | None = None, **changes: Any) -> Any:
+    body = {"name": "fork", "checkpoint": checkpoint, "changes": changes}
+    return scene.site.admin.post(f"{scene.runs}/{run_id}/fork", json=body)
+
+
+def checkpoints(scene: Scene, run_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = scene.site.admin.get(f"{scene.runs}/{run_id}/checkpoints").json()
+    return found
+
+
+def refusal(answer: Any) -> tuple[int, str]:
+    assert answer.status_code == 422, answer.text
+    return answer.json()["errors"][0]["field"], answer.json()["errors"][0]["message"]
+
+
+@pytest.fixture
+def parent(scene: Scene) -> Work:
+    """A run that has ended, with checkpoints at steps 4 and 10."""
+    work = scene.running(last_step=4)
+    work.save(4)
+    work.step(5, 10)
+    work.save(10)
+    assert work.order("completing") == "go"
+    work.save(10, "export")
+    assert work.ended("finished", step=10) == "succeeded"
+    return work
+
+
+def claimed(scene: Scene, run_id: str) -> Work:
+    scene.control.sweep()
+    return scene.agent.claim(run_id)
+
+
+def test_a_fork_starts_from_its_parents_checkpoint_until_it_has_its_own(scene: Scene, parent: Work) -> None:
+    state = checkpoints(scene, parent.run_id)[-1]
+    before = scene.show(parent.run_id), checkpoints(scene, parent.run_id)
+    made = fork(scene, parent.run_id, state["id"], **{"optimizer.learning_rate": 0.5})
+    assert made.status_code == 201, made.text
+    assert made.json()["forked_from"] == {"run": parent.run_id, "name": "pilot", "step": 4}
+    assert made.json()["flops"] == pytest.approx(before[0]["flops"] * 6 / 10), "of the six steps after it"
+    (event,) = [
+        one
+        for one in scene.site.admin.get(f"{scene.runs}/{made.json()['id']}/events").json()
+        if one["type"] == "forked"
+    ]
+    assert event["message"] == "forked from pilot at step 4, with other optimizer.learning_rate"
+    work = claimed(scene, made.json()["id"])
+    resume = work.claim.job.resume
+    assert resume is not None and (resume.step, resume.forked, resume.data_from_start) == (4, True, False)
+    names = {download.path for download in work.claim.downloads}
+    assert "resume/manifest.json" in names
+    assert all(scene.agent.client.get(one.url).status_code == 200 for one in work.claim.downloads)
+    assert work.order() == "go"
+    work.begin(4)
+    assert work.order("running") == "go"
+    work.step(5, 6)
+    work.save(6)
+    work.ended("crashed")
+    again = scene.again(work.run_id).claim.job.resume
+    assert again is not None and (again.step, again.forked) == (6, False)
+    assert (scene.show(parent.run_id), checkpoints(scene, parent.run_id)) == before
+
+
+@pytest.mark.both_databases
+def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent: Work) -> None:
+    """Another version of the platform would prepare different shards, so their digest would differ."""
+    with scene.database.write() as session:
+        run = session.get_one(Run, parse_id("run", parent.run_id))
+        preparation = run.preparation_id
+        session.get_one(Preparation, preparation).digest = "0" * 64
+        before = set(session.scalars(select(Preparation.id)))
+    answer = fork(scene, parent.run_id, **LONGER)
+    assert answer.status_code == 201, answer.text
+    with scene.database.read() as session:
+        assert session.get_one(Run, parse_id("run", answer.json()["id"])).preparation_id == preparation
+        assert set(session.scalars(select(Preparation.id))) == before, "no other one was begun"
+
+
+def test_the_newest_valid_state_is_forked_when_none_is_named(scene: Scene, parent: Work) -> None:
+    made = fork(scene, parent.run_id, **LONGER)
+    assert made.json()["forked_from"]["step"] == 10
+    assert refusal(fork(scene, parent.run_id))[0] == "schedule.steps"
+    export = next(one for one in checkpoints(scene, parent.run_id) if one["kind"] == "export")
+    assert refusal(fork(scene, parent.run_id, export["id"], **LONGER))[0] == "checkpoint"
+    assert fork(scene, parent.run_id, f"ckpt_{'a' * 26}", **LONGER).status_code == 404
+    bare = scene.submit()
+    assert fork(scene, bare, **LONGER).json()["code"] == "no_checkpoint"
+
+
+def test_an_incompatible_change_is_refused_by_field(scene: Scene, parent: Work) -> None:
+    for field, value in (
+        ("model.layers", 7),
+        ("model.rope_theta", 500.0),
+        ("model.tied_embeddings", False),
+        ("data.tokenizer.vocabulary", 300),
+        ("precision.kind", "fp8"),
+        ("schedule.steps", 10),
+    ):
+        blamed, why = refusal(fork(scene, parent.run_id, **(LONGER | {field: value})))
+        assert blamed == field and why.endswith("."), (field, why)
+    assert fork(scene, parent.run_id, **(LONGER | {"precision.kind": "fp32"})).status_code == 201
+
+
+def test_other_data_starts_at_its_beginning_and_the_event_says_so(
+    scene: Scene, parent: Work, upload: Any
+) -> None:
+    other = upload("other")["id"]
+    for changes in ({"data.dataset": other}, {"seed": 3}, {"batch.sequence_tokens": 128}):
+        made = fork(scene, parent.run_id, **(LONGER | changes))
+        assert made.status_code == 201, made.text
+        run_id = made.json()["id"]
+        events = scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()
+        assert events[1]["message"].endswith("; the data starts at its beginning"), changes
+        scene.site.prepare()
+        work = claimed(scene, run_id)
+        assert work.claim.job.resume is not None and work.claim.job.resume.data_from_start
+        scene.cancel(run_id)
+        work.ended("stopped")
+
+
+def test_other_data_needs_the_parent_s_own_tokenizer(scene: Scene, upload: Any) -> None:
+    other = upload("other")["id"]
+    bpe = {"dataset": scene.dataset, "tokenizer": {"kind": "bpe", "vocabulary": 300}}
+    run_id = scene.submit(data=bpe)
+    scene.site.prepare()
+    work = claimed(scene, run_id)
+    assert work.finish(10) == "succeeded"
+    blamed, why = refusal(fork(scene, run_id, **(LONGER | {"data.dataset": other})))
+    assert blamed == "data.tokenizer.kind"
+    assert f"source {scene.dataset}, vocabulary 300" in why
+    taken = {"kind": "dataset", "source": scene.dataset}
+    for tokenizer in (taken | {"vocabulary": 300}, taken, taken | {"vocabulary": None}):
+        made = fork(scene, run_id, **(LONGER | {"data.dataset": other, "data.tokenizer": tokenizer}))
+        assert made.status_code == 201, made.text
+        assert made.json()["spec"]["data"]["tokenizer"]["vocabulary"] == 300
+
+
+@pytest.mark.both_databases
+def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Scene, parent: Work) -> None:
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    waiting = fork(scene, parent.run_id, **LONGER).json()["id"]
+    work = claimed(scene, made)
+    assert work.order() == "go"
+    assert work.ended("checkpoint_invalid", step=10) == "retry_wait"
+    assert all(one["valid"] for one in checkpoints(scene, parent.run_id)), "one attempt may be mistaken"
+    work = scene.again(made)
+    assert work.order() == "go"
+    assert work.ended("checkpoint_invalid", step=10) == "failed"
+    assert "which is damaged, and has no valid" in scene.show(made)["sentence"]
+    assert [one["valid"] for one in checkpoints(scene, parent.run_id) if one["step"] == 10] == [True, False]
+    scene.control.sweep()
+    assert scene.state(waiting) == "failed", "it must not begin at step 0 instead"
+    told = scene.site.admin.get(f"{scene.runs}/{parent.run_id}/events").json()[-1]
+    assert (told["type"], told["step"]) == ("note", 10)
+    assert (
+        "step 10 is damaged: fork, forked from it, could not read it on node-a in 2 attempts"
+        in told["message"]
+    )
+
+
+@pytest.mark.both_databases
+def test_a_report_without_the_forked_step_does_not_mark_the_parents_checkpoint(
+    scene: Scene, parent: Work
+) -> None:
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    before = checkpoints(scene, parent.run_id)
+    work = claimed(scene, made)
+    for step, becomes in ((None, "retry_wait"), (4, "retry_wait"), (None, "failed")):
+        assert work.order() == "go"
+        assert work.ended("checkpoint_invalid", step=step) == becomes
+        work = scene.again(made) if becomes == "retry_wait" else work
+    assert checkpoints(scene, parent.run_id) == before
+
+
+@pytest.mark.parametrize("second", ["node-a", "node-b"])
+def test_two_nodes_must_report_a_parents_checkpoint_as_damaged(
+    scene: Scene, parent: Work, second: str
+) -> None:
+    agents = {"node-a": scene.agent, "node-b": Agent.join(scene.site, "node-b")}
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    for node in ("node-a", second):
+        only(scene, node)
+        scene.end_backoff(made)
+        scene.control.sweep()
+        work = agents[node].claim(made)
+        assert work.order() == "go"
+        work.ended("checkpoint_invalid", step=10)
+    (state,) = [
+        one for one in checkpoints(scene, parent.run_id) if (one["kind"], one["step"]) == ("state", 10)
+    ]
+    assert state["valid"] is (second == "node-a")
+    assert scene.state(made) == ("retry_wait" if second == "node-a" else "failed")
+
+
+def test_a_damaged_own_state_does_not_mark_the_parents_checkpoint(scene: Scene, parent: Work) -> None:
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    work = claimed(scene, made)
+    assert work.order() == "go"
+    work.begin(10)
+    assert work.order("running") == "go"
+    work.step(11, 12)
+    work.save(12)
+    assert work.ended("node_rebooted") == "retry_wait"
+    for step in (12, 10):
+        work = scene.again(made)
+        assert work.claim.job.resume is not None and work.claim.job.resume.step == step
+        assert work.order() == "go"
+        assert work.ended("checkpoint_invalid", step=step) == "retry_wait"
+    assert all(one["valid"] for one in checkpoints(scene, parent.run_id))
+
+
+def only(scene: Scene, name: str) -> None:
+    """Allow runs to be placed on this node only."""
+    for node in scene.site.admin.get("/api/v1/nodes").json():
+        drained = {"draining": node["name"] != name}
+        assert scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json=drained).status_code == 200
+
+
+def test_a_deleted_parent_leaves_its_name(scene: Scene, parent: Work) -> None:
+    made = fork(scene, parent.run_id, **LONGER).json()["id"]
+    refused = scene.site.admin.delete(f"{scene.runs}/{parent.run_id}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "checkpoint_forked")
+    assert refused.json()["fork"] == "fork" and "step 10" in refused.json()["detail"]
+    work = claimed(scene, made)
+    assert work.order() == "go"
+    work.begin(10)
+    assert work.order("running") == "go"
+    for step in (11, 12):
+        assert scene.site.admin.delete(f"{scene.runs}/{parent.run_id}").status_code == 409
+        work.step(step, step)
+        work.save(step)
+    assert scene.site.admin.delete(f"{scene.runs}/{parent.run_id}").status_code == 200
+    assert scene.show(made)["forked_from"] == {"run": None, "name": "pilot", "step": 10}
+
+
+@pytest.mark.both_databases
+def test_one_of_a_concurrent_fork_and_delete_is_refused(scene: Scene, parent: Work) -> None:
+    state = checkpoints(scene, parent.run_id)[-1]["id"]
+    path = f"{scene.runs}/{parent.run_id}/checkpoints/{state}"
+
+    def begin(session: Write) -> None:
+        by = Submitter(session.scalars(select(Account.id)).one(), "Ada")
+        team = session.get_one(Run, parse_id("run", parent.run_id)).team_id
+        fork_run(session, team, by, parent.run_id, NewFork(name="fork", checkpoint=state), None)
+
+    assert answer_after(scene.site, begin, lambda: scene.site.admin.delete(path)) == (
+        409,
+        "checkpoint_forked",
+    )
+
+
+@pytest.mark.both_databases
+def test_a_fork_of_a_checkpoint_that_is_just_being_deleted_finds_none(scene: Scene, parent: Work) -> None:
+    state = checkpoints(scene, parent.run_id)[-1]["id"]
+
+    def remove(session: Write) -> None:
+        team = session.get_one(Run, parse_id("run", parent.run_id)).team_id
+        delete_checkpoint(session, team, parent.run_id, state, dry_run=False)
+
+    assert answer_after(scene.site, remove, lambda: fork(scene, parent.run_id, state)) == (404, "not_found")
+    with scene.database.read() as session:
+        assert session.get(Checkpoint, parse_id("ckpt", state)) is None
+
+
+@pytest.mark.both_databases
+def test_a_fork_while_its_dataset_is_being_deleted_finds_none_and_neither_waits_for_the_other(
+    scene: Scene, parent: Work
+) -> None:
+    """The deletion locks the dataset first and the parent's row last; the fork needs both."""
+    with scene.database.read() as session:
+        team_id = session.get_one(Run, parse_id("run", parent.run_id)).team_id
+    answer = concurrently(
+        scene.site,
+        lambda session: lock_dataset(session, team_id, scene.dataset),
+        lambda: fork(scene, parent.run_id, **LONGER),
+        lambda session: delete_dataset(session, team_id, scene.dataset),
+    )
+    assert refusal(answer)[0] == "data.dataset"
+    assert scene.site.admin.get(f"{scene.site.path}/datasets/{scene.dataset}").status_code == 404

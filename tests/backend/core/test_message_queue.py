@@ -1,0 +1,72 @@
+"""Messages reach their queue; an unreachable broker costs only a little time."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from trainwright.contracts.agent_protocol import HINT_TASK, HINTS_KEY_PREFIX, hints_queue
+from trainwright_backend.core.broker import start_broker
+from trainwright_backend.core.db import Database
+from trainwright_backend.core.message_queue import Enqueuer, celery_app, enqueue_task
+from trainwright_backend.core.settings import Settings
+
+pytestmark = pytest.mark.both_databases
+
+
+def settings(**urls: str | None) -> Settings:
+    return Settings.model_validate({"secret_key": SecretStr("x" * 40), **urls})
+
+
+def test_a_hint_is_in_its_node_s_queue_with_the_hints_prefix(valkey_url: str) -> None:
+    enqueuer = Enqueuer(settings(hints_url=valkey_url))
+    assert enqueuer.send_hint("gpu-1", "run_abc")
+    with celery_app(valkey_url, HINTS_KEY_PREFIX).connection_for_read() as connection:
+        queue = connection.SimpleQueue(hints_queue("gpu-1"))
+        message = queue.get(timeout=5)
+        message.ack()
+        queue.close()
+    assert message.headers["task"] == HINT_TASK and message.payload[0] == ["run_abc"]
+    assert not enqueuer.send_task("datasets.prepare", ["x"]), "no tasks broker is configured"
+    enqueuer.close()
+
+
+def test_a_task_is_sent_after_the_commit_only(valkey_url: str, database_url: str) -> None:
+    sent: list[str] = []
+
+    class Recorder(Enqueuer):
+        def send_task(self, name: str, arguments: list[str]) -> bool:
+            sent.append(f"{name}({','.join(arguments)})")
+            return True
+
+    database = Database(database_url, {"enqueuer": Recorder(settings(tasks_url=valkey_url))})
+    with database.write() as session:
+        enqueue_task(session, "t", "1")
+        assert sent == []
+    assert sent == ["t(1)"]
+    database.dispose()
+
+
+def test_a_broker_that_hangs_costs_about_a_second_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    broker = start_broker(tmp_path_factory.mktemp("broker"))
+    enqueuer = Enqueuer(settings(tasks_url=broker.url))
+    try:
+        assert enqueuer.send_task("t", [])
+        broker.process.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        assert [enqueuer.send_task("t", []) for _ in range(50)] == [False] * 50
+        assert time.monotonic() - begun < 3
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+        enqueuer.close()
+        broker.stop()
+
+
+def test_a_dead_broker_costs_about_a_second_once(tmp_path: Path) -> None:
+    enqueuer = Enqueuer(settings(tasks_url=f"redis+socket://{tmp_path}/none.sock?virtual_host=0"))
+    begun = time.monotonic()
+    assert [enqueuer.send_task("t", []) for _ in range(50)] == [False] * 50
+    assert time.monotonic() - begun < 5
+    enqueuer.close()

@@ -1,0 +1,173 @@
+"""One-time links for the first owner, for invitations, and for signing in without a password."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import func, select, update
+
+from tests.backend.conftest import PASSWORD, Site, first_owner
+from trainwright_backend.auth.tables import Account, OneTimeLink
+from trainwright_backend.core.db import now
+from trainwright_backend.core.errors import Conflict
+from trainwright_backend.teams import one_time_links
+
+
+def use(client: TestClient, **body: object) -> tuple[int, str]:
+    answer = client.post("/api/v1/auth/link", json=body)
+    return answer.status_code, answer.json().get("code", "")
+
+
+def invite(site: Site, email: str, role: str = "viewer") -> str:
+    answer = site.admin.post(f"{site.path}/invitations", json={"email": email, "role": role})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["link"]).rsplit("/", 1)[-1]
+
+
+def test_no_account_exists_before_the_first_owner_s_link(app: FastAPI, anonymous: TestClient) -> None:
+    with app.state.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(Account)) == 0
+    body = first_owner(app)
+    info = anonymous.get(f"/api/v1/auth/link/{body['token']}").json()
+    assert info == {"purpose": "first_owner", "email": None, "team": None, "needs_account": True}
+    assert use(anonymous, **body) == (200, "")
+    me = anonymous.get("/api/v1/me").json()
+    assert me["site_admin"] and me["teams"] == [{"slug": "acme", "name": "acme", "role": "owner"}]
+    quota = anonymous.get("/api/v1/teams/acme").json()["quota"]
+    assert quota == [{"device": device, "limit": 8, "used": 0} for device in ("cuda", "cpu")]
+
+
+@pytest.mark.both_databases
+def test_a_second_first_owner_is_refused(app: FastAPI, anonymous: TestClient) -> None:
+    one, two = first_owner(app), first_owner(app)
+    assert use(anonymous, **one)[0] == 200
+    assert use(TestClient(app, base_url="http://localhost"), **two | {"email": "b@b"}) == (
+        409,
+        "already_set_up",
+    )
+    with pytest.raises(Conflict), app.state.database.write() as session:
+        one_time_links.first_owner_link(session, app.state.settings)
+
+
+@pytest.mark.both_databases
+def test_a_link_works_once_even_for_concurrent_requests(app: FastAPI) -> None:
+    body = first_owner(app)
+
+    def attempt(number: int) -> int:
+        return use(TestClient(app, base_url="http://localhost"), **body | {"email": f"{number}@b"})[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = sorted(pool.map(attempt, range(4)))
+    assert answers[0] == 200 and set(answers[1:]) <= {404, 409}
+    with app.state.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(Account)) == 1
+
+
+def test_a_refused_use_does_not_use_the_link_up(app: FastAPI, anonymous: TestClient) -> None:
+    body = first_owner(app)
+    missing = anonymous.post("/api/v1/auth/link", json={"token": body["token"]})
+    assert missing.status_code == 422
+    assert {problem["field"] for problem in missing.json()["errors"]} == {"name", "email", "password", "team"}
+    assert use(anonymous, **body | {"password": "password123"}) == (422, "invalid")
+    assert use(anonymous, **body | {"team": "api"}) == (422, "invalid")
+    assert use(anonymous, **body) == (200, "")
+
+
+@pytest.mark.parametrize("slug", ["api", "assets", "sign-in", "link"])
+def test_a_slug_that_is_an_address_of_the_platform_is_refused(site: Site, slug: str) -> None:
+    answer = site.admin.post("/api/v1/teams", json={"slug": slug, "name": "x"})
+    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "slug"
+
+
+@pytest.mark.both_databases
+def test_a_slug_is_unique(site: Site) -> None:
+    answer = site.admin.post("/api/v1/teams", json={"slug": "acme", "name": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "slug_taken")
+
+
+@pytest.mark.both_databases
+def test_an_invitation_brings_a_newcomer_into_the_team_with_its_role(site: Site) -> None:
+    token = invite(site, "Bob@acme.example", "editor")
+    browser = site.anonymous()
+    info = browser.get(f"/api/v1/auth/link/{token}").json()
+    assert info == {
+        "purpose": "invitation", "email": "bob@acme.example", "team": "acme", "needs_account": True,
+    }  # fmt: skip
+    assert use(browser, token=token, name="Bob", password=PASSWORD, email="eve@evil.example")[0] == 422
+    assert use(browser, token=token, name="Bob", password=PASSWORD) == (200, "")
+    assert browser.get("/api/v1/me").json()["teams"][0]["role"] == "editor"
+    members = {member["email"]: member["role"] for member in site.admin.get(f"{site.path}/members").json()}
+    assert members == {"ada@acme.example": "owner", "bob@acme.example": "editor"}
+    assert use(browser, token=token, name="Bob", password=PASSWORD) == (404, "link_not_valid")
+
+
+def test_an_invitation_never_signs_in_to_an_account_that_exists(site: Site) -> None:
+    site.member("viewer", email="bob@acme.example")
+    bob = site.anonymous()
+    bob.post("/api/v1/auth/sign-in", json={"email": "bob@acme.example", "password": PASSWORD})
+    stranger = site.other_team("globex")
+    answer = stranger.post(
+        "/api/v1/teams/globex/invitations", json={"email": "bob@acme.example", "role": "owner"}
+    )
+    token = answer.json()["link"].rsplit("/", 1)[-1]
+    assert not stranger.get(f"/api/v1/auth/link/{token}").json()["needs_account"]
+    for thief in (site.anonymous(), stranger):
+        assert use(thief, token=token) == (401, "not_signed_in")
+        assert use(thief, token=token, name="Bob", password="another long one") == (401, "not_signed_in")
+    assert use(bob, token=token) == (200, "")
+    assert [team["slug"] for team in bob.get("/api/v1/me").json()["teams"]] == ["acme", "globex"]
+
+
+@pytest.mark.both_databases
+def test_an_owner_lists_pending_invitations_without_links_and_revokes_one(site: Site) -> None:
+    bob, eve = invite(site, "bob@acme.example"), invite(site, "eve@acme.example", "owner")
+    path = f"{site.path}/invitations"
+    shown = site.admin.get(path)
+    assert [(one["email"], one["role"]) for one in shown.json()] == [
+        ("eve@acme.example", "owner"),
+        ("bob@acme.example", "viewer"),
+    ]
+    assert bob not in shown.text and eve not in shown.text
+    stranger = site.other_team("globex")
+    theirs = f"{path}/{shown.json()[0]['id']}"
+    assert stranger.get("/api/v1/teams/globex/invitations").json() == []
+    assert stranger.delete(theirs.replace("acme", "globex")).status_code == 404
+    assert site.admin.delete(theirs).status_code == 204
+    assert site.admin.delete(theirs).status_code == 404
+    assert use(site.anonymous(), token=eve, name="Eve", password=PASSWORD) == (404, "link_not_valid")
+    assert use(site.anonymous(), token=bob, name="Bob", password=PASSWORD) == (200, "")
+    assert site.admin.get(path).json() == []
+    assert site.admin.delete(f"{path}/{shown.json()[1]['id']}").status_code == 404, "it was used"
+
+
+def test_a_member_is_not_invited_again(site: Site) -> None:
+    answer = site.admin.post(f"{site.path}/invitations", json={"email": "ADA@acme.example", "role": "viewer"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "already_member")
+
+
+def test_a_sign_in_link_signs_in(site: Site) -> None:
+    with site.app.state.database.write() as session:
+        url = one_time_links.sign_in_link(session, site.app.state.settings, "ADA@acme.example").url
+    browser = site.anonymous()
+    assert url.startswith("http://localhost/link/")
+    assert use(browser, token=url.rsplit("/", 1)[-1]) == (200, "")
+    assert browser.get("/api/v1/me").json()["email"] == "ada@acme.example"
+
+
+@pytest.mark.both_databases
+def test_an_expired_link_is_unknown(site: Site) -> None:
+    token = invite(site, "bob@acme.example")
+    with site.app.state.database.write() as session:
+        session.execute(update(OneTimeLink).values(expires=now() - timedelta(seconds=1)))
+    browser = site.anonymous()
+    assert browser.get(f"/api/v1/auth/link/{token}").status_code == 404
+    assert use(browser, token=token, name="Bob", password=PASSWORD) == (404, "link_not_valid")
+
+
+@pytest.mark.both_databases
+def test_the_database_contains_no_link(site: Site) -> None:
+    token = invite(site, "bob@acme.example")
+    with site.app.state.database.read() as session:
+        assert all(token not in str(vars(link)) for link in session.scalars(select(OneTimeLink)))

@@ -1,0 +1,100 @@
+"""The quota ledger: its sum equals the use, and never exceeds the limit of the reservation."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+from sqlalchemy import func, select
+
+from tests.backend.conftest import Site
+from trainwright_backend.auth.tables import Team
+from trainwright_backend.core.db import Database
+from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.ids import new_id
+from trainwright_backend.teams.slot_quota import release, reserve
+from trainwright_backend.teams.tables import LedgerEntry, Quota
+
+
+@pytest.fixture
+def team_id(site: Site) -> UUID:
+    with site.app.state.database.read() as session:
+        return session.scalars(select(Team.id)).one()
+
+
+def used_and_sum(database: Database, device: str = "cpu") -> tuple[int, int]:
+    with database.read() as session:
+        used = session.scalars(select(Quota.used).where(Quota.device == device)).one()
+        total = session.scalar(select(func.sum(LedgerEntry.slots)).where(LedgerEntry.device == device))
+    return used, total or 0
+
+
+def take(database: Database, team_id: UUID, slots: int, run_id: UUID) -> bool:
+    try:
+        with database.write() as session:
+            reserve(session, team_id, "cpu", slots, run_id)
+    except AppError as error:
+        assert error.code == "quota_exceeded"
+        return False
+    return True
+
+
+def test_a_refusal_has_limit_used_and_requested_slots(database: Database, team_id: UUID) -> None:
+    assert take(database, team_id, 6, new_id())
+    with pytest.raises(AppError) as refused, database.write() as session:
+        reserve(session, team_id, "cpu", 4, new_id())
+    assert refused.value.status == 403
+    assert "requests 4 cpu slots; your team can use 8 and 6 are in use. Request 2" in refused.value.detail
+    assert refused.value.extensions == {"device": "cpu", "limit": 8, "used": 6, "asked": 4}
+    assert used_and_sum(database) == (6, 6)
+    assert take(database, team_id, 2, new_id()), "up to the limit itself"
+
+
+def test_devices_are_counted_apart(database: Database, team_id: UUID) -> None:
+    assert take(database, team_id, 8, new_id())
+    with database.write() as session:
+        reserve(session, team_id, "cuda", 8, new_id())
+    assert used_and_sum(database, "cuda") == used_and_sum(database, "cpu") == (8, 8)
+
+
+@pytest.mark.both_databases
+def test_after_any_sequence_the_ledger_s_sum_equals_the_use(database: Database, team_id: UUID) -> None:
+    choose = random.Random(7)
+    held: dict[UUID, int] = {}
+    for _ in range(60):
+        if held and choose.random() < 0.45:
+            run_id = choose.choice(list(held))
+            with database.write() as session:
+                release(session, team_id, "cpu", held.pop(run_id), run_id)
+        else:
+            run_id, slots = new_id(), choose.randint(1, 4)
+            if take(database, team_id, slots, run_id):
+                held[run_id] = slots
+        used, total = used_and_sum(database)
+        assert used == total == sum(held.values()) <= 8
+
+
+@pytest.mark.both_databases
+def test_concurrent_reservations_stay_within_the_limit(database: Database, team_id: UUID) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        admitted = list(pool.map(lambda _: take(database, team_id, 1, new_id()), range(20)))
+    assert sum(admitted) == 8
+    assert used_and_sum(database) == (8, 8)
+
+
+def test_releasing_more_than_reserved_is_an_assertion_error(database: Database, team_id: UUID) -> None:
+    with pytest.raises(AssertionError), database.write() as session:
+        release(session, team_id, "cpu", 1, new_id())
+    assert used_and_sum(database) == (0, 0)
+
+
+def test_a_site_admin_changes_the_limit_and_reserved_slots_stay(
+    site: Site, database: Database, team_id: UUID
+) -> None:
+    assert take(database, team_id, 6, new_id())
+    answer = site.admin.put(f"{site.path}/quota/cpu", json={"limit": 4})
+    assert answer.json() == {"device": "cpu", "limit": 4, "used": 6}
+    assert not take(database, team_id, 1, new_id())
+    assert site.admin.put(f"{site.path}/quota/tpu", json={"limit": 4}).status_code == 404
+    assert site.admin.put("/api/v1/teams/nobody/quota/cpu", json={"limit": 4}).status_code == 404
+    assert site.admin.put(f"{site.path}/quota/cpu", json={"limit": -1}).status_code == 422

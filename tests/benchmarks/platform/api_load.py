@@ -1,0 +1,155 @@
+"""Row ``api``: response times of the API at 50 requests a second, with 10,000 runs in SQLite.
+
+Requests are sent at fixed times, whether or not earlier ones were answered, and their waiting time counts from then. Three of
+five read (a page of the list, a run, a chart), one writes (a submission or its cancellation, alternately), and one gets the
+server's shortest answer, which is the peer: other load on the machine affects all of them equally.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from statistics import median, quantiles
+
+from tests.benchmarks.platform.reads import fill_runs, fill_series
+from tests.benchmarks.platform.server import SPEC, TEAM, Caller, Site, running_site
+from tests.benchmarks.report.entries import Entry
+from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
+from trainwright.contracts.shards import Shard, ShardManifest, ShardSplit, TokenType
+from trainwright_backend.datasets.tables import Preparation
+
+Entries = dict[str, Entry]
+Call = Callable[[Caller], object]
+
+REQUESTS_PER_SECOND = 50
+CALLERS = 16
+POINTS = 10_000
+"""Points of the series that the chart shows."""
+PATIENCE_SECONDS = 10.0
+"""How long a cancellation waits for its submission."""
+READ_MARK = 30.0
+"""Milliseconds, like `WRITE_MARK`."""
+WRITE_MARK = 60.0
+_CYCLE = ("list", "write", "run", "health", "chart")
+
+
+@dataclass
+class Waits:
+    """Milliseconds of each answer by kind of request, and errors."""
+
+    of: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    errors: list[Exception] = field(default_factory=list)
+
+
+def api(given: argparse.Namespace) -> Entries:
+    """95th percentiles of reads and of writes."""
+    runs, seconds = (2_000, 2) if given.toy else (10_000, 20)
+    with running_site("sqlite") as site:
+        fill_runs(site, runs)
+        _let_submit(site)
+        watched_id, watched = site.start_run()
+        fill_series(site, watched_id, ["loss"], POINTS)
+        calls = _calls(site, watched)
+        _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND))  # the first of each kind warms up
+        waits = _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND * seconds))
+    reads = [wait for kind in ("list", "run", "chart") for wait in waits.of[kind]]
+    for kind, found in sorted(waits.of.items()):
+        print(f"  {kind}: median {median(found):.1f} ms, p95 {_p95(found):.1f} ms")
+    health = _p95(waits.of["health"])
+    return {
+        "api-reads": _entry(_p95(reads), health, READ_MARK),
+        "api-writes": _entry(_p95(waits.of["write"]), health, WRITE_MARK),
+    }
+
+
+def _ask(site: Site, calls: Iterator[tuple[str, Call]]) -> Waits:
+    """Make each call at its time, from any free connection.
+
+    Raises:
+        Exception: the first error of a call.
+    """
+    waits, due = Waits(), queue.SimpleQueue[tuple[float, str, Call] | None]()
+    callers = [threading.Thread(target=_serve, args=(site.person(), due, waits)) for _ in range(CALLERS)]
+    for caller in callers:
+        caller.start()
+    begun = time.perf_counter()
+    for number, (kind, call) in enumerate(calls):
+        at = begun + number / REQUESTS_PER_SECOND
+        time.sleep(max(0.0, at - time.perf_counter()))
+        due.put((at, kind, call))
+    for _ in callers:
+        due.put(None)
+    for caller in callers:
+        caller.join()
+    if waits.errors:
+        raise waits.errors[0]
+    return waits
+
+
+def _serve(caller: Caller, due: queue.SimpleQueue[tuple[float, str, Call] | None], waits: Waits) -> None:
+    while (asked := due.get()) is not None:
+        at, kind, call = asked
+        try:
+            call(caller)
+        except (OSError, RuntimeError, queue.Empty) as error:
+            waits.errors.append(error)
+        waits.of[kind].append((time.perf_counter() - at) * 1_000)
+
+
+def _calls(site: Site, watched: str) -> Iterator[tuple[str, Call]]:
+    runs = f"{site.team_path}/runs"
+    dataset = site.person().get(f"{site.team_path}/datasets")["items"][0]["id"]
+    spec = SPEC | {"data": {"dataset": dataset, "tokenizer": {"kind": "bytes"}}}
+    submitted: queue.SimpleQueue[str] = queue.SimpleQueue()
+    read: dict[str, Call] = {
+        "list": lambda caller: caller.get(runs, {"limit": 50}),
+        "run": lambda caller: caller.get(f"{runs}/{watched}"),
+        "chart": lambda caller: caller.get(f"{runs}/{watched}/metrics", {"points": 1_000}),
+        "health": lambda caller: caller.get("/api/v1/health"),
+    }
+
+    def submit(caller: Caller) -> None:
+        submitted.put(caller.post(runs, spec)["id"])
+
+    def cancel(caller: Caller) -> None:
+        caller.ask("POST", f"{runs}/{submitted.get(timeout=PATIENCE_SECONDS)}/cancel")
+
+    writes = itertools.cycle((submit, cancel))
+    for kind in itertools.cycle(_CYCLE):
+        yield kind, next(writes) if kind == "write" else read[kind]
+
+
+def _let_submit(site: Site) -> None:
+    """Give the team enough data for a run, and slots for all submissions."""
+    shard = Shard(name="train-00000.bin", digest="0" * 64, bytes=2 * 10**6, tokens=10**6, documents=1)
+    manifest = ShardManifest(
+        tokenizer=TokenizerSpec(kind=TokenizerKind.BYTES),
+        end_of_text=256,
+        token_type=TokenType.for_vocabulary(257),
+        tokenizer_digest="0" * 64,
+        validation_fraction=0.01,
+        train=ShardSplit(documents=1, tokens=10**6, shards=[shard]),
+    )
+    with site.database.write() as session:
+        session.get_one(Preparation, site.preparation_id).manifest = manifest.model_dump(mode="json")
+    body = b'{"limit": 1000}'
+    site.person().ask("PUT", f"/api/v1/teams/{TEAM}/quota/cpu", body)
+
+
+def _entry(ours: float, peer: float, mark: float) -> Entry:
+    """Marks are milliseconds; the ratio shows how much is due to the machine."""
+    reached = "goal" if ours <= mark else "no"
+    return Entry(ours, peer, ours / peer, "ms p95, peer: /health", mark / peer, mark / peer, reached)
+
+
+def _p95(values: list[float]) -> float:
+    return quantiles(values, n=20, method="inclusive")[-1]
+
+
+API_ROWS: dict[str, Callable[[argparse.Namespace], Entries]] = {"api": api}

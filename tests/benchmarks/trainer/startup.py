@@ -1,0 +1,92 @@
+"""Row ``start-up``: seconds to the end of the first step on 2, 4 and 8 ranks, by phase, beside one rank.
+
+    groups       until every axis of the mesh has been used once; a run makes only the groups that it uses
+    build        until the training is built
+    first step
+
+Time starts after the rendezvous of all ranks; imports are part of row ``first-step``. A phase ends when the last rank ends it.
+The bound takes into account that ranks that share a core cannot be faster than one after another.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from tests.benchmarks.report.entries import Entry, at_most
+from tests.parity.cases import CELLS, Cell
+from tests.parity.learning import prepare, write_cell
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.distributed.mesh import Mesh, make_mesh
+from trainwright_trainer.observe.step_timer import StepTimer
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training.build import build
+
+PHASES = ("groups", "build", "first step")
+LAYOUTS = {
+    1: Cell(1),
+    2: CELLS["tensor 2"],
+    4: CELLS["data 2 × tensor 2"],
+    8: CELLS["data 2 × tensor 2 × pipeline 2"],
+}
+_LARGEST = 2.0
+"""Relative to one rank's time, times the ranks that share a core."""
+
+
+def start_up(toy: bool, folder: Path) -> dict[str, Entry]:
+    """Seconds for each number of ranks, alternating with one rank; prints phases. ``start-up`` is that of most ranks."""
+    data = prepare(folder / "start-up")
+    entries: dict[str, Entry] = {}
+    for ranks in (2,) if toy else (2, 4, 8):
+        timings: list[list[float]] = []
+        alone: list[float] = []
+        for turn in range(1 if toy else 3):
+            alone.append(sum(_phases(folder / f"start-1-{ranks}-{turn}", data, 1)))
+            timings.append(_phases(folder / f"start-{ranks}-{turn}", data, ranks))
+        whole = median(sum(one) for one in timings)
+        by_phase = (
+            f"{name} {median(one):.2f} s"
+            for name, one in zip(PHASES, zip(*timings, strict=True), strict=True)
+        )
+        print(f"  {ranks} ranks: {', '.join(by_phase)}")
+        shared = max(1.0, ranks / len(os.sched_getaffinity(0)))
+        unit = "s to a trained first step, peer: one rank"
+        entries[f"start-up-{ranks}-ranks"] = at_most(whole, median(alone), unit, _LARGEST * shared, shared)
+        entries["start-up"] = entries[f"start-up-{ranks}-ranks"]  # of the most ranks
+    return entries
+
+
+def _phases(folder: Path, data: Path, ranks: int) -> list[float]:
+    """Seconds of each phase, until the last rank ended it."""
+    job_file = write_cell(folder, data, LAYOUTS[ranks])
+    marks = on_mesh(Degrees(replicas=ranks), _marks, job_file, patience_seconds=600)
+    ends = [max(of_ranks) for of_ranks in zip(*marks, strict=True)]
+    return [end - start for start, end in pairwise(ends)]
+
+
+def _marks(world: Mesh, job_file: Path) -> list[float]:
+    """When this rank had met the others and when it ended each phase; it waits for them after the first."""
+    world.world.barrier()
+    marks = [time.time()]
+    job = read_job(job_file)
+    mesh = make_mesh(world.rank, job.spec.degrees, world.device)
+    axes = (mesh.data, mesh.tensor, mesh.pipeline, mesh.model, mesh.stage, mesh.shard, mesh.replicas)
+    for axis in axes:
+        axis.all_reduce(torch.zeros(1))
+    world.world.barrier()
+    marks.append(time.time())
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(job, job_file, mesh)
+    marks.append(time.time())
+    clock = StepTimer(world.device)
+    clock.start()
+    numbers = training.engine.step(training.loader.micro_batches(1), 1e-3, clock)
+    assert numbers.finite, "a step was trained"
+    return [*marks, time.time()]

@@ -1,0 +1,72 @@
+"""Which files a call sends, and under which names."""
+
+from pathlib import Path
+
+import pytest
+
+from trainwright.transport.local_files import MOST_FILES, find_files
+
+
+def write(folder: Path, *names: str, content: str = "x") -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+
+
+def test_folders_are_walked_in_order_and_keep_their_names(tmp_path: Path) -> None:
+    write(tmp_path / "data", "b.txt", "a/2.txt", "a/1.txt", "a.txt")
+    write(tmp_path, "single.txt")
+    found = find_files([tmp_path / "data", tmp_path / "single.txt"])
+    assert [file.name for file in found.files] == [
+        "data/a/1.txt",
+        "data/a/2.txt",
+        "data/a.txt",
+        "data/b.txt",
+        "single.txt",
+    ]
+    assert found.skipped == []
+
+
+def test_hidden_and_empty_files_in_folders_are_skipped_and_told(tmp_path: Path) -> None:
+    write(tmp_path / "data", "a.txt", ".DS_Store", ".git/config", "b/.hidden")
+    write(tmp_path / "data", "empty.txt", content="")
+    found = find_files([tmp_path / "data"])
+    assert [file.name for file in found.files] == ["data/a.txt"]
+    assert found.skipped == ["data/.DS_Store", "data/.git/config", "data/b/.hidden", "data/empty.txt"]
+
+
+def test_a_hidden_file_that_is_named_itself_is_sent(tmp_path: Path) -> None:
+    write(tmp_path, ".hidden.txt")
+    assert [file.name for file in find_files([tmp_path / ".hidden.txt"]).files] == [".hidden.txt"]
+
+
+def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path) -> None:
+    write(tmp_path / "one", "a.txt")
+    write(tmp_path / "two", "a.txt")
+    write(tmp_path, "empty.txt", content="")
+    (tmp_path / "none").mkdir()
+    for paths, reason in (
+        ([tmp_path / "none"], "no files to upload"),
+        ([tmp_path / "empty.txt"], "empty"),
+        ([tmp_path / "one" / "a.txt", tmp_path / "two" / "a.txt"], "named 'a.txt'"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            find_files(paths)
+    with pytest.raises(OSError, match="missing"):
+        find_files([tmp_path / "missing"])
+
+
+def test_more_files_than_a_version_has_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "many", *(f"{number}.txt" for number in range(MOST_FILES + 1)))
+    with pytest.raises(ValueError, match="Merge some"):
+        find_files([tmp_path / "many"])
+
+
+def test_a_file_that_was_written_since_is_noticed(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt")
+    (file,) = find_files([tmp_path / "a.txt"]).files
+    assert not file.has_changed()
+    write(tmp_path, "a.txt", content="longer")
+    assert file.has_changed()
+    (tmp_path / "a.txt").unlink()
+    assert file.has_changed()

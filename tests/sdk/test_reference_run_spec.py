@@ -1,0 +1,25 @@
+"""The reference page is generated from the contracts."""
+
+from pathlib import Path
+
+from trainwright.contracts.precision_spec import FP8Spec
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.reference.run_spec import markdown
+
+PAGE = Path(__file__).parents[2] / "docs" / "spec.md"
+
+
+def test_the_committed_page_is_fresh() -> None:
+    assert PAGE.read_text() == markdown(), "run `make openapi`: docs/spec.md is stale"
+
+
+def test_every_section_of_the_spec_stands_on_the_page() -> None:
+    page = markdown()
+    for name in RunSpec.model_fields:
+        assert f"## {name}\n" in page or f"| `{name}` |" in page
+
+
+def test_a_section_that_may_be_empty_is_told_of_all_the_same() -> None:
+    page = markdown()
+    for name in FP8Spec.model_fields:
+        assert f"| `precision.fp8.{name}` |" in page

@@ -1,0 +1,170 @@
+"""An export gives the same logits and tokens in `transformers`."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from tests.trainer.jobs import read_out, resume_from, train_here, write_job
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
+from trainwright_trainer.checkpoint.export import hugging_face_name, load_export
+from trainwright_trainer.checkpoint.load import verify_files
+from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
+from trainwright_trainer.checkpoint.snapshot import Snapshot, StateSlice, config_digest
+from trainwright_trainer.main import main
+from trainwright_trainer.model.rotary import rotary_table
+
+SHAPES = {
+    "tied, grouped": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "tied_embeddings": True},
+    "untied, grouped": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 1, "tied_embeddings": False},
+    "untied, full": {"layers": 1, "width": 32, "heads": 2, "kv_heads": None, "tied_embeddings": False},
+    "odd sizes": {
+        "layers": 2,
+        "width": 42,
+        "heads": 3,
+        "kv_heads": 3,
+        "head_size": 18,
+        "feed_forward": 72,
+        "rope_theta": 500.0,
+        "norm_epsilon": 1e-3,
+    },
+}
+
+
+@pytest.mark.parametrize("model", SHAPES.values(), ids=SHAPES)
+def test_transformers_gives_our_logits(tmp_path: Path, data: Path, model: dict[str, object]) -> None:
+    """A learning rate high enough that a few steps make logits of the order of 1;
+    float32 rounding is then near 1e-6."""
+    job_file = write_job(
+        tmp_path,
+        data,
+        model=model,
+        schedule={"steps": 8, "warmup_steps": 1},
+        optimizer={"learning_rate": 0.02},
+    )
+    training = train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out/export", dtype="auto")
+    assert next(theirs.parameters()).dtype == torch.float32
+    tokens_BT = torch.randint(0, 257, (3, 32), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ours_BTV = training.engine.model(tokens_BT)
+        theirs_BTV = theirs(tokens_BT).logits
+        reloaded_BTV = load_export(tmp_path / "out/export")[0](tokens_BT)
+    assert ours_BTV.abs().max() > 0.5
+    assert (ours_BTV - theirs_BTV).abs().max() <= 1e-4
+    assert torch.equal(reloaded_BTV, ours_BTV)
+
+
+def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data, schedule={"steps": 5}, checkpoint={"export_dtype": "bf16"})
+    training = train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out/export", dtype="auto")
+    reloaded, _ = load_export(tmp_path / "out/export")
+    assert theirs.dtype == torch.bfloat16
+    for name, weight in training.engine.model.named_parameters():
+        exported = theirs.get_parameter(hugging_face_name(name))
+        assert exported.dtype == torch.bfloat16
+        assert torch.equal(exported, weight.bfloat16()), name
+        assert torch.equal(reloaded.get_parameter(name), weight.bfloat16().float()), name
+
+
+def test_weights_held_in_few_bits_are_exported_as_the_numbers_they_stand_for(
+    tmp_path: Path, data: Path
+) -> None:
+    """The last checkpoint is rewritten with float16 codes and a scale,
+    whose product float32 represents exactly."""
+    job_file = write_job(tmp_path, data, schedule={"steps": 5})
+    training = train_here(job_file)
+    weights = dict(training.engine.model.named_parameters())
+    pieces = [piece for name, weight in weights.items() for piece in _in_few_bits(f"model.{name}", weight)]
+    origin = Origin(config_digest(training.spec), 1, None)
+    writer = Writer(rank=0, ranks=1, nonce="again")
+    save_checkpoint(tmp_path / "out/checkpoints", Snapshot(5, pieces, {"step": 5}), origin, writer)
+    assert main(["export", str(job_file)]) == 0
+    reloaded, _ = load_export(tmp_path / "out/export")
+    for name, weight in weights.items():
+        assert torch.equal(reloaded.get_parameter(name), (weight * 512).half().float() / 512), name
+
+
+def _in_few_bits(name: str, weight: torch.Tensor) -> list[StateSlice]:
+    codes, scale = (weight.detach() * 512).half(), torch.tensor(1 / 512)
+    return [
+        StateSlice(name, tuple(codes.shape), (0,) * codes.ndim, codes, f"{name}.scale"),
+        StateSlice(f"{name}.scale", (), (), scale, None),
+    ]
+
+
+@pytest.mark.parametrize(("head_size", "theta"), [(64, 10_000.0), (128, 500_000.0), (18, 500.0)])
+def test_far_positions_are_turned_to_the_same_bit(head_size: int, theta: float) -> None:
+    """The last bit of a frequency is 1e-4 of an angle at position 2,048, and grows with the position."""
+    rope = {"rope_type": "default", "rope_theta": theta}
+    config = LlamaConfig(hidden_size=head_size, num_attention_heads=1, rope_parameters=rope)
+    theirs = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(2_048)[None])
+    ours = rotary_table(2_048, head_size, theta)
+    assert all(torch.equal(mine, other[0]) for mine, other in zip(ours, theirs, strict=True))
+
+
+@pytest.fixture(scope="module")
+def exported(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    job_file = write_job(folder, data)
+    train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    return folder
+
+
+def test_the_tokenizer_comes_along(exported: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(exported / "out/export")
+    text = "Zwölf Boxkämpfer – 12 \U0001f98a\n\tjagen"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert tokenizer.eos_token_id == 256
+    assert len(tokenizer) == 257
+
+
+def test_the_manifest_of_an_export_names_its_files_and_its_origin(exported: Path) -> None:
+    folder = exported / "out/export"
+    manifest = CheckpointManifest.model_validate_json((folder / "manifest.json").read_bytes())
+    assert manifest.kind is CheckpointKind.EXPORT
+    assert manifest.step == 20
+    assert manifest.parent_digest == digest_of(
+        (exported / "out/checkpoints/step-20/manifest.json").read_bytes()
+    )
+    assert {path.name for path in folder.iterdir()} == {
+        "manifest.json",
+        *(entry.name for entry in manifest.files),
+    }
+    verify_files(folder, manifest.files)
+    assert read_out(exported / "job.json", "outcome.json")["code"] == "finished"
+
+
+def test_an_export_is_repeatable_and_can_start_from_the_resume_folder(
+    exported: Path, tmp_path: Path, data: Path
+) -> None:
+    assert main(["export", str(exported / "job.json")]) == 0
+    point = resume_from(exported / "out/checkpoints/step-20", tmp_path)
+    again = write_job(tmp_path, data, job=point | {"kind": "export"})
+    assert main(["export", str(again)]) == 0
+    for path in (exported / "out/export").iterdir():
+        assert (tmp_path / "out/export" / path.name).read_bytes() == path.read_bytes()
+    assert [path.name for path in (tmp_path / "out").iterdir() if "export" in path.name] == ["export"]
+
+
+def test_nothing_but_the_last_step_is_exported(tmp_path: Path, data: Path, exported: Path) -> None:
+    point = resume_from(exported / "out/checkpoints/step-10", tmp_path)
+    job_file = write_job(tmp_path, data, job=point)
+    assert main(["export", str(job_file)]) == 1
+    assert read_out(job_file, "failure-0.json")["code"] == "bad_job"
+
+
+def test_sampling_repeats_for_a_seed(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for seed in (1, 1, 2):
+        given = ["--prompt", "the fox", "--tokens", "40", "--temperature", "1.0", "--seed", str(seed)]
+        assert main(["sample", str(exported / "out/export"), *given]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0].startswith("the fox")
+    assert said[0] == said[1] != said[2]

@@ -1,0 +1,112 @@
+"""Communication between ranks, and the errors that mean that one of them is gone."""
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.trainer.jobs import write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.distributed.axis import RankLostError
+from trainwright_trainer.distributed.mesh import Mesh, join_mesh, make_mesh
+from trainwright_trainer.distributed.process_group import CPU_BACKEND
+from trainwright_trainer.process.job_file import read_job
+
+
+def _rank(rank: int, store: str, told: Connection) -> None:
+    """Rank 1 leaves after the first sum; rank 0 reports the error that it gets in the second."""
+    dist.init_process_group(CPU_BACKEND, init_method=f"file://{store}", rank=rank, world_size=2)
+    mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
+    mesh.world.all_reduce(torch.ones(1))
+    if rank == 1:
+        os._exit(0)
+    try:
+        mesh.world.all_reduce(torch.ones(1))
+    except Exception as error:
+        told.send(type(error))
+    os._exit(0)
+
+
+def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
+    ours, theirs = get_context("spawn").Pipe()
+    ranks = [
+        get_context("spawn").Process(target=_rank, args=(rank, str(tmp_path / "store"), theirs))
+        for rank in (0, 1)
+    ]
+    for process in ranks:
+        process.start()
+    assert ours.poll(60)
+    assert ours.recv() is RankLostError
+    for process in ranks:
+        process.join()
+
+
+@pytest.mark.parametrize(
+    ("met", "told"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory."), torch.OutOfMemoryError),
+        (RuntimeError("The size of tensor a (2) must match the size of tensor b (3)"), RuntimeError),
+        (dist.DistBackendError("NCCL error: remote process exited"), RankLostError),
+        (RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection reset"), RankLostError),
+    ],
+)
+def test_only_a_lost_connection_is_a_lost_rank(
+    monkeypatch: pytest.MonkeyPatch, met: Exception, told: type[Exception]
+) -> None:
+    def fail(tensor: torch.Tensor, group: object) -> None:
+        raise met
+
+    monkeypatch.setattr(dist, "all_reduce", fail)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    with pytest.raises(RuntimeError) as caught:
+        make_mesh(0, Degrees(replicas=2), torch.device("cpu")).world.all_reduce(torch.ones(1))
+    assert caught.type is told
+
+
+def test_ranks_wait_for_a_slow_checkpoint(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 GB at 20 MB a second, the speed of a slow shared disk, take 83 minutes."""
+    given: list[tuple[str, timedelta]] = []
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, timeout: given.append((backend, timeout)))
+    threads = torch.get_num_threads()
+    join_mesh(read_job(write_job(tmp_path, data, ranks=2)))
+    torch.set_num_threads(threads)
+    ((backend, timeout),) = given
+    assert backend == CPU_BACKEND and timeout > timedelta(minutes=83)
+
+
+def _speak_at_once(mesh: Mesh) -> list[tuple[int, bool]]:
+    """Threads of the group of all ranks and of one created for an axis,
+    and whether concurrent collectives all complete."""
+    return [_in_flight(axis.group, mesh.rank) for axis in (mesh.world, replace(mesh.world, own_group=True))]
+
+
+def _in_flight(group: dist.ProcessGroup | None, rank: int) -> tuple[int, bool]:
+    assert group is not None
+    gather, wait = torch.ops._c10d_functional.all_gather_into_tensor, torch.ops._c10d_functional.wait_tensor
+    sums = [torch.full((3,), float(number)) for number in range(8)]
+    works = [dist.all_reduce(one, group=group, async_op=True) for one in sums]
+    parts = [gather(torch.tensor([10 * number + rank]), 2, group.group_name) for number in range(8)]
+    whole = [wait(part).tolist() for part in parts]
+    for work in works:
+        work.wait()
+    right = whole == [[10 * number, 10 * number + 1] for number in range(8)]
+    right = right and [one.tolist() for one in sums] == [[2.0 * number] * 3 for number in range(8)]
+    options = group._get_backend(torch.device("cpu")).options
+    return options._threads, right  # type: ignore[attr-defined]
+
+
+def test_no_two_threads_of_a_group_end_collectives_over_gloo() -> None:
+    """As compiled graphs gather: two that finish at once may free one string twice,
+    too rarely for a test to notice."""
+    assert on_mesh(Degrees(replicas=2), _speak_at_once) == [[(1, True)] * 2] * 2

@@ -1,0 +1,59 @@
+"""Work submitted to the side stream runs in order, in parallel with training,
+and not at all after a failure."""
+
+from threading import Event, get_ident
+
+import pytest
+import torch
+
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.distributed.mesh import make_mesh
+from trainwright_trainer.fp8.state.side_stream import SideStream
+
+CPU = torch.device("cpu")
+
+
+def _lane(ranks: int) -> SideStream:
+    """One rank's side stream. It runs no collectives, so the other ranks need not exist."""
+    return SideStream(make_mesh(0, Degrees(replicas=ranks), CPU).data)
+
+
+def test_work_is_done_in_order_while_the_training_goes_on() -> None:
+    lane, go, done = _lane(2), Event(), []
+
+    def first() -> None:
+        assert go.wait(10)
+        done.append(get_ident())
+
+    lane.submit(first, [])
+    lane.submit(lambda: done.append(2), [])
+    assert done == []
+    go.set()
+    lane.wait()
+    assert done[1:] == [2] and done[0] != get_ident()
+
+
+def test_alone_work_is_done_at_once() -> None:
+    lane, done = _lane(1), []
+    lane.submit(lambda: done.append(get_ident()), [])
+    assert done == [get_ident()]
+    lane.wait()
+
+
+def test_after_a_failure_nothing_is_done_and_the_first_one_is_told() -> None:
+    lane, done = _lane(2), []
+
+    def fail() -> None:
+        raise ArithmeticError("the first")
+
+    def fail_too() -> None:
+        raise ArithmeticError("the second")
+
+    lane.submit(lambda: done.append(1), [])
+    for work in (fail, fail_too, lambda: done.append(2)):
+        lane.submit(work, [])
+    with pytest.raises(ArithmeticError, match="the first"):
+        lane.wait()
+    lane.submit(lambda: done.append(3), [])
+    lane.wait()
+    assert done == [1]

@@ -1,0 +1,162 @@
+"""Faults in ZeRO and FSDP: each changes what is learned, and is detected."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
+
+from tests.selection import partly_slow
+from tests.trainer.zero_trainings import CASES, STEPS, Learned, complaints, job_writer, run
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.optim import sharded_adamw
+from trainwright_trainer.parallel.data import fsdp, zero
+from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
+from trainwright_trainer.parallel.data.owners import OwnedParameters
+from trainwright_trainer.parallel.data.sharded_gradients import ShardedGradients
+from trainwright_trainer.training import materialize
+
+
+@pytest.fixture(scope="module")
+def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    return job_writer(data, tmp_path_factory)
+
+
+def _nobody_hands_round() -> None:
+    OwnedParameters.broadcast_params = lambda self: None  # type: ignore[method-assign]
+
+
+def _one_owner_hands_nothing_round() -> None:
+    right = OwnedParameters.__init__
+
+    def wrong(self: Any, *given: Any) -> None:
+        right(self, *given)
+        self._buffers = [(owner, buffer) for owner, buffer in self._buffers if owner != 1]
+
+    OwnedParameters.__init__ = wrong  # type: ignore[method-assign]
+
+
+def _a_bucket_stays() -> None:
+    right = ShardedGradients._send
+
+    def wrong(self: Any) -> None:
+        if self._sent != 1:
+            right(self)
+            return
+        self._finish_reduce(0)
+        self._sent += 1
+
+    ShardedGradients._send = wrong  # type: ignore[method-assign]
+
+
+def _sums_over_shards_only() -> None:
+    right = materialize.shard_states
+
+    def wrong(model: Any, parts: Any, mesh: Mesh) -> Any:
+        zero.GradientBuckets = lambda weights, *_: GradientBuckets(weights, mesh.shard)  # type: ignore
+        return right(model, parts, mesh)
+
+    materialize.shard_states = wrong
+
+
+def _replicas_keep_their_sums() -> None:
+    right = ShardedGradients.reduce_when_ready
+
+    def wrong(self: Any) -> None:
+        right(self)
+        self._last_micro_batch = False
+
+    ShardedGradients.reduce_when_ready = wrong  # type: ignore[method-assign]
+
+
+def _only_the_last_round_counts() -> None:
+    right = ShardedGradients.end_micro_batch
+
+    def wrong(self: Any) -> None:
+        right(self)
+        for bucket in self._buckets:
+            bucket.local_sum.zero_()
+
+    ShardedGradients.end_micro_batch = wrong  # type: ignore[method-assign]
+
+
+def _own_norm() -> None:
+    sharded_adamw.norm_over = lambda axis, norm: norm
+
+
+def _slices_of_replicas_stay_apart() -> None:
+    fsdp._device_mesh = lambda mesh: DeviceMesh.from_group(mesh.shard.group, "cpu")  # type: ignore
+
+
+def _slices_are_averaged() -> None:
+    FSDPModule.set_gradient_divide_factor = lambda self, factor: None  # type: ignore[method-assign]
+
+
+def _vectors_stay_apart() -> None:
+    class Apart(GradientBuckets):
+        def mark_ready(self, weights: Any) -> None:
+            self._works = [None] * len(self._flat)  # type: ignore[list-item]
+
+        def wait(self) -> None:
+            self._works, self._hooks_enabled = [], False
+
+    fsdp.GradientBuckets = Apart  # type: ignore[misc]
+
+
+def _vectors_are_counted_by_all() -> None:
+    right = materialize.shard_weights
+
+    def wrong(*given: Any) -> Any:
+        found = right(*given)
+        return replace(found, written=frozenset(found.weights))
+
+    materialize.shard_weights = wrong
+
+
+FAULTS: dict[str, tuple[int, dict[str, Any], Callable[[], None]]] = {
+    "owners keep the weights they moved": (*CASES["stage 1 over 2"], _nobody_hands_round),
+    "one owner keeps the weights it moved": (*CASES["stage 2 over 4"], _one_owner_hands_nothing_round),
+    "gradients are summed over shards only": (*CASES["stage 1, 2 replicas of 2"], _sums_over_shards_only),
+    "a bucket is left out": (*CASES["stage 2 over 2"], _a_bucket_stays),
+    "shares are not summed over replicas": (
+        *CASES["stage 2, 2 replicas of 2"],
+        _replicas_keep_their_sums,
+    ),
+    "rounds before the last are lost": (*CASES["stage 2 over 2"], _only_the_last_round_counts),
+    "the norm is that of the own share": (*CASES["stage 2 over 2"], _own_norm),
+    "slices are not summed over replicas": (
+        *CASES["stage 3, 2 replicas of 2"],
+        _slices_of_replicas_stay_apart,
+    ),
+    "slices are averaged": (*CASES["stage 3 over 2"], _slices_are_averaged),
+    "vectors are not summed": (*CASES["stage 3 over 2"], _vectors_stay_apart),
+    "vectors are counted by every rank": (*CASES["stage 3 over 2"], _vectors_are_counted_by_all),
+}
+
+
+@pytest.fixture(scope="module")
+def alone(job: Callable[..., Path]) -> Learned:
+    (told,) = run(job(1))
+    return told
+
+
+IN_MAKE_TEST = (
+    "owners keep the weights they moved",
+    "a bucket is left out",
+    "shares are not summed over replicas",
+    "slices are averaged",
+)
+
+
+@pytest.mark.parametrize("fault", partly_slow(FAULTS, IN_MAKE_TEST))
+def test_a_planted_fault_is_caught(fault: str, job: Callable[..., Path], alone: Learned) -> None:
+    ranks, parallelism, plant = FAULTS[fault]
+    told = run(job(ranks, parallelism=parallelism), STEPS, plant)
+    try:
+        found = complaints(told, alone)
+    except AssertionError as error:  # the ranks' slices do not fill the full tensors
+        found = [str(error)]
+    assert found

@@ -1,0 +1,72 @@
+"""How a pipeline ends when a stage fails or its rank leaves."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+import torch._inductor.config
+from torch import Tensor
+
+from tests.trainer.pipeline_trainings import ONE_F_ONE_B, staged, started_timer
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.distributed.axis import RankLostError
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.parallel.pipeline.schedules import unwrap_stage_errors
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training.build import build
+
+
+def _leave_in_the_middle(mesh: Mesh, job_file: Path) -> str | None:
+    """Error on rank 0 when rank 1 leaves instead of computing the loss."""
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(read_job(job_file), job_file, mesh)
+    if mesh.rank == 1:
+
+        def leave(*_: object) -> Tensor:
+            _hang_up()
+            raise LookupError("gone")
+
+        training.engine.forward_backward._head_loss = leave
+    try:
+        training.engine.step(training.loader.micro_batches(1), 1e-3, started_timer())
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def _hang_up() -> None:
+    """Close this process's connections, as its exit would."""
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(descriptor.name))) as connection:
+            connection.getpeername()  # a listening socket has none and is left alone
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_rank_that_leaves_is_a_lost_one_to_the_other_stages(tmp_path: Path, data: Path) -> None:
+    two = Degrees(pipeline=2)
+    met = on_mesh(two, _leave_in_the_middle, staged(tmp_path, data, two, ONE_F_ONE_B))
+    assert met == ["RankLostError", "LookupError"]
+
+
+@pytest.mark.parametrize("raised", [torch.OutOfMemoryError("full"), RankLostError("gone"), ValueError("bad")])
+def test_what_a_stage_raises_comes_out_as_it_was(raised: Exception) -> None:
+    with pytest.raises(type(raised), match=str(raised)), unwrap_stage_errors():
+        try:
+            raise raised
+        except Exception as error:
+            raise RuntimeError("failed to run forward") from error
+
+
+def test_errors_that_are_not_a_stage_s_stay_as_they_are() -> None:
+    with pytest.raises(RankLostError, match="lost"), unwrap_stage_errors():
+        try:
+            raise RuntimeError("gloo/transport/tcp")
+        except RuntimeError as error:
+            raise RankLostError("lost") from error

@@ -1,0 +1,277 @@
+"""Tensor ranks that communicate in chunks get the unchunked result, in an order that overlaps transfer and
+products.
+
+Inputs to single layers are integers so small that bfloat16 represents all of their sums, at most 128,
+exactly: the bits are equal in any order of summation.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.selection import partly_slow
+from tests.trainer.fp8.compute.test_linear import hold, layer_of
+from tests.trainer.jobs import write_job
+from tests.trainer.parallel.tensor.test_fp8_gather import BATCH, MODEL, OPTIMIZER, learn_fp8
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.precision_spec import ScalingKind
+from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinear
+from trainwright_trainer.parallel.tensor import chunked_collectives, layer_matmuls
+from trainwright_trainer.parallel.tensor.chunked_collectives import (
+    Chunking,
+    all_gather_matmul,
+    matmul_reduce_scatter,
+)
+from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
+from trainwright_trainer.parallel.tensor.sequence_parallel import all_gather, reduce_scatter
+from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
+
+B, T, K, N = 2, 16, 32, 16
+
+Told = dict[str, Tensor]
+
+
+def pass_through(mesh: Mesh, kind: str, number: int, later: bool = False) -> Told:
+    """Results of both passes of layers that read one input, and of one whose output is summed;
+    unchunked for 0 chunks."""
+    told: Told = {}
+    for half in (_gathered, _summed):
+        deferred = DeferredWeightGradients() if later else None
+        made = half(mesh.tensor, kind, number, deferred)
+        told |= {f"{half.__name__}: {key}": tensor.detach() for key, tensor in made.items()}
+    return told
+
+
+def _gathered(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradients | None) -> Told:
+    x = (_whole_numbers(B, T // axis.ranks, K, seed=axis.rank) * 4**axis.rank).requires_grad_()
+    layers = [_layer(kind, seed, deferred) for seed in (10, 11, 12)]
+    if kind != "bf16":
+        shared = layers[0].input_cast
+        shared.__class__, shared.axis = GatheringInputCast, axis
+        for layer in layers:
+            layer.input_cast = shared
+    if number:
+        outs = all_gather_matmul(x, layers, Chunking(axis, number))
+    else:
+        whole = all_gather(x, axis) if kind == "bf16" else shared.all_gather(x)
+        outs = [layer(whole) for layer in layers]
+    gradients = [_whole_numbers(B, T, N, seed=20 + index + 3 * axis.rank) for index in range(3)]
+    torch.autograd.backward(outs, gradients)
+    return {f"y {index}": out for index, out in enumerate(outs)} | _learned(x, layers, deferred)
+
+
+def _summed(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradients | None) -> Told:
+    x = _whole_numbers(B, T, K, seed=30 + axis.rank).requires_grad_()
+    layer = _layer(kind, 40 + axis.rank, deferred)
+    out = (
+        matmul_reduce_scatter(x, layer, Chunking(axis, number)) if number else reduce_scatter(layer(x), axis)
+    )
+    out.backward(_whole_numbers(*out.shape, seed=50 + axis.rank) * 4**axis.rank)  # type: ignore[no-untyped-call]
+    return {"y": out} | _learned(x, [layer], deferred)
+
+
+def _whole_numbers(*shape: int, seed: int) -> Tensor:
+    return torch.randint(-1, 2, shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+
+def _layer(kind: str, seed: int, deferred: DeferredWeightGradients | None) -> Any:
+    weight = _whole_numbers(N, K, seed=seed)
+    if kind == "bf16":
+        layer = (nn.Linear if deferred is None else DeferredLinear)(K, N, bias=False, dtype=torch.bfloat16)
+        layer.weight.data.copy_(weight)
+        layer.deferred = deferred
+        return layer
+    low = layer_of(hold(weight.float()), ScalingKind.TENSOR)
+    low.deferred = deferred
+    if kind == "fp8, delayed":
+        low.input_cast.delayed.fill_(2.0**-5)
+        low.output_gradient_scale.fill_(2.0**-9)
+    return low
+
+
+def _learned(x: Tensor, layers: list[Any], deferred: DeferredWeightGradients | None) -> Told:
+    if deferred is not None:
+        deferred.take()()
+    assert x.grad is not None
+    told = {"dx": x.grad}
+    for index, layer in enumerate(layers):
+        if isinstance(layer, FP8Linear):
+            told[f"dW {index}"] = layer.stored_weight.handle.grad
+            told[f"amax of x {index}"] = layer.input_cast.amax
+            told[f"amax of dy {index}"] = layer.output_gradient_probe.grad
+        else:
+            told[f"dW {index}"] = layer.weight.grad
+    return told
+
+
+def pass_through_all(mesh: Mesh, kind: str) -> list[Told]:
+    told = [pass_through(mesh, kind, number) for number in (0, 1, 2, 4)]
+    return [*told, pass_through(mesh, kind, 2, later=True)]
+
+
+@pytest.mark.parametrize("kind", ["bf16", "fp8", "fp8, delayed"])
+def test_chunks_give_what_the_whole_gives(kind: str) -> None:
+    """Outputs, gradients (including weight gradients that zero-bubble schedules defer), and amaxes."""
+    for wanted, *told in on_mesh(Degrees(tensor=2), pass_through_all, kind):
+        assert all(tensor.any() for tensor in wanted.values())
+        assert [_differing(one, wanted) for one in told] == [[]] * 4
+
+
+def _differing(told: Told, wanted: Told) -> list[str]:
+    assert told.keys() == wanted.keys()
+    return [name for name in wanted if not torch.equal(told[name], wanted[name])]
+
+
+def _swapped(given: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: reversed(list(given(*arguments)))
+
+
+FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+    "chunks arrive in another order": (chunked_collectives, "_gathered_chunks", _swapped),
+    "one chunk is multiplied each time": (
+        chunked_collectives,
+        "_rows",
+        lambda right: lambda whole, _, cut: right(whole, 0, cut),
+    ),
+    "sums are put together in another order": (
+        chunked_collectives,
+        "_wait_all",
+        lambda right: lambda coming, cut: right(coming[::-1], cut),
+    ),
+    "a rank's own amax of the gradient": (Axis, "all_reduce_max", lambda right: lambda self, tensor: tensor),
+}
+
+
+def pass_through_with_faults(mesh: Mesh) -> dict[str, list[str]]:
+    wanted, found = pass_through(mesh, "fp8", 0), {}
+    for fault, (where, name, wrong) in FAULTS.items():
+        with pytest.MonkeyPatch.context() as planted:
+            planted.setattr(where, name, wrong(getattr(where, name)))
+            found[fault] = _differing(pass_through(mesh, "fp8", 2), wanted)
+    return found
+
+
+def test_a_chunk_that_is_left_out_or_misplaced_is_seen() -> None:
+    told = on_mesh(Degrees(tensor=2), pass_through_with_faults)
+    for fault in FAULTS:
+        assert any(one[fault] for one in told), fault
+
+
+def order(mesh: Mesh) -> list[list[str]]:
+    """Order of a rank's operations, forward and backward, in three chunks."""
+    heard: list[str] = []
+
+    def hearing(name: str, right: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any) -> Any:
+            heard.append(name)
+            return right(*given)
+
+        return called
+
+    def multiplying(right: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: hearing("product", right(*given))
+
+    told = []
+    with pytest.MonkeyPatch.context() as planted:
+        for name, verb in (
+            ("all_gather_async", "gather"),
+            ("reduce_scatter_async", "scatter"),
+            ("wait_tensor", "wait"),
+        ):
+            planted.setattr(Axis, name, hearing(verb, getattr(Axis, name)))
+        for name in ("forward", "backward"):
+            planted.setattr(
+                layer_matmuls.DenseMatmuls, name, multiplying(getattr(layer_matmuls.DenseMatmuls, name))
+            )
+        right = layer_matmuls.DenseMatmuls.weight_gradient
+        planted.setattr(layer_matmuls.DenseMatmuls, "weight_gradient", hearing("weight", right))
+        x = torch.zeros(1, 6, K, requires_grad=True)
+        layer, cut = nn.Linear(K, N, bias=False), Chunking(mesh.tensor, 3)
+        for forward in (
+            lambda: all_gather_matmul(x, [layer], cut)[0],
+            lambda: matmul_reduce_scatter(x, layer, cut),
+        ):
+            out = forward()
+            told.append(heard.copy())
+            heard.clear()
+            out.sum().backward()
+            told.append(heard.copy())
+            heard.clear()
+    return told
+
+
+def test_one_chunk_travels_while_another_is_multiplied() -> None:
+    gathers = ["gather", *["gather", "wait", "product"] * 2, "wait", "product"]
+    scatters = ["product", "scatter"] * 3
+    for told in on_mesh(Degrees(tensor=2), order):
+        assert told == [
+            gathers,
+            [*scatters, "weight", *["wait"] * 3],
+            [*scatters, *["wait"] * 3],
+            [*gathers, "weight"],
+        ]
+
+
+@pytest.fixture(scope="module")
+def learned(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[float]]:
+    """What a training reports, computed once."""
+
+    @cache
+    def train(kind: str, degrees: Degrees, chunks: int = 1, recompute: str = "none") -> list[float]:
+        low = {"kind": "fp8", "fp8": {"level": kind, "scaling": "tensor"}}
+        layout = {
+            "tensor": degrees.tensor,
+            "tensor_chunks": chunks,
+            "pipeline": degrees.pipeline,
+        }
+        job = write_job(
+            tmp_path_factory.mktemp("job"),
+            data,
+            degrees.ranks,
+            model=MODEL | {"layers": 4},
+            batch=BATCH,
+            optimizer=OPTIMIZER,
+            precision={"compile": "off"} | ({"kind": kind} if kind == "bf16" else low),
+            memory={"recompute": recompute},
+            parallelism=layout | ({"schedule": "zbv"} if degrees.pipeline > 1 else {}),
+        )
+        told, *others = on_mesh(degrees, learn_fp8, job)
+        assert all(one == told for one in others)
+        assert isinstance(told, list)
+        return told
+
+    return train
+
+
+CASES = {
+    "bf16, some recomputed": ("bf16", Degrees(tensor=2), 2, "selective"),
+    "bf16, 4 ranks": ("bf16", Degrees(tensor=4), 2),
+    "bf16, zero bubble": ("bf16", Degrees(tensor=2, pipeline=2), 4),
+    "O2, all recomputed": ("O2", Degrees(tensor=2), 4, "full"),
+}
+
+
+@pytest.mark.parametrize("case", partly_slow(CASES, ["bf16, some recomputed", "O2, all recomputed"]))
+def test_a_training_in_chunks_is_that_without(case: str, learned: Callable[..., list[float]]) -> None:
+    kind, degrees = CASES[case][:2]
+    tensor = Degrees(tensor=degrees.tensor)
+    # Products of fewer rows may be summed in another order, and so rounded differently. The noise is at most
+    # that of sums over another number of ranks in bfloat16, and of its own rounding in FP8. In practice the
+    # bits were equal.
+    tied_replicas = [("bf16", Degrees(tensor=2)), (kind, Degrees(tensor=4 if kind == "bf16" else 2))]
+    noise = _apart(*(learned(*twin) for twin in tied_replicas))
+    assert 0 < noise < 0.1
+    assert _apart(learned(*CASES[case]), learned(kind, tensor)) <= noise
+
+
+def _apart(one: list[float], other: list[float]) -> float:
+    return max(abs(mine - others) for mine, others in zip(one, other, strict=True))

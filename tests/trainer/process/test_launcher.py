@@ -1,0 +1,272 @@
+"""The complete trainer as processes: ranks agree, the outcome is reported, and no process is left behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import torch
+
+from tests.selection import partly_slow
+from tests.trainer.jobs import (
+    events,
+    losses,
+    read_exits,
+    read_out,
+    resume_from,
+    run_trainer,
+    train_here,
+    trainer,
+    write_job,
+)
+from trainwright_trainer.checkpoint.host_memory import HostMemory
+from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
+from trainwright_trainer.checkpoint.snapshot import config_digest, take_snapshot, training_position
+from trainwright_trainer.main import main
+
+ENDLESS = {"steps": 1_000_000}
+MARKER = "TRAINWRIGHT_TEST_MARKER"
+
+
+@pytest.fixture(scope="module")
+def straight(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The job of an uninterrupted run of two ranks.
+    It was launched with its sibling ``temporary`` for temporary files."""
+    folder = tmp_path_factory.mktemp("straight")
+    job_file = write_job(folder / "run", data, ranks=2)
+    (folder / "temporary").mkdir()
+    assert run_trainer("train", job_file, TMPDIR=str(folder / "temporary")) == 0
+    return job_file
+
+
+@pytest.fixture(scope="module")
+def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The job of the same run in this process alone."""
+    job_file = write_job(tmp_path_factory.mktemp("alone"), data)
+    train_here(job_file)
+    return job_file
+
+
+def test_two_ranks_train_checkpoint_resume_and_export(tmp_path: Path, data: Path, straight: Path) -> None:
+    out = straight.parent / "out"
+    assert read_out(straight, "outcome.json")["code"] == "finished"
+    assert {path.name for path in (out / "logs").iterdir()} == {"rank-0.log", "rank-1.log"}
+    assert not list(out.glob("failure-*"))
+    assert not list(out.glob(".failure-*"))
+
+    point = resume_from(out / "checkpoints/step-10", tmp_path / "resumed")
+    resumed = write_job(tmp_path / "resumed", data, ranks=2, job=point)
+    assert run_trainer("train", resumed) == 0
+    assert losses(resumed) == losses(straight)[10:]
+
+    assert run_trainer("export", resumed) == 0
+    assert main(["sample", str(tmp_path / "resumed/out/export"), "--tokens", "3"]) == 0
+
+
+def test_a_launch_leaves_no_folder_of_torch_behind(straight: Path) -> None:
+    assert not list((straight.parent.parent / "temporary").glob("torchelastic_*"))
+
+
+def test_two_ranks_equal_one_process(alone: Path, straight: Path) -> None:
+    """Same weights, same batches; only the order of float32 sums differs.
+
+    A loss of 5.5 is a sum of a few partial means, each rounded to 2^-24 of itself: 5.5 · 8 · 6e-8 ≈ 3e-6 in
+    the first step. Gradients then differ by about 1e-6 of themselves, and since a step changes the loss by
+    less than 1, each adds at most about 1e-6: 3e-5 over 20 steps with a margin for growth.
+    """
+    assert losses(straight)[0] == pytest.approx(losses(alone)[0], abs=3e-6)
+    assert losses(straight) == pytest.approx(losses(alone), abs=3e-5)
+    held_out = [
+        [line["values"]["validation_loss"] for line in events(job, "validation")] for job in (alone, straight)
+    ]
+    assert held_out[1] == pytest.approx(held_out[0], abs=3e-5)
+
+
+def test_a_run_continues_with_another_number_of_ranks(tmp_path: Path, data: Path, alone: Path) -> None:
+    """Tolerance as above."""
+    point = resume_from(alone.parent / "out/checkpoints/step-10", tmp_path)
+    two = write_job(tmp_path, data, ranks=2, job=point)
+    assert run_trainer("train", two) == 0
+    assert losses(two) == pytest.approx(losses(alone)[10:], abs=3e-5)
+
+
+def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) -> None:
+    trained = train_here(write_job(tmp_path / "trained", data, schedule={"steps": 5}))
+    with torch.no_grad():
+        trained.engine.model.get_parameter("norm.weight")[0] = float("nan")
+    where = training_position(5, trained.spec) | trained.skipped_steps.position()
+    snapshot = take_snapshot(trained.engine.updater, where, HostMemory())
+    origin = Origin(config_digest(trained.spec), 1, None)
+    poisoned = save_checkpoint(tmp_path, snapshot, origin, Writer(rank=0, ranks=1, nonce="poisoned"))
+    assert poisoned
+    point = resume_from(poisoned.folder, tmp_path / "run")
+    job_file = write_job(tmp_path / "run", data, ranks=2, job=point)
+    assert run_trainer("train", job_file) == 0
+    outcome = read_out(job_file, "outcome.json")
+    assert (outcome["code"], outcome["step"]) == ("diverged", 5)
+    assert "Step 6" in outcome["message"]
+    assert outcome["message"].endswith("the first tensor that was not finite: norm.weight:weight.")
+    assert not losses(job_file)
+    assert not (tmp_path / "run/out/ranks.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (
+            {"spec": {"name": "x", "data": {"dataset": "d"}, "optimizer": {"learning_rte": 1}}},
+            "learning_rate",
+        ),
+        ({"slots": [0, 1, 2]}, "slots"),
+    ],
+)
+def test_a_bad_job_is_refused_with_the_field(
+    tmp_path: Path, data: Path, change: dict[str, object], word: str
+) -> None:
+    job_file = write_job(tmp_path, data, job=change)
+    assert run_trainer("train", job_file) == 1
+    told = read_out(job_file, "failure-0.json")
+    assert told["code"] == "bad_job"
+    assert word in told["message"]
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    """An environment variable for the processes that a test starts.
+    Those that still have it at the end are killed."""
+    mark = f"{MARKER}={uuid4().hex}"
+    yield mark
+    for pid in _marked(mark):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def endless(
+    tmp_path: Path, data: Path, marker: str
+) -> Iterator[tuple[Path, subprocess.Popen[bytes], dict[int, int]]]:
+    """A run of two ranks that is making steps: its job, its launcher, and the pid of each rank."""
+    job_file = write_job(tmp_path, data, ranks=2, schedule=ENDLESS, checkpoint={"every_steps": 5})
+    name, value = marker.split("=")
+    with trainer("train", job_file, **{name: value}) as launcher:
+        _wait_until(lambda: len(losses(job_file)) > 3)
+        yield job_file, launcher, {rank: _pid_of(job_file, rank) for rank in (0, 1)}
+        launcher.kill()
+
+
+def test_killing_the_launcher_leaves_no_rank(
+    endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
+) -> None:
+    _, launcher, ranks = endless
+    assert {launcher.pid, *ranks.values()} <= set(_marked(marker))
+    launcher.kill()
+    _wait_until(lambda: set(_marked(marker)) <= {launcher.pid}, seconds=5)
+
+
+@pytest.mark.parametrize("victim", partly_slow([0, 1], [1]))
+def test_a_killed_rank_is_named_with_its_signal(
+    endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str, victim: int
+) -> None:
+    job_file, launcher, ranks = endless
+    os.kill(ranks[victim], signal.SIGKILL)
+    launcher.communicate(timeout=60)
+    assert launcher.returncode == 1
+    cause = read_exits(job_file).exits[0]
+    assert (cause.rank, cause.signal, cause.exit_code) == (victim, signal.SIGKILL, None)
+    assert not list((job_file.parent / "out").glob("failure-*.json")), "the other rank is no cause"
+    assert not _marked(marker)
+
+
+def test_sigterm_ends_all_ranks_at_once_and_saves_nothing(
+    endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
+) -> None:
+    job_file, launcher, _ = endless
+    launcher.terminate()
+    launcher.communicate(timeout=60)
+    assert launcher.returncode == 128 + signal.SIGTERM
+    assert not _marked(marker)
+    assert not (job_file.parent / "out/outcome.json").exists()
+
+
+def test_a_kill_during_saving_leaves_only_whole_checkpoints(
+    endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], tmp_path: Path, data: Path
+) -> None:
+    job_file, launcher, _ = endless
+    checkpoints = job_file.parent / "out/checkpoints"
+    _wait_until(lambda: checkpoints.exists() and len(list(checkpoints.glob("step-*"))) > 2)
+    _wait_until(lambda: any(checkpoints.glob("*.tmp-*")))
+    launcher.kill()
+    launcher.communicate()
+    whole = sorted((path for path in checkpoints.iterdir() if "." not in path.name), key=_step)
+    assert whole
+    again = tmp_path / "again"
+    shutil.copytree(whole[-1], again / "newest")
+    point = resume_from(again / "newest", again / "run")
+    steps = {"steps": _step(whole[-1]) + 1}
+    assert run_trainer("train", write_job(again / "run", data, ranks=2, schedule=steps, job=point)) == 0
+
+
+def test_killing_whoever_started_the_launcher_leaves_nothing(tmp_path: Path, data: Path, marker: str) -> None:
+    """Its parent passes down its own pid, as the agent's supervisor does."""
+    job_file = write_job(tmp_path, data, ranks=2, schedule=ENDLESS)
+    code = (
+        "import os, subprocess, sys; os.environ['TRAINWRIGHT_PARENT'] = str(os.getpid());"
+        "subprocess.run([sys.executable, '-m', 'trainwright_trainer.launch', sys.argv[1]])"
+    )
+    name, value = marker.split("=")
+    with subprocess.Popen([sys.executable, "-c", code, job_file], env=os.environ | {name: value}) as parent:
+        _wait_until(lambda: bool(losses(job_file)))
+        parent.kill()
+    _wait_until(lambda: not _marked(marker), seconds=5)
+
+
+def test_a_failure_tells_the_last_step_made(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data, ranks=2, checkpoint={"every_steps": 20})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/checkpoints").write_text("a file stands where the folder should")
+    assert run_trainer("train", job_file) == 1
+    told = read_out(job_file, "failure-0.json")
+    assert (told["code"], told["step"]) == ("crashed", 20)
+
+
+def test_a_trainer_whose_parent_is_another_leaves_at_once(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data)
+    with trainer("train", job_file, TRAINWRIGHT_PARENT="1") as process:
+        process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert not (tmp_path / "out").exists()
+
+
+def _marked(mark: str) -> list[int]:
+    """Live processes with ``mark`` in their environment."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                environment = (folder / "environ").read_bytes()
+            except OSError:
+                continue  # exited meanwhile, a zombie, or another user's
+            if mark.encode() in environment.split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def _pid_of(job_file: Path, rank: int) -> int:
+    first_line = (job_file.parent / "out/logs" / f"rank-{rank}.log").read_text().splitlines()[0]
+    return int(first_line.rpartition("pid ")[2])
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def _wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.01)

@@ -1,0 +1,113 @@
+"""What keeps the ranks of a large run in step, checked in complete trainings:
+garbage collection, ranks' timings, and process groups."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.selection import partly_slow
+from tests.trainer.jobs import events, write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright_trainer.distributed.mesh import Mesh, make_mesh
+from trainwright_trainer.observe.step_timer import Timing
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.runtime import garbage_collection
+from trainwright_trainer.training.build import build
+from trainwright_trainer.training.loop import train
+
+STEPS = 12
+ALL_EVERY_STEPS = 5
+
+
+class Lived(NamedTuple):
+    """What one rank records during a training."""
+
+    enabled: list[bool]
+    """Whether automatic garbage collection was enabled, at the start of each step."""
+
+    collected: list[tuple[int, int]]
+    """The step after which garbage was collected, and the generation."""
+
+    groups: list[tuple[int, ...]]
+    """Ranks of each process group that it created."""
+
+
+def _live(mesh: Mesh, job_file: Path) -> Lived:
+    seen = Lived([], [], [])
+    make = dist.new_group
+
+    def counted(ranks: list[int], **given: Any) -> Any:
+        seen.groups.append(tuple(ranks))
+        return make(ranks, **given)
+
+    dist.new_group = counted
+    garbage_collection._ALL_EVERY_STEPS = ALL_EVERY_STEPS
+    training = build(read_job(job_file), job_file, mesh)
+    step = training.engine.step
+
+    def watched(*given: Any) -> Any:
+        seen.enabled.append(gc.isenabled())
+        return step(*given)
+
+    def told(phase: str, about: dict[str, int]) -> None:
+        if phase == "start" and seen.enabled:
+            seen.collected.append((len(seen.enabled), about["generation"]))
+
+    training.engine.step = watched  # type: ignore[method-assign]
+    gc.callbacks.append(told)
+    train(training)
+    gc.callbacks.remove(told)
+    return seen
+
+
+def _lives(tmp_path: Path, data: Path, degrees: Degrees) -> tuple[list[Lived], Path]:
+    axes = {"data": degrees.data, "tensor": degrees.tensor, "pipeline": degrees.pipeline}
+    schedule = {"steps": STEPS, "warmup_steps": 4}
+    job_file = write_job(tmp_path, data, degrees.ranks, parallelism=axes, schedule=schedule)
+    output_folder(job_file).mkdir()
+    return on_mesh(degrees, _live, job_file), job_file
+
+
+def test_ranks_collect_garbage_after_the_same_steps_and_never_within_one(tmp_path: Path, data: Path) -> None:
+    lives, _ = _lives(tmp_path, data, Degrees(replicas=2))
+    expected = [(step, 0 if step % ALL_EVERY_STEPS else 2) for step in range(1, STEPS + 1)]
+    for lived in lives:
+        assert lived.enabled == [False] * STEPS
+        assert lived.collected == expected
+
+
+def test_every_ranks_seconds_are_in_the_events_of_every_tenth_step(tmp_path: Path, data: Path) -> None:
+    _, job_file = _lives(tmp_path, data, Degrees(replicas=2))
+    told = {
+        line["step"]: {name for name in line["values"] if name.startswith("rank_seconds/")}
+        for line in events(job_file, "step")
+    }
+    every = {f"rank_seconds/{rank}:{phase}" for rank in range(2) for phase in Timing}
+    assert told == {step: every if step % 10 == 0 else set() for step in range(1, STEPS + 1)}
+
+
+GROUPS = {
+    "data": Degrees(replicas=4),
+    "data and tensor": Degrees(replicas=2, tensor=2),
+    "data and pipeline": Degrees(replicas=2, pipeline=2),
+}
+
+
+@pytest.mark.parametrize("layout", partly_slow(GROUPS, ["data and tensor"]))
+def test_a_rank_makes_the_groups_that_its_layout_speaks_on_and_no_others(
+    tmp_path: Path, data: Path, layout: str
+) -> None:
+    degrees = GROUPS[layout]
+    lives, _ = _lives(tmp_path, data, degrees)
+    for rank, lived in enumerate(lives):
+        mesh = make_mesh(rank, degrees, torch.device("cpu"))
+        axes = (mesh.data, mesh.tensor, mesh.pipeline)
+        assert set(lived.groups) == {axis.global_ranks for axis in axes if 1 < axis.ranks < degrees.ranks}

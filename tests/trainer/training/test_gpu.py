@@ -1,0 +1,116 @@
+"""What differs on a GPU: the fused optimizer's state, timing by CUDA events, memory, and device numbers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainer.jobs import (
+    build_here,
+    events,
+    losses,
+    read_out,
+    resume_from,
+    run_trainer,
+    train_here,
+    write_job,
+)
+from trainwright.contracts.checkpoint import CheckpointManifest
+from trainwright_trainer.checkpoint.load import read_stored
+from trainwright_trainer.data.loader import Batch
+from trainwright_trainer.distributed.mesh import join_mesh
+from trainwright_trainer.process.job_file import read_job
+
+pytestmark = pytest.mark.gpu
+
+ON_GPU: dict[str, Any] = {"device": "cuda"}
+
+
+def test_all_gpus_train_in_bf16(tmp_path: Path, data: Path) -> None:
+    ranks = torch.cuda.device_count()
+    batch = {"global_sequences": 8 * ranks}
+    job_file = write_job(tmp_path, data, ranks, ON_GPU, precision={"kind": "bf16"}, batch=batch)
+    assert run_trainer("train", job_file) == 0
+    assert losses(job_file)[-1] < losses(job_file)[0]
+    assert run_trainer("export", job_file) == 0
+
+
+def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_goes_on(tmp_path: Path, data: Path) -> None:
+    """The state is equal to the bit. Losses are not, where a kernel sums in any order:
+    see ``test_launcher`` for 3e-5."""
+    straight = write_job(tmp_path / "straight", data, job=ON_GPU)
+    train_here(straight, "cuda")
+    checkpoint = tmp_path / "straight/out/checkpoints/step-10"
+    resumed = write_job(
+        tmp_path / "resumed", data, job=ON_GPU | resume_from(checkpoint, tmp_path / "resumed")
+    )
+
+    updater = build_here(resumed, "cuda").engine.updater
+    manifest = CheckpointManifest.model_validate_json((checkpoint / "manifest.json").read_bytes())
+    for held in updater.state():
+        assert held.tensor.device.type == "cuda"
+        stored = read_stored(checkpoint, manifest, held.name, held.box)
+        assert torch.equal(held.tensor.cpu(), stored), held.name
+    for state in updater.optimizer.state.values():
+        assert (state["step"].device.type, state["step"].item()) == ("cuda", 10.0)
+
+    train_here(resumed, "cuda")
+    assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=3e-5)
+
+
+def test_phases_sum_to_the_step_and_mfu_is_told(tmp_path: Path, data: Path) -> None:
+    peak = {"flops_per_second": 1e15, "dtype": "bf16", "device": "a GPU", "measured": False}
+    job_file = write_job(tmp_path, data, job=ON_GPU | {"peak": peak}, precision={"kind": "bf16"})
+    train_here(job_file, "cuda")
+    for values in (line["values"] for line in events(job_file, "step")):
+        timings = [values[f"{name}_seconds"] for name in ("data", "forward", "backward", "optimizer")]
+        assert all(seconds > 0 for seconds in timings)
+        assert sum(timings) + values["collectives_seconds"] == pytest.approx(values["seconds"])
+        assert 0 < values["mfu"] < 1
+        assert values["memory_bytes"] > 0
+
+
+def test_too_large_a_batch_is_out_of_memory(tmp_path: Path, data: Path) -> None:
+    """20,000 sequences of 1,024 positions and 1,024 features are 84 GB per tensor;
+    a layer keeps more than ten."""
+    sizes = {"sequence_tokens": 1_024, "micro_sequences": 20_000, "global_sequences": 20_000}
+    job_file = write_job(tmp_path, data, job=ON_GPU, batch=sizes, model={"width": 1_024, "heads": 8})
+    assert run_trainer("train", job_file) == 1
+    told = read_out(job_file, "failure-0.json")
+    assert (told["code"], told["step"]) == ("out_of_memory", 0)
+
+
+@pytest.fixture
+def no_waiting() -> Iterator[None]:
+    """Make everything that waits for the GPU raise."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_batch_is_fetched_once_and_nobody_waits(no_waiting: None) -> None:
+    batch = Batch(torch.arange(4 * 33).view(4, 33))
+    there = batch.to(torch.device("cuda"))
+    with pytest.raises(RuntimeError, match="synchroniz"):
+        batch.tokens.to("cuda")  # the control: copying from pageable memory waits
+    torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(there.tokens.cpu(), batch.tokens)
+    assert torch.equal(there.targets.cpu(), batch.targets)
+    assert there.tokens.untyped_storage().data_ptr() == there.targets.untyped_storage().data_ptr()
+
+
+def test_a_slot_is_the_gpu_of_that_number(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    mesh = join_mesh(read_job(write_job(tmp_path, data, job=ON_GPU | {"slots": [1]})))
+    assert mesh.device == torch.device("cuda", 1)
+    assert torch.cuda.current_device() == 1
+    torch.cuda.set_device(0)

@@ -1,0 +1,247 @@
+"""The planner's bytes compared with those of real tensors."""
+
+import gc
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from tests.selection import partly_slow
+from tests.trainer.jobs import write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.layout_rules import configured_stages
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.precision_spec import FP8Level, FP8Spec, PrecisionKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
+from trainwright.planner.activations import BlockMode, activation_bytes, cast_bytes_per_weight
+from trainwright.planner.memory import RankMemory, rank_memory
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.fp8.compute.conversion import convert
+from trainwright_trainer.model.recompute import recompute
+from trainwright_trainer.model.residual_dtype import set_residual_dtype
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.observe.step_timer import StepTimer
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training.build import Training, build
+
+MODELS = {
+    "grouped": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320),
+    "wide heads": ModelSpec(layers=2, width=64, heads=4, head_size=32, feed_forward=256),
+    "narrow gate": ModelSpec(layers=2, width=256, heads=4, feed_forward=192),
+}
+SEQUENCES, LENGTH = 4, 64
+_WITHIN = 0.15
+"""Rotary tables, random states and a few scalars are measured but not planned."""
+
+
+class Storages:
+    """Counts the memory behind tensors, each storage once."""
+
+    def __init__(self, known: list[Tensor]) -> None:
+        self._known = {tensor.untyped_storage().data_ptr() for tensor in known}
+        self._kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._known:
+            self._kept[storage.data_ptr()] = storage
+        return tensor
+
+    @property
+    def bytes(self) -> int:
+        return sum(storage.nbytes() for storage in self._kept.values())
+
+
+def block_of(model: ModelSpec, kind: PrecisionKind) -> Transformer:
+    torch.manual_seed(0)
+    built = Transformer(model, 257, LENGTH)
+    if kind is PrecisionKind.BF16:
+        set_residual_dtype(built, torch.bfloat16)
+    if kind is PrecisionKind.FP8:
+        weights = {name: weight.detach().half() for name, weight in built.named_parameters()}
+        for name, weight in convert(built, FP8Spec()).weights.items():
+            weight.attach(weights[name], torch.ones(()), torch.ones(()))
+    return built
+
+
+def measured_bytes(built: Transformer, kind: PrecisionKind) -> int:
+    """Bytes that autograd saves in the first block's forward pass."""
+    dtype = torch.float32 if kind is PrecisionKind.FP32 else torch.bfloat16
+    x = torch.randn(SEQUENCES, LENGTH, built.layers["0"].attention.query.weight.shape[1], dtype=dtype)  # type: ignore[union-attr,index]
+    known = [*built.parameters(), *built.buffers(), built.cosines, built.sines]
+    storages = Storages(known)
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind is PrecisionKind.BF16),
+        torch.autograd.graph.saved_tensors_hooks(storages.keep, lambda tensor: tensor),
+    ):
+        built.layers["0"](x.requires_grad_(), built.cosines, built.sines)
+    return storages.bytes
+
+
+def planned_bytes(built: nn.Module, model: ModelSpec, mode: BlockMode) -> float:
+    tokens = SEQUENCES * LENGTH
+    matrices = model.width * (2 * model.heads + 2 * model.key_value_heads) * model.features_per_head
+    matrices += 3 * model.width * model.hidden
+    return tokens * activation_bytes(model, mode).total + cast_bytes_per_weight(mode) * matrices
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", PrecisionKind)
+def test_a_block_keeps_what_is_planned(kind: PrecisionKind, model: str) -> None:
+    built = block_of(MODELS[model], kind)
+    assert measured_bytes(built, kind) == pytest.approx(
+        planned_bytes(built, MODELS[model], BlockMode(kind)), rel=_WITHIN
+    )
+
+
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("kind", [PrecisionKind.BF16, PrecisionKind.FP8])
+def test_a_compiled_block_keeps_what_is_planned(kind: PrecisionKind) -> None:
+    model = MODELS["grouped"]
+    built = block_of(model, kind)
+    built.layers["0"].compile(fullgraph=True, dynamic=False)
+    assert measured_bytes(built, kind) == pytest.approx(
+        planned_bytes(built, model, BlockMode(kind, compiled=True)), rel=_WITHIN
+    )
+
+
+@pytest.mark.parametrize("kind", PrecisionKind)
+def test_a_block_that_is_computed_again_keeps_its_input(kind: PrecisionKind) -> None:
+    model = MODELS["grouped"]
+    built = block_of(model, kind)
+    recompute(built, MemorySpec(recompute=RecomputeKind.FULL))
+    mode = BlockMode(kind, recompute=RecomputeKind.FULL)
+    assert measured_bytes(built, kind) == pytest.approx(planned_bytes(built, model, mode), rel=_WITHIN)
+
+
+HELD = {
+    "one rank": (1, {}, {}),
+    "zero 1": (2, {"zero_stage": 1}, {}),
+    "zero 2": (2, {"zero_stage": 2}, {}),
+    "zero 3": (2, {"zero_stage": 3}, {}),
+    "tensor": (2, {"tensor": 2}, {}),
+    "zbv, uneven, tied": (2, {"pipeline": 2, "schedule": "zbv", "stages": (1, 1, 2, 1)}, {}),
+    "O1": (1, {}, {"kind": "fp8", "fp8": {"level": "O1"}}),
+    "O2 by blocks": (1, {}, {"kind": "fp8", "fp8": {"level": "O2", "moments": "block"}}),
+    "O3": (2, {}, {"kind": "fp8", "fp8": {"level": "O3"}}),
+}
+"""Ranks, and the sections ``parallelism`` and ``precision``."""
+
+_SMALL = 0.04
+"""One number per tensor or row besides the large ones:
+update counts, scales, position tables, row padding."""
+
+
+def job_of(folder: Path, shards: Path, layout: str) -> Path:
+    ranks, parallelism, precision = HELD[layout]
+    return write_job(
+        folder,
+        shards,
+        ranks,
+        model={"layers": 5, "width": 128, "heads": 4, "kv_heads": 4, "tied_embeddings": True},
+        batch={"sequence_tokens": 16, "micro_sequences": 1, "global_sequences": 8},
+        parallelism=parallelism,
+        precision={"kind": "fp32"} | precision,
+    )
+
+
+def held_bytes(mesh: Mesh, job_file: Path) -> int:
+    """Bytes that persist on this rank after a step: weights, gradients and optimizer state."""
+    training = build(read_job(job_file), job_file, mesh)
+    training.engine.step(training.loader.micro_batches(1), 1e-3, StepTimer(mesh.device))
+    return _live_bytes()
+
+
+def _live_bytes() -> int:
+    """Bytes of all tensors in this process."""
+    gc.collect()
+    storages = Storages([])
+    for one in gc.get_objects():
+        for tensor in (one, getattr(one, "grad", None)) if isinstance(one, nn.Parameter) else (one,):
+            if isinstance(tensor, Tensor) and tensor.device.type == "cpu":
+                storages.keep(tensor.to_local() if isinstance(tensor, DTensor) else tensor)
+    return storages.bytes
+
+
+@pytest.mark.parametrize(
+    "layout", partly_slow(HELD, ["one rank", "zero 3", "tensor", "zbv, uneven, tied", "O3"])
+)
+def test_a_rank_holds_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
+    job_file = job_of(tmp_path / "job", data, layout)
+    output_folder(job_file).mkdir()
+    spec = read_job(job_file).spec
+    layers = configured_stages(spec.model, spec.parallelism)
+    assert layers is not None
+    for rank, measured in enumerate(on_mesh(spec.degrees, held_bytes, job_file)):
+        planned = rank_memory(spec, layers, spec.degrees.coordinates(rank).pipeline)
+        assert measured == pytest.approx(_lasting(spec, planned), rel=_SMALL), f"rank {rank}"
+
+
+def _lasting(spec: RunSpec, planned: RankMemory) -> float:
+    """The part of a plan that persists after a step, without the buffers for communication during it."""
+    held = planned.weights + planned.optimizer
+    if spec.precision.fp8 is not None:
+        bytes_of_moments = {FP8Level.O1: 8.0, FP8Level.O2: 2 + 1 / 16, FP8Level.O3: 3.0}
+        return held + planned.copies + planned.optimizer / bytes_of_moments[spec.precision.fp8.level]
+    gradients = planned.gradients if spec.parallelism.zero_stage != 2 else planned.optimizer / 2
+    return held + gradients
+
+
+DEEPSPEED = {
+    "zero 0": (2, {}),
+    "zero 1": (2, {"zero_stage": 1}),
+    "zero 2": (2, {"zero_stage": 2}),
+    "zero 3": (2, {"zero_stage": 3}),
+    "zero 3, one rank": (1, {"zero_stage": 3}),
+    "zero 2, states on the host": (2, {"zero_stage": 2, "offload": "optimizer"}),
+    "zero 3, weights on the host": (2, {"zero_stage": 3, "offload": "parameters"}),
+}
+_BUCKET = 4 * 500_000_000
+"""DeepSpeed's bucket, which a small model leaves untouched;
+without it the other memory can be distinguished."""
+
+
+def most_bytes(mesh: Mesh, job_file: Path) -> int:
+    """Peak bytes during a step: persistent memory plus, from the allocator's record, temporary memory.
+
+    Takes the minimum over three steps: a gloo thread may free what it sent a moment after the next buffer is
+    allocated.
+    """
+    training = build(read_job(job_file), job_file, mesh)
+    training.engine.step(training.loader.micro_batches(1), 1e-3, StepTimer(mesh.device))
+    return _live_bytes() + min(_comes_beside(training, step, mesh) for step in (2, 3, 4))
+
+
+def _comes_beside(training: Training, step: int, mesh: Mesh) -> int:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as seen:
+        training.engine.step(training.loader.micro_batches(step), 1e-3, StepTimer(mesh.device))
+    assert seen.profiler is not None and seen.profiler.kineto_results is not None
+    record = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
+    return max(accumulate(one.nbytes() for one in sorted(record, key=lambda one: one.start_ns())))
+
+
+@pytest.mark.parametrize("layout", partly_slow(DEEPSPEED, ["zero 2"]))
+def test_deepspeed_takes_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
+    ranks, parallelism = DEEPSPEED[layout]
+    job_file = write_job(
+        tmp_path / "job",
+        data,
+        ranks,
+        model={"layers": 5, "width": 512, "heads": 4, "tied_embeddings": True},
+        batch={"sequence_tokens": 16, "micro_sequences": 1, "global_sequences": 8},
+        parallelism={"engine": "deepspeed"} | parallelism,
+        precision={"kind": "fp32"},
+    )
+    output_folder(job_file).mkdir()
+    spec = read_job(job_file).spec
+    planned = rank_memory(spec, [5], 0)
+    bucket = _BUCKET if spec.parallelism.zero_stage else 0
+    for measured in on_mesh(spec.degrees, most_bytes, job_file):
+        assert measured - bucket == pytest.approx(planned.total + planned.host - bucket, rel=_SMALL)

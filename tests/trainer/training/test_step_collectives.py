@@ -1,0 +1,195 @@
+"""Sums and maxima that combine a step's metrics over ranks: each is missed when it is left out.
+
+Faults in collectives of gradients, weights and activations show in what is learned, and are injected where
+that is compared (``tests/parity/faults.py`` and ``test_zero_faults``, ``test_tensor_parallel`` and
+``test_faults`` of ``tests/trainer/parallel``). The collectives tested here carry reported values: they change
+no weight, or only its clipping.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from torch import Tensor
+
+from tests.trainer.fault_injection import own, planted
+from tests.trainer.jobs import write_job
+from tests.trainer.ranks import on_mesh
+from tests.trainer.training.test_layouts import FP8_NOISE
+from tests.trainer.zero_trainings import (
+    BASE,
+    EPSILON,
+    GRADIENT_BOUND,
+    LEARNING_RATE,
+    one_step,
+    start,
+    validation_loss,
+)
+from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.process.job_file import read_job
+
+
+class Told(NamedTuple):
+    """What one rank reports after one step."""
+
+    loss: float
+    norm: float
+    validation: float
+    numbers: dict[str, float]
+
+
+def learn(mesh: Mesh, job_file: Path, faults: list[str]) -> dict[str | None, Told | str]:
+    """Run one step without a fault, and one with each; some faults end in an error text."""
+    found: dict[str | None, Told | str] = {None: _one_step(mesh, job_file)}
+    for fault in faults:
+        with FAULTS[fault].plant():
+            try:
+                found[fault] = _one_step(mesh, job_file)
+            except ZeroDivisionError as error:
+                found[fault] = str(error)
+    assert _one_step(mesh, job_file) == found[None], "no fault is left behind"
+    return found
+
+
+def _one_step(mesh: Mesh, job_file: Path) -> Told:
+    training = start(mesh, job_file)
+    step = one_step(training, 1)
+    numbers = training.engine.updater.metrics(1)
+    return Told(step.loss, step.grad_norm, validation_loss(training), numbers)
+
+
+def fp8(level: str) -> dict[str, Any]:
+    precision = {"kind": "fp8", "compile": "off", "fp8": {"level": level, "scaling": "tensor"}}
+    return {"precision": precision, "model": {"width": 64, "kv_heads": 4}}
+
+
+LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
+    "one process": (1, {}),
+    "data 2": (2, {}),
+    "data 2, tensor 2": (4, {"parallelism": {"tensor": 2}}),
+    "pipeline 2": (2, {"parallelism": {"pipeline": 2}}),
+    "O3, one process": (1, fp8("O3")),
+    "O3, data 2": (2, fp8("O3")),
+    "O3, tensor 2": (2, fp8("O3") | {"parallelism": {"tensor": 2}}),
+    "O3, pipeline 2": (2, fp8("O3") | {"parallelism": {"pipeline": 2}}),
+}
+
+
+class Fault(NamedTuple):
+    layout: str
+    plant: Callable[[], AbstractContextManager[object]]
+
+
+def _own_in(function: str, method: str = "all_reduce") -> Callable[[], AbstractContextManager[object]]:
+    return lambda: planted(Axis, method, own, function)
+
+
+_receive = Axis.receive
+
+
+def _nothing_arrives(axis: Axis, tensor: Tensor, member: int) -> None:
+    _receive(axis, tensor, member)
+    tensor.zero_()
+
+
+FAULTS: dict[str, Fault] = {
+    "the loss is a data rank's own": Fault("data 2", _own_in("TorchEngine._sum_identical")),
+    "the loss is a tensor group's own": Fault("data 2, tensor 2", _own_in("TorchEngine._sum_identical")),
+    "the loss stays with the last stage": Fault("pipeline 2", _own_in("TorchEngine._sum_identical")),
+    "the validation loss is a data rank's own": Fault("data 2", _own_in("TorchEngine.mean_loss")),
+    "the validation loss stays with the last stage": Fault("pipeline 2", _own_in("TorchEngine.mean_loss")),
+    "no activation reaches the last stage in validation": Fault(
+        "pipeline 2", lambda: planted(Axis, "receive", _nothing_arrives, "PipelineForwardBackward.sum_losses")
+    ),
+    "FP8: the norm is a data rank's own": Fault("O3, data 2", _own_in("FP8Gradients.norm")),
+    "FP8: the norm is a tensor rank's own": Fault("O3, tensor 2", _own_in("FP8Gradients.norm")),
+    "FP8: the norm is a stage's own": Fault("O3, pipeline 2", _own_in("FP8Gradients.norm")),
+    "FP8: a stage knows its own weights' numbers only": Fault(
+        "O3, pipeline 2", _own_in("ParameterIndex.all_gather")
+    ),
+    "FP8: the largest inputs are a rank's own": Fault(
+        "O3, data 2", _own_in("AmaxHistory.collect", "all_reduce_max")
+    ),
+    "FP8: the largest gradients are a rank's own": Fault(
+        "O3, data 2", _own_in("FP8Gradients._reduce", "all_reduce_max")
+    ),
+    "FP8: the largest sums are a rank's own": Fault(
+        "O3, data 2", _own_in("FP8Gradients._sum_over_ranks", "all_reduce_max")
+    ),
+    "FP8: the largest weights are known to owners only": Fault(
+        "O3, data 2", _own_in("FP8Updater._sync_weights", "all_reduce_max")
+    ),
+    "FP8: what rounding cost is told of one rank": Fault(
+        "O3, data 2", _own_in("FP8Updater._rounding_metrics")
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def told(
+    data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], dict[str | None, list[Told | str]]]:
+    """What the ranks of a layout report, by fault."""
+
+    @cache
+    def of(layout: str) -> dict[str | None, list[Told | str]]:
+        ranks, sections = LAYOUTS[layout]
+        spec = {name: BASE.get(name, {}) | sections.get(name, {}) for name in BASE | sections}
+        path = write_job(tmp_path_factory.mktemp("job"), data, ranks, **spec)
+        faults = [name for name, fault in FAULTS.items() if fault.layout == layout]
+        by_rank = on_mesh(read_job(path).spec.degrees, learn, path, faults)
+        return {fault: [one[fault] for one in by_rank] for fault in by_rank[0]}
+
+    return of
+
+
+def complaints(told: list[Told | str], wanted: Told | str, noise: float) -> list[str]:
+    """How ranks differ from each other, or from one process by more than ``noise``,
+    the relative error of a gradient."""
+    assert isinstance(wanted, Told)
+    found = [one for one in told if isinstance(one, str)]
+    if found:
+        return found
+    if any(one != told[0] for one in told):
+        found.append("ranks differ")
+    # As derived in ``zero_trainings.complaints``, for one step.
+    shift = 2 * LEARNING_RATE / EPSILON * noise
+    rounding = max(512 * 2.0**-24, noise / 8) * wanted.loss
+    for one in told:
+        assert isinstance(one, Told)
+        if not abs(one.norm / wanted.norm - 1) <= noise:
+            found.append(f"the norm is {one.norm}, not {wanted.norm}")
+        if not abs(one.loss - wanted.loss) <= rounding:
+            found.append(f"the loss is {one.loss}, not {wanted.loss}")
+        if not abs(one.validation - wanted.validation) <= shift + rounding:
+            found.append(f"the validation loss is {one.validation}, not {wanted.validation}")
+        if one.numbers.keys() != wanted.numbers.keys():
+            found.append("other numbers are told")
+        if one.numbers.get("fp8_smallest_headroom") != wanted.numbers.get("fp8_smallest_headroom"):
+            found.append("the smallest headroom is another")
+    return found
+
+
+def _noise(layout: str) -> float:
+    return FP8_NOISE if layout.startswith("O3") else GRADIENT_BOUND
+
+
+def _alone(layout: str) -> str:
+    return "O3, one process" if layout.startswith("O3") else "one process"
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if "process" not in layout])
+def test_all_ranks_tell_the_numbers_of_one_process(layout: str, told: Callable[..., Any]) -> None:
+    (wanted,) = told(_alone(layout))[None]
+    assert not complaints(told(layout)[None], wanted, _noise(layout))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_sum_that_is_left_out_is_missed(fault: str, told: Callable[..., Any]) -> None:
+    layout = FAULTS[fault].layout
+    (wanted,) = told(_alone(layout))[None]
+    assert complaints(told(layout)[fault], wanted, _noise(layout))

@@ -1,0 +1,203 @@
+"""Trainings with ZeRO and FSDP as the tests run them: cases, what a rank reports, and how far it may be off.
+
+A case trains a small model, so that its bounds can be derived: four layers 32 wide, a batch of 8 sequences of
+32 tokens in micro batches of one, so that every rank accumulates gradients. Gradients are clipped in every
+step, and travel in several buckets.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainer.jobs import resume_from, write_job
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright_trainer.data.loader import read_batches
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.distributed.shard_spec import Slice
+from trainwright_trainer.observe.step_timer import StepTimer
+from trainwright_trainer.parallel.data import gradient_buckets
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training.build import Training, build
+
+STEPS = 5
+LEARNING_RATE = 3e-3
+EPSILON = 1e-3
+BUCKET_BYTES = 16_384
+
+BASE: dict[str, Any] = {
+    "model": {"layers": 4},
+    "batch": {"sequence_tokens": 32, "micro_sequences": 1, "global_sequences": 8},
+    "optimizer": {"learning_rate": LEARNING_RATE, "epsilon": EPSILON, "clip_norm": 0.5},
+    "schedule": {"steps": 6, "warmup_steps": 1},
+    "checkpoint": {"every_steps": 3},
+    "validation": {"every_steps": 6, "sequences": 8},
+}
+
+# An element of a gradient is a sum over the 256 tokens of the batch, and about ten products follow one
+# another in each of four layers, each a sum of at most as many terms: another order changes at most 256 ·
+# 2⁻²⁴ of the magnitudes in each.
+GRADIENT_BOUND = 40 * 256 * 2.0**-24
+
+
+@dataclass
+class Piece:
+    """A rank's tensor and its position in the full one."""
+
+    box: Slice
+    tensor: Tensor
+
+
+@dataclass
+class Learned:
+    """What a rank reports after a few steps."""
+
+    losses: list[float]
+    norms: list[float]
+    initial: dict[str, Piece]
+    """State before the first step."""
+
+    first: dict[str, Piece]
+    """State after it: first moments are the clipped gradients times 1 - beta1."""
+
+    last: dict[str, Piece]
+    validation: float
+
+
+def learn(mesh: Mesh, job_file: Path, steps: int = STEPS, fault: Callable[[], None] | None = None) -> Learned:
+    gradient_buckets.BUCKET_BYTES = BUCKET_BYTES
+    if fault is not None:
+        fault()
+    training = start(mesh, job_file)
+    initial = pieces(training)
+    numbers = [one_step(training, training.step + 1)]
+    first = pieces(training)
+    numbers += [one_step(training, training.step + step) for step in range(2, steps + 1)]
+    return Learned(
+        [one.loss for one in numbers],
+        [one.grad_norm for one in numbers],
+        initial,
+        first,
+        pieces(training),
+        validation_loss(training),
+    )
+
+
+def start(mesh: Mesh, job_file: Path) -> Training:
+    output_folder(job_file).mkdir(exist_ok=True)
+    return build(read_job(job_file), job_file, mesh)
+
+
+def one_step(training: Training, step: int) -> Any:
+    clock = StepTimer(training.mesh.device)
+    clock.start()
+    return training.engine.step(training.loader.micro_batches(step), LEARNING_RATE, clock)
+
+
+def validation_loss(training: Training) -> float:
+    mine = np.arange(training.mesh.data.rank, 8, training.mesh.data.ranks, dtype=np.uint64)
+    return training.engine.mean_loss(read_batches(training.validation, mine, 1))
+
+
+def pieces(training: Training) -> dict[str, Piece]:
+    """What this rank would write to a checkpoint."""
+    return {one.name: Piece(one.box, one.tensor.detach().clone()) for one in training.engine.updater.state()}
+
+
+def assembled(told: list[dict[str, Piece]]) -> dict[str, Tensor]:
+    """Assemble full tensors from the slices of all ranks, which must fill them, each element once."""
+    wholes: dict[str, Tensor] = {}
+    for one in told:
+        for name, piece in one.items():
+            whole = wholes.setdefault(name, torch.full(piece.box.full_shape, torch.nan))
+            assert whole[piece.box.slices].isnan().all(), f"two ranks speak for a part of {name}"
+            whole[piece.box.slices] = piece.tensor
+    assert not any(tensor.isnan().any() for tensor in wholes.values()), "parts do not fill a tensor"
+    return wholes
+
+
+def farthest(told: dict[str, Tensor], wanted: dict[str, Tensor], kind: str) -> float:
+    """Greatest relative difference of a tensor of ``kind``, in the L2 norm."""
+    assert told.keys() == wanted.keys()
+    names = [name for name in wanted if name.startswith(kind)]
+    assert names
+    return max(float((told[name] - wanted[name]).norm() / wanted[name].norm()) for name in names)
+
+
+GRADIENTS = "optimizer.exp_avg."
+
+
+def job_writer(data: Path, folders: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Writes the job folder of a run on ``ranks`` ranks."""
+
+    def write(ranks: int, resume: Path | None = None, **sections: Any) -> Path:
+        spec = {name: BASE.get(name, {}) | sections.get(name, {}) for name in BASE | sections}
+        folder = folders.mktemp("job")
+        return write_job(folder, data, ranks, resume_from(resume, folder) if resume else None, **spec)
+
+    return write
+
+
+def run(job_file: Path, *arguments: Any) -> list[Learned]:
+    told = on_mesh(read_job(job_file).spec.degrees, learn, job_file, *arguments)
+    assert all(isinstance(one, Learned) for one in told)
+    return told
+
+
+CASES: dict[str, tuple[int, dict[str, Any]]] = {
+    "stage 1 over 2": (2, {"zero_stage": 1}),
+    "stage 2 over 2": (2, {"zero_stage": 2}),
+    "stage 3 over 2": (2, {"zero_stage": 3}),
+    "stage 1 over 4": (4, {"zero_stage": 1}),
+    "stage 2 over 4": (4, {"zero_stage": 2}),
+    "stage 3 over 4": (4, {"zero_stage": 3}),
+    "stage 1, 2 replicas of 2": (4, {"zero_stage": 1, "shard": 2}),
+    "stage 2, 2 replicas of 2": (4, {"zero_stage": 2, "shard": 2}),
+    "stage 3, 2 replicas of 2": (4, {"zero_stage": 3, "shard": 2}),
+    "stage 1, tensor 2": (4, {"zero_stage": 1, "tensor": 2}),
+    "stage 2, tensor 2": (4, {"zero_stage": 2, "tensor": 2}),
+    "stage 3, tensor 2": (4, {"zero_stage": 3, "tensor": 2}),
+    "stage 1, pipeline 2": (4, {"zero_stage": 1, "pipeline": 2}),
+    "stage 2, pipeline 2": (4, {"zero_stage": 2, "pipeline": 2}),
+    "stage 2, zero bubble": (4, {"zero_stage": 2, "pipeline": 2, "schedule": "zbv"}),
+}
+
+
+def complaints(told: list[Learned], wanted: Learned) -> list[str]:
+    """How the ranks differ from one process, or from each other, beyond rounding."""
+    found = []
+    first, expected = assembled([one.first for one in told]), assembled([wanted.first])
+    off = farthest(first, expected, GRADIENTS)
+    if not off <= GRADIENT_BOUND:
+        found.append(f"gradients are {off:.1e} off")
+    if any(one.losses != told[0].losses or one.norms != told[0].norms for one in told):
+        found.append("ranks differ in losses or norms")
+    if told[0].norms[0] != pytest.approx(wanted.norms[0], rel=GRADIENT_BOUND):
+        found.append("the norm is another")
+    # AdamW moves a weight by at most 2 · rate / epsilon times the error of its gradient. Gradients are
+    # clipped to a norm of a half, so in five steps all weights together are off by 5 · 3 · off, and a loss by
+    # that times the norm of its gradient, below 2 here. Computing gradients at weights that are off adds as
+    # much again. In addition, a loss is a mean over 256 tokens of logarithms of sums over 256.
+    shift = STEPS * 2 * LEARNING_RATE / EPSILON * max(min(off, GRADIENT_BOUND), 2.0**-23)
+    for loss, one in zip(told[0].losses, wanted.losses, strict=True):
+        if not abs(loss - one) <= 2 * shift + 512 * 2.0**-24 * one:
+            found.append(f"a loss is {abs(loss - one):.1e} off")
+    if not abs(told[0].validation - wanted.validation) <= 2 * shift + 512 * 2.0**-24 * wanted.validation:
+        found.append("the validation loss is another")
+    return found
+
+
+def uneven_losses(training: Training) -> list[float]:
+    """Validation losses for a number of sequences
+    that gives data ranks unequal numbers of batches, or none."""
+    losses = []
+    for count in (1, 5):
+        mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)
+        losses.append(training.engine.mean_loss(read_batches(training.validation, mine, 2)))
+    return losses

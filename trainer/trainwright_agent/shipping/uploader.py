@@ -1,0 +1,217 @@
+"""Uploads a checkpoint or an export: request links, hash and send the files that the store lacks, commit.
+
+The folder was written by a trainer, so nothing in it is trusted: the manifest must have the announced digest, every
+name in it must be a plain file name, and every file must be a regular one with the manifest's size and digest. A second
+commit is harmless, and files that the store has are not sent again, so an interrupted upload is simply repeated.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
+from trainwright.contracts.file_names import is_plain_name
+from trainwright.contracts.shards import MANIFEST_NAME
+from trainwright.durable_files import rename_durably
+from trainwright_agent.client import Client, RefusedError
+from trainwright_agent.untrusted_files import (
+    opened_file,
+    opened_folder,
+    read_chunk,
+    read_small,
+)
+
+log = logging.getLogger(__name__)
+
+_MANIFEST_LIMIT_BYTES = 256 * 2**20
+_BLOCK_BYTES = 2**20
+_TRIES = 3
+_RETRIED_CODES = ("checkpoint_incomplete", "not_announced")
+"""Refusals of a commit after which the upload is repeated, a few times."""
+
+_CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOENT)
+"""Errors of a link that do not mean that the store's folder is wrong."""
+
+
+class DamagedCheckpointError(Exception):
+    """The folder does not match its manifest or the line that announced it."""
+
+
+class Uploader:
+    """Uploads the checkpoints of one attempt.
+
+    Args:
+        client: client of the API.
+        run_id: the run.
+        fence: the attempt's fence.
+        object_store: the store's folder, if it is on this disk.
+    """
+
+    def __init__(self, client: Client, run_id: str, fence: int, object_store: Path | None) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._fence = fence
+        self._object_store = object_store
+
+    def upload(
+        self,
+        kind: CheckpointKind,
+        step: int | None,
+        digest: str | None,
+        events_offset: int,
+        root: Path,
+        *names: str,
+    ) -> None:
+        """Upload the folder ``root/names…`` and commit it.
+
+        Args:
+            kind: state or export.
+            step: the announced step; None accepts the manifest's.
+            digest: the announced digest of the manifest; None accepts any.
+            events_offset: the API commits only after it has stored the events up to this offset.
+            root: the attempt's folder.
+            names: path below it.
+
+        Raises:
+            DamagedCheckpointError: the folder must not be sent.
+            ApiError: the API refused or is unreachable.
+        """
+        manifest, content = _read_manifest(root, *names)
+        found = digest_of(content)
+        if digest not in (None, found) or manifest.kind is not kind or step not in (None, manifest.step):
+            raise DamagedCheckpointError("its manifest is not the announced one")
+        files = [*manifest.files, FileEntry(name=MANIFEST_NAME, bytes=len(content), digest=found)]
+        for entry in files:
+            if not is_plain_name(entry.name):
+                raise DamagedCheckpointError(f"its manifest names a file {entry.name!r}")
+        request = UploadRequest(fence=self._fence, kind=kind, step=manifest.step, files=files)
+        commit = CheckpointCommit(
+            fence=self._fence,
+            kind=kind,
+            step=manifest.step,
+            manifest_digest=found,
+            events_offset=events_offset,
+        )
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._send_and_commit(request, commit, root, *names)
+            except RefusedError as error:
+                if error.code not in _RETRIED_CODES or not tries_left:
+                    raise
+                log.warning("step %d: asking for links again: %s", commit.step, error)
+                if self._object_store is not None:
+                    log.error(
+                        "%s IS NOT THE SERVER'S OBJECT FOLDER, or it lost files: sending over HTTP. Correct"
+                        " --object-store.",
+                        self._object_store,
+                    )
+                    self._object_store = None
+
+    def _send_and_commit(
+        self, request: UploadRequest, commit: CheckpointCommit, root: Path, *names: str
+    ) -> None:
+        entries = {entry.name: entry for entry in request.files}
+        for link in self._client.request_uploads(self._run_id, request).links:
+            self._send(link, entries[link.name], root, *names)
+        self._client.commit_checkpoint(self._run_id, commit)
+
+    def _send(self, link: UploadLink, entry: FileEntry, root: Path, *names: str) -> None:
+        with _open_verified(entry, root, *names) as descriptor:
+            if self._object_store is None or not _try_link(self._object_store, link, descriptor):
+                self._client.put(link.url, descriptor, entry.bytes)
+
+
+def delete_checkpoint(root: Path, *names: str) -> None:
+    """Delete the files of a checkpoint's folder, then the folder, without following symlinks."""
+    try:
+        with opened_folder(root, *names) as folder:
+            for name in os.listdir(folder):  # noqa: PTH208 - of a descriptor, which no path replaces
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+        with opened_folder(root, *names[:-1]) as parent:
+            os.rmdir(names[-1], dir_fd=parent)
+    except FileNotFoundError:
+        log.debug("%s is already gone", "/".join(names))
+    except OSError as error:
+        log.warning("cannot delete %s: %s", "/".join(names), error)
+
+
+def _read_manifest(root: Path, *names: str) -> tuple[CheckpointManifest, bytes]:
+    content = read_small(root, *names, MANIFEST_NAME, limit_bytes=_MANIFEST_LIMIT_BYTES)
+    if content is None:
+        raise DamagedCheckpointError("it has no readable manifest")
+    try:
+        return CheckpointManifest.model_validate_json(content), content
+    except ValidationError as error:
+        raise DamagedCheckpointError(f"its manifest is invalid: {error}") from error
+
+
+@contextmanager
+def _open_verified(entry: FileEntry, root: Path, *names: str) -> Iterator[int]:
+    """Open the file and verify it against the manifest."""
+    with ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(opened_file(root, *names, entry.name))
+            found = os.fstat(descriptor).st_size, _digest(descriptor)
+        except OSError as error:
+            raise DamagedCheckpointError(f"{entry.name} cannot be read: {error}") from error
+        if found != (entry.bytes, entry.digest):
+            raise DamagedCheckpointError(f"{entry.name} does not match the manifest")
+        yield descriptor
+
+
+def _digest(descriptor: int) -> str:
+    sha, offset = hashlib.sha256(), 0
+    while block := read_chunk(descriptor, offset, _BLOCK_BYTES):
+        sha.update(block)
+        offset += len(block)
+    return sha.hexdigest()
+
+
+def _try_link(store: Path, link: UploadLink, descriptor: int) -> bool:
+    """Try to link the open file into the store; returns False if that fails for any reason.
+
+    Whether this folder really is the store shows at the commit.
+    """
+    parts = link.object_key.split("/")
+    if not all(map(is_plain_name, parts)):
+        raise DamagedCheckpointError(f"the platform names an object {link.object_key!r}")
+    if not store.is_dir():
+        log.error("OBJECT FOLDER %s DOES NOT EXIST: sending over HTTP. Correct --object-store.", store)
+        return False
+    try:
+        _link_into(store.joinpath(*parts), descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_LINK:
+            log.error("CANNOT WRITE TO --object-store %s: sending over HTTP: %s", store, error)
+        return False
+    return True
+
+
+def _link_into(target: Path, descriptor: int) -> None:
+    """Link the open file to ``target``.
+
+    The link is made from the descriptor, so that the hashed file is linked: a path could lead elsewhere by now.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f"_{uuid4().hex}.tmp")
+    here = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # With a folder descriptor Python calls linkat, which follows the magic link to the file.
+        os.link(str(descriptor), draft, src_dir_fd=here, follow_symlinks=True)
+        os.fsync(descriptor)
+        rename_durably(draft, target)
+    finally:
+        os.close(here)
+        # Renaming a link over another link to the same file does nothing, and the draft stays.
+        draft.unlink(missing_ok=True)

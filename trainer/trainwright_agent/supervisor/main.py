@@ -1,0 +1,354 @@
+"""The parent of all processes of one attempt: ``python -m trainwright_agent.supervisor.main FOLDER``.
+
+It fetches the data, starts the launcher and the export, renews the lease, kills its children when it must, and records
+the outcome. It starts nothing before a renewal was answered with `go`, and kills at its own deadline, so that two
+trainers never work on one run, whatever happens to agent, API or network. It ships nothing: the agent does.
+
+The main thread forks every child (the kernel's parent-death signal follows the *thread*), checks the clock at least
+once a second, and does the killing. The threads for renewals and downloads only notify it.
+
+Children are waited for by pid, never with ``waitpid(-1)``. The process is not a subreaper: orphans are found by their
+marker.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from trainwright.contracts.agent_protocol import Claim, Order, Phase
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.job_spec import (
+    JOB_NAME,
+    LOGS_FOLDER,
+    OUTPUT_FOLDER,
+    STOP_NAME,
+    JobKind,
+    JobSpec,
+    Outcome,
+)
+from trainwright.durable_files import SHARED, sync_folder, write_durably
+from trainwright_agent import processes
+from trainwright_agent.client import Client
+from trainwright_agent.identity import Settings, load_identity, load_settings
+from trainwright_agent.processes import boottime
+from trainwright_agent.supervisor import outcomes
+from trainwright_agent.supervisor.fetch import Fetcher, FetchError, check_downloads
+from trainwright_agent.supervisor.lease import Lease, LeaseEnd
+from trainwright_agent.tail import FirstStepWatch
+from trainwright_agent.untrusted_files import opened_folder
+from trainwright_agent.workspace import AlreadyRunningError, AttemptFolder, DeadlineFile
+
+log = logging.getLogger(__name__)
+
+_LONGEST_TICK_SECONDS = 1.0
+_SHORTEST_TICK_SECONDS = 0.05
+_GIVE_UP_LEASES = 10
+
+
+class EarlyEndError(Exception):
+    """The attempt must end now; `outcome` says why."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.message)
+        self.outcome = outcome
+
+
+def main(folder: Path) -> None:
+    """Supervise the attempt in ``folder``. Exit at once if the attempt has, or ever had, another supervisor.
+
+    A supervisor that was slow to start may find that the agent has started another, which may already be gone. The
+    agent then records the end; a second trainer must not start.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    attempt = AttemptFolder(folder)
+    try:
+        with attempt.lock():
+            if not attempt.is_untouched:
+                return log.info("the attempt already had a supervisor")
+            claim = attempt.granted_claim()
+            assert claim is not None, "a supervisor is started after the claim"
+            supervisor = Supervisor(attempt, claim, data=folder.parent.parent)
+            attempt.write_supervisor()
+            supervisor.run()
+    except AlreadyRunningError:
+        log.info("another supervisor is running")
+
+
+class Supervisor:
+    """One attempt on this node, from the first renewal to the last.
+
+    Args:
+        attempt: its folder, locked.
+        claim: what the API granted.
+        data: the agent's data folder.
+    """
+
+    def __init__(self, attempt: AttemptFolder, claim: Claim, data: Path) -> None:
+        self._attempt = attempt
+        self._claim = claim
+        self._data = data
+        self._settings: Settings = load_settings(data)
+        self._marker = attempt.marker
+        self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._terminated = False
+        self._child: subprocess.Popen[bytes] | None = None
+        self._starting_since: float | None = None
+        """CLOCK_BOOTTIME of the last progress while starting; None after the first step."""
+        self._trains = False
+        """The trainer is running and has completed a step, so it can save a checkpoint."""
+        self._stop_is_written = False
+        self._nothing_to_save = _nothing_new_to_save(claim.job)
+        """The outcome if the attempt is ordered to save and no trainer can."""
+        deadline_file = DeadlineFile(attempt.deadline_file)
+        self._lease = Lease(self._connect, claim.job.run_id, claim, deadline_file, self._wake_up)
+
+    def run(self) -> None:
+        """Work, clean up, write ``exit.json``, and renew until the platform has taken the outcome."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._lease.start()
+        grace_seconds = self._lease.timers.grace_seconds
+        try:
+            outcome = self._work()
+            grace_seconds = 0.0
+        except EarlyEndError as end:
+            outcome = end.outcome
+        except OSError as error:
+            log.exception("the node's disk or kernel returned an error")
+            outcome = outcomes.node_failure(error)
+        log.info("ends: %s: %s", outcome.code, outcome.message)
+        processes.stop_marked(self._marker, grace_seconds, self._reap)
+        self._report_end(outcome)
+
+    def _work(self) -> Outcome:
+        self._await_go()
+        self._starting_since = boottime()
+        self._fetch()
+        job = self._claim.job
+        write_durably(self._attempt.path / JOB_NAME, job.model_dump_json(indent=1).encode(), SHARED)
+        (self._attempt.path / OUTPUT_FOLDER / LOGS_FOLDER).mkdir(parents=True, exist_ok=True)
+        sync_folder(self._attempt.path)
+        if job.kind is JobKind.EXPORT:
+            return self._export(None)
+        trained = self._train()
+        if trained.code is not EndCode.FINISHED:
+            return trained
+        self._nothing_to_save = _stopped_before_export(trained)
+        return self._export(trained.step)
+
+    def _await_go(self) -> None:
+        self._wait_until(lambda: self._lease.order is Order.GO)
+
+    def _fetch(self) -> None:
+        """Fetch in a thread, while this one watches the clock."""
+        failures: list[FetchError | OSError] = []
+        fetched, stopped = threading.Event(), threading.Event()
+        fetcher = Fetcher(
+            client=self._connect(),
+            cache=self._data / "cache",
+            cache_limit_bytes=self._settings.cache_limit_bytes,
+            object_store=self._settings.object_store,
+            on_progress=self._lease.set_progress,
+            on_bytes=self._note_progress,
+            stopped=stopped,
+        )
+
+        def work() -> None:
+            try:
+                check_downloads(self._claim.downloads)
+                fetcher.fetch_all(self._claim.downloads, self._attempt.path)
+                fetched.set()
+            except (FetchError, OSError) as failure:
+                failures.append(failure)
+            finally:
+                self._wake_up()
+
+        thread = threading.Thread(target=work, name="fetch", daemon=True)
+        thread.start()
+        try:
+            self._wait_until(lambda: not thread.is_alive())
+        finally:
+            stopped.set()
+        for failure in failures:
+            if isinstance(failure, OSError):
+                raise failure
+            resume = self._claim.job.resume
+            step = resume.step if resume and failure.code is EndCode.CHECKPOINT_INVALID else None
+            raise EarlyEndError(Outcome(code=failure.code, message=str(failure), step=step))
+        if not fetched.is_set():  # threading has printed the traceback to this log
+            raise _early(EndCode.FETCH_FAILED, "Fetching failed. The reason is in the supervisor's log.")
+
+    def _train(self) -> Outcome:
+        ranks = self._claim.job.ranks
+        self._lease.set_progress(f"starting {ranks} rank{'s' if ranks > 1 else ''}")
+        launcher = self._start("launch", log_name="launcher.log")
+        watch = FirstStepWatch(self._attempt.path)
+
+        def check_progress() -> None:
+            if self._starting_since is None or not watch.has_grown():
+                return
+            self._note_progress()
+            if watch.has_step:
+                self._starting_since, self._trains = None, True
+                self._lease.set_phase(Phase.RUNNING)
+
+        self._wait_until(lambda: launcher.poll() is not None, check_progress)
+        self._trains = False
+        return outcomes.training_outcome(self._attempt.path, launcher.returncode)
+
+    def _export(self, step: int | None) -> Outcome:
+        self._starting_since = None
+        self._lease.set_phase(Phase.COMPLETING)
+        self._lease.set_progress("exporting")
+        outcomes.clear_failures(self._attempt.path)
+        export = self._start("main", "export", log_name="export.log")
+        self._wait_until(lambda: export.poll() is not None)
+        return outcomes.export_outcome(self._attempt.path, export.returncode, step)
+
+    def _start(self, module: str, *arguments: str, log_name: str) -> subprocess.Popen[bytes]:
+        """Start a module of the trainer with the job file as its last argument."""
+        folder = self._attempt.path
+        # -P: do not import from the attempt's folder, which is the child's working directory.
+        command = [sys.executable, "-P", "-m", f"{self._settings.trainer_module}.{module}", *arguments]
+        with opened_folder(folder, OUTPUT_FOLDER, LOGS_FOLDER) as logs:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            output = os.open(log_name, flags, 0o644, dir_fd=logs)
+        try:
+            self._check()
+            self._child = subprocess.Popen(
+                [*command, str(folder / JOB_NAME)],
+                cwd=folder,
+                env=processes.child_environment(self._marker),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        finally:
+            os.close(output)
+        return self._child
+
+    def _wait_until(self, done: Callable[[], bool], on_tick: Callable[[], None] = lambda: None) -> None:
+        """Wait until ``done``, checking the clock and the API's orders.
+
+        Raises:
+            EarlyEndError: the attempt must end first.
+        """
+        while True:
+            self._check()
+            on_tick()
+            if done():
+                return
+            self._sleep()
+
+    def _sleep(self) -> None:
+        """Sleep until the child exits, another thread wakes this one, or a tick has passed."""
+        tick = min(
+            _LONGEST_TICK_SECONDS, max(_SHORTEST_TICK_SECONDS, self._lease.timers.renewal_seconds / 10)
+        )
+        child = os.pidfd_open(self._child.pid) if self._child and self._child.returncode is None else None
+        try:
+            watched = [self._wake_reader] if child is None else [self._wake_reader, child]
+            select.select(watched, [], [], tick)
+        finally:
+            if child is not None:
+                os.close(child)
+        with suppress(BlockingIOError):
+            os.read(self._wake_reader, 4_096)
+
+    def _check(self) -> None:
+        end = self._lease.end()
+        if end is LeaseEnd.EXPIRED:
+            raise _early(EndCode.SELF_FENCED, f"The node stopped the run by itself: {end}.")
+        if end is not None:
+            raise _early(EndCode.LEASE_EXPIRED, f"The node stopped the run: {end}.")
+        if self._terminated:
+            raise _early(EndCode.STOPPED, "The node's operator stopped it.")
+        if self._lease.order is Order.KILL:
+            raise _early(EndCode.STOPPED, "Stopped by order of the platform.")
+        if self._lease.order is Order.SAVE:
+            self._save()
+        self._check_start()
+
+    def _save(self) -> None:
+        """Ask the trainer to save and exit, and wait for it. Only the lease limits the time.
+
+        Raises:
+            EarlyEndError: there is nothing to save, because no step was completed, or all were.
+        """
+        if not self._trains:
+            raise EarlyEndError(self._nothing_to_save)
+        if not self._stop_is_written:
+            write_durably(self._attempt.path / STOP_NAME, b"{}", SHARED)
+            self._stop_is_written = True
+
+    def _check_start(self) -> None:
+        limit = self._lease.timers.start_seconds
+        if self._starting_since is not None and boottime() > self._starting_since + limit:
+            raise _early(EndCode.START_TIMEOUT, f"No step and no progress within {limit:g} s of starting.")
+
+    def _report_end(self, outcome: Outcome) -> None:
+        self._lease.set_phase(Phase.ENDED, outcome)
+        while self._attempt.path.exists() and not self._may_leave(outcome):
+            self._sleep()
+
+    def _may_leave(self, outcome: Outcome) -> bool:
+        if not self._attempt.exit_file.exists():
+            try:
+                self._attempt.write_exit(outcome)
+            except OSError as error:
+                log.error("cannot write exit.json, trying again: %s", error)
+                return False
+        # An expired lease keeps renewing: the API may still accept the end.
+        is_final = self._lease.end() not in (None, LeaseEnd.EXPIRED)
+        return self._terminated or is_final or self._lease.silence_seconds() > self._give_up_seconds()
+
+    def _give_up_seconds(self) -> float:
+        """After this silence the API is gone or has ended the lease; the agent then reports exit.json."""
+        return _GIVE_UP_LEASES * self._lease.timers.lease_seconds
+
+    def _connect(self) -> Client:
+        identity = load_identity(self._data)
+        assert identity is not None, "an agent that claims has joined"
+        return Client(identity.api_url, identity.node_token)
+
+    def _note_progress(self) -> None:
+        if self._starting_since is not None:
+            self._starting_since = boottime()
+
+    def _reap(self) -> None:
+        if self._child is not None:
+            self._child.poll()
+
+    def _wake_up(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._wake_writer, b".")
+
+    def _on_sigterm(self, *_: object) -> None:
+        self._terminated = True
+        self._wake_up()
+
+
+def _nothing_new_to_save(job: JobSpec) -> Outcome:
+    step = job.resume.step if job.resume is not None else 0
+    return Outcome(code=EndCode.STOPPED, message="Stopped on request, with nothing new to save.", step=step)
+
+
+def _stopped_before_export(trained: Outcome) -> Outcome:
+    message = "Trained to the last step and stopped on request before the export was complete."
+    return Outcome(code=EndCode.SAVED, message=message, step=trained.step)
+
+
+def _early(code: EndCode, message: str) -> EarlyEndError:
+    return EarlyEndError(Outcome(code=code, message=message))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

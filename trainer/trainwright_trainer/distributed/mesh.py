@@ -1,0 +1,144 @@
+"""The ranks of a training and their axes.
+
+One process per device. The ranks form a grid of pipeline × replica × shard × tensor
+(``contracts.parallelism_spec``), and an ``Axis`` is this rank's line through it: the ranks that differ from
+it in that coordinate only. Code that shards over ranks is given one axis and never asks for another.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+import torch.distributed as dist
+
+from trainwright.contracts.job_spec import JobSpec
+from trainwright.contracts.parallelism_spec import Coordinates, Degrees
+from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.distributed.process_group import init_process_group
+from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """This rank's coordinates in the grid, and its axes."""
+
+    world: Axis
+    degrees: Degrees
+
+    @property
+    def rank(self) -> int:
+        return self.world.rank
+
+    @property
+    def ranks(self) -> int:
+        return self.world.ranks
+
+    @property
+    def device(self) -> torch.device:
+        return self.world.device
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        return self.degrees.coordinates(self.rank)
+
+    @cached_property
+    def tensor(self) -> Axis:
+        """Ranks with different shards of the same matrices, which see the same sequences."""
+        return self._axis([replace(self.coordinates, tensor=index) for index in range(self.degrees.tensor)])
+
+    @cached_property
+    def shard(self) -> Axis:
+        """Data ranks that together have one copy of what is sharded over data ranks."""
+        return self._axis([replace(self.coordinates, shard=index) for index in range(self.degrees.shard)])
+
+    @cached_property
+    def replicas(self) -> Axis:
+        """Data ranks with the same shard."""
+        return self._axis(
+            [replace(self.coordinates, replica=index) for index in range(self.degrees.replicas)]
+        )
+
+    @cached_property
+    def data(self) -> Axis:
+        """Ranks with the same part of the model, which see different sequences; shards of a replica are
+        neighbours.
+        """
+        return self._axis(
+            [
+                replace(self.coordinates, replica=replica, shard=shard)
+                for replica in range(self.degrees.replicas)
+                for shard in range(self.degrees.shard)
+            ]
+        )
+
+    @cached_property
+    def pipeline(self) -> Axis:
+        """Ranks with the stages of one pipeline."""
+        return self._axis(
+            [replace(self.coordinates, pipeline=index) for index in range(self.degrees.pipeline)]
+        )
+
+    @cached_property
+    def model(self) -> Axis:
+        """Ranks that together have one copy of the model: one pipeline with its tensor groups."""
+        return self._axis(
+            [
+                replace(self.coordinates, pipeline=stage, tensor=part)
+                for stage in range(self.degrees.pipeline)
+                for part in range(self.degrees.tensor)
+            ]
+        )
+
+    @cached_property
+    def stage(self) -> Axis:
+        """Ranks with the same layers: the data axis with its tensor groups."""
+        return self._axis(
+            [
+                replace(self.coordinates, replica=replica, shard=shard, tensor=part)
+                for replica in range(self.degrees.replicas)
+                for shard in range(self.degrees.shard)
+                for part in range(self.degrees.tensor)
+            ]
+        )
+
+    def destroy(self) -> None:
+        if self.ranks > 1:
+            dist.destroy_process_group()
+
+    def _axis(self, members: list[Coordinates]) -> Axis:
+        global_ranks = tuple(self.degrees.rank_at(coordinates) for coordinates in members)
+        if global_ranks == self.world.global_ranks:
+            return self.world
+        return Axis(global_ranks, global_ranks.index(self.rank), self.device)
+
+
+def join_mesh(job: JobSpec) -> Mesh:
+    """The mesh of this process, at the rank that the launcher wrote into the environment."""
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = _device(job, rank)
+    if ranks > 1:
+        init_process_group(device)
+    return make_mesh(rank, job.spec.degrees, device)
+
+
+def make_mesh(rank: int, degrees: Degrees, device: torch.device) -> Mesh:
+    """The mesh as seen by global rank ``rank``. With several ranks, the process group must exist."""
+    return Mesh(Axis(tuple(range(degrees.ranks)), rank, device), degrees)
+
+
+def single_rank_mesh(device: torch.device) -> Mesh:
+    """A mesh of one rank."""
+    return make_mesh(0, Degrees(), device)
+
+
+def _device(job: JobSpec, rank: int) -> torch.device:
+    if job.device == "cpu":
+        torch.set_num_threads(job.threads_per_rank)
+        return torch.device("cpu")
+    order_gpus_by_pci_bus()
+    device = torch.device("cuda", job.slots[rank])
+    torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,89 @@
+"""Which part of each weight a rank has, and which rank owns each weight that has a single owner.
+
+A model that is sharded over ranks leaves each rank some weights in full, some in part and some not at all.
+Each kind of parallelism records that here, under canonical names, for the code that updates, counts or saves
+weights: optimizers, the gradient norm, checkpoints. So none of these needs to know which parallelism sharded
+a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import nn
+
+
+class Slice(NamedTuple):
+    """A box within a tensor."""
+
+    full_shape: tuple[int, ...]
+    """Shape of the entire tensor."""
+
+    offset: tuple[int, ...]
+    """First index along each dim."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Indexes the box in the entire tensor."""
+        return tuple(slice(first, first + size) for first, size in zip(self.offset, self.shape, strict=True))
+
+
+def full_slice(shape: Sequence[int]) -> Slice:
+    """The slice that is the entire tensor."""
+    return Slice(tuple(shape), (0,) * len(shape), tuple(shape))
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """What this rank has of one weight."""
+
+    slice: Slice
+    is_primary: bool = True
+    """Whether this rank counts among the ranks of the model axis that have this slice: it adds the slice's
+    gradient to the norm and, with its data ranks, writes its state to checkpoints."""
+
+    is_tied_replica: bool = False
+    """Whether another stage has a copy, which must stay identical bit for bit, whatever else either stage
+    holds."""
+
+
+@dataclass(frozen=True)
+class ShardSpecs:
+    """What this rank has of a model."""
+
+    local: Mapping[str, ShardSpec]
+    """By canonical name, in the order of the forward pass."""
+
+    forward_order: Mapping[str, int]
+    """Index of every weight of the entire model, in the order of its forward pass."""
+
+    @property
+    def tied_replicas(self) -> frozenset[str]:
+        return frozenset(name for name, part in self.local.items() if part.is_tied_replica)
+
+
+def unsharded_specs(model: nn.Module) -> ShardSpecs:
+    """Specs of a model that is not sharded."""
+    names = dict(model.named_parameters())
+    return ShardSpecs(
+        {name: ShardSpec(full_slice(weight.shape)) for name, weight in names.items()},
+        {name: number for number, name in enumerate(names)},
+    )
+
+
+def assign_owners(sizes: Mapping[str, int], ranks: int, first: Collection[str] = ()) -> dict[str, int]:
+    """The owner of each tensor among ``ranks``: largest tensor first, each to the rank with the least so far
+    (FP8-LM, algorithm 1).
+
+    Tensors in ``first`` come before larger ones, so that their owners do not depend on the others.
+    """
+    loads = [0] * ranks
+    owners = {}
+    for name in sorted(sizes, key=lambda name: (name not in first, -sizes[name], name)):
+        owners[name] = loads.index(min(loads))
+        loads[owners[name]] += sizes[name]
+    return owners

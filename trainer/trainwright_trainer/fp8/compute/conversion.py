@@ -1,0 +1,99 @@
+"""The pass that converts a built model to FP8 matmuls; the model's modules do not know about it.
+
+Every module with a parameter is replaced by one of ``layers`` with a ``Weight``. FP8 is used for the matrices
+of blocks, except in the first and last blocks that the spec keeps in bfloat16. Embedding, norms and head are
+always bfloat16 (FP8-LM, section 2).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec
+from trainwright_trainer.fp8.compute.layers import BF16Embedding, BF16Linear, BF16Norm, FP8Linear, InputCast
+from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
+from trainwright_trainer.fp8.compute.weight import Weight
+
+_OF_BLOCK = re.compile(r"layers\.(\d+)\.(.+)\.weight")
+
+_SAME_INPUT = {"query": "query", "key": "query", "value": "query", "gate": "gate", "up": "gate"}
+"""Modules of one parent that read the same tensor, mapped to the first of them: it is cast and saved once."""
+
+_GRADIENT_DTYPES = {AccumulationKind.BF16: torch.bfloat16, AccumulationKind.FP32: torch.float32}
+
+
+class ConvertedModel(NamedTuple):
+    """What the optimizer works with."""
+
+    weights: dict[str, Weight]
+    """By canonical name, in the order of ``named_parameters``; the updater attaches their values."""
+
+    amax_history: AmaxHistory
+
+
+def convert(model: nn.Module, spec: FP8Spec, order: Iterable[str] = ()) -> ConvertedModel:
+    """Replace the modules of ``model`` in place, on its device. The values of its parameters are dropped.
+
+    Args:
+        order: names of all weights if ``model`` has only some: the entire model decides which layers are the
+            last.
+    """
+    parameters = dict(model.named_parameters())
+    dtype = _GRADIENT_DTYPES[spec.accumulation]
+    weights = {name: Weight(one.shape, dtype, one.device) for name, one in parameters.items()}
+    stored = {id(parameters[name]): weight for name, weight in weights.items()}
+    layers = _convert_modules(model, stored, fp8_weights(order or parameters, spec), spec)
+    taps = {name: _layer_scaling(layer) for name, layer in layers.items()}
+    return ConvertedModel(weights, AmaxHistory(taps, spec.amax, next(iter(parameters.values())).device))
+
+
+def fp8_weights(names: Iterable[str], spec: FP8Spec) -> set[str]:
+    """Weights with FP8 matmuls, by canonical name."""
+    blocks = {name: int(found[1]) for name in names if (found := _OF_BLOCK.fullmatch(name))}
+    matrices = {name for name in blocks if not name.endswith("norm.weight")}
+    end = max(blocks.values()) + 1 - spec.bf16_last_layers
+    return {name for name in matrices if spec.bf16_first_layers <= blocks[name] < end}
+
+
+def _convert_modules(
+    model: nn.Module, stored: dict[int, Weight], chosen: set[str], spec: FP8Spec
+) -> dict[str, FP8Linear]:
+    """Returns the FP8 layers by the name of their weight, in the order of the forward pass."""
+    layers: dict[str, FP8Linear] = {}
+    casts: dict[str, InputCast] = {}
+    for path, module in list(model.named_modules()):
+        if not any(True for _ in module.parameters(recurse=False)):
+            continue
+        weight = stored[id(module.weight)]
+        parent, _, child = path.rpartition(".")
+        if f"{path}.weight" in chosen:
+            shared = f"{parent}.{_SAME_INPUT.get(child, child)}"
+            cast = casts.setdefault(shared, InputCast(spec.scaling, weight.handle.device))
+            layers[f"{path}.weight"] = FP8Linear(weight, cast)
+        setattr(
+            model.get_submodule(parent), child, layers.get(f"{path}.weight") or _bf16_module(module, weight)
+        )
+    return layers
+
+
+def _bf16_module(module: nn.Module, weight: Weight) -> nn.Module:
+    if isinstance(module, nn.Embedding):
+        return BF16Embedding(weight)
+    if isinstance(module, nn.RMSNorm):
+        return BF16Norm(weight, module.eps)
+    assert isinstance(module, nn.Linear) and module.bias is None, "the model has no other kind of module"
+    return BF16Linear(weight)
+
+
+def _layer_scaling(layer: FP8Linear) -> LayerScaling:
+    return LayerScaling(
+        layer.input_cast.amax,
+        layer.input_cast.delayed,
+        layer.output_gradient_probe,
+        layer.output_gradient_scale,
+    )

@@ -1,0 +1,102 @@
+"""A weight as layers see it, while its values are in the optimizer's buffers, in few bits.
+
+Autograd needs a leaf of the weight's shape to return a gradient for. It never needs its values, so the leaf
+(``handle``) is a single zero expanded with zero strides: it has shape, dtype and a ``grad``, and no memory.
+The values are ``codes · scale``, views into buffers that the optimizer updates in place:
+
+    O1  float32 masters            O2  float16 masters            O3  E4M3, gathered from the ranks that own masters
+
+Weights with one dim (norms) are float32 at O3 too. Gradients arrive in the dtype of ``handle``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding
+
+from trainwright_trainer.fp8.compute.formats import widen
+
+
+class Weight(nn.Module):
+    """Shape of a weight, and where its values are."""
+
+    codes: Tensor
+    """Of the weight's shape: float32, float16 or E4M3."""
+
+    scale: Tensor
+    """() float32, a power of two; 1 if codes are float32."""
+
+    cast_scale: Tensor
+    """() float32: the scale of an E4M3 copy of the entire weight, from its current amax."""
+
+    def __init__(self, shape: torch.Size, gradient_dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.handle = nn.Parameter(torch.zeros((), dtype=gradient_dtype, device=device).expand(shape))
+
+    def attach(self, codes: Tensor, scale: Tensor, cast_scale: Tensor) -> None:
+        """Set where the values are; they may change in place afterwards, the tensors may not."""
+        assert codes.shape == self.handle.shape
+        for name, tensor in (("codes", codes), ("scale", scale), ("cast_scale", cast_scale)):
+            # Views share their version counter with all others of the same buffer, and autograd
+            # would raise an error when one weight is updated while another waits for its backward
+            # pass. ``data`` has its own counter.
+            self.register_buffer(name, tensor.data, persistent=False)
+
+    def dense(self) -> Tensor:
+        """The weight in bfloat16, for bfloat16 matmuls; its gradient goes to ``handle``."""
+        weight: Tensor = _Dense.apply(self.handle, self.codes, self.scale)  # type: ignore[no-untyped-call]
+        return weight
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Rows (…, D) of ``dense()`` by index (…); no other rows are computed. The gradient is the same."""
+        rows: Tensor = _Rows.apply(self.handle, self.codes, self.scale, indices)  # type: ignore[no-untyped-call]
+        return rows
+
+
+class _Dense(Function):
+    @staticmethod
+    def forward(handle: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        return _in_bfloat16(codes, scale)
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient, None, None
+
+
+class _Rows(Function):
+    @staticmethod
+    def forward(handle: Tensor, codes: Tensor, scale: Tensor, indices: Tensor) -> Tensor:
+        # float8 cannot be indexed on all devices, but bytes can.
+        table = codes.view(torch.uint8) if codes.itemsize == 1 else codes
+        return _in_bfloat16(embedding(indices, table).view(codes.dtype), scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        handle, _, _, indices = inputs
+        ctx.save_for_backward(indices)
+        ctx.count = handle.shape[0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        (indices,) = ctx.saved_tensors
+        dense: Tensor = torch.ops.aten.embedding_dense_backward(gradient, indices, ctx.count, -1, False)
+        return dense, None, None, None
+
+
+def _in_bfloat16(codes: Tensor, scale: Tensor) -> Tensor:
+    """``codes · scale``, rounded once: a power of two changes only the exponent, which bfloat16 stores in as
+    many bits as float32.
+    """
+    if codes.dtype is torch.float32:
+        return codes.bfloat16()
+    return widen(codes, torch.bfloat16).mul_(scale.bfloat16())

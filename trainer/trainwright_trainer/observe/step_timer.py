@@ -1,0 +1,62 @@
+"""Where the time of a step goes.
+
+The timer marks the end of each section of work; the time since the previous mark belongs to it. So the
+timings add up to the step by construction. On a GPU the marks are events in its stream, read after the step.
+"""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+
+import torch
+
+
+class Timing(StrEnum):
+    __hash__ = str.__hash__  # an enum's own hash is Python code, and each step looks up a few dozen
+
+    DATA = "data"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    COLLECTIVES = "collectives"
+    OPTIMIZER = "optimizer"
+
+
+class StepTimer:
+    """Seconds of one step by section of work."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._marks: list[tuple[Timing | None, float | torch.cuda.Event]] = []
+
+    def start(self) -> None:
+        self._marks = [(None, self._now())]
+
+    def mark(self, timing: Timing) -> None:
+        """The time since the last mark was spent on ``timing``."""
+        self._marks.append((timing, self._now()))
+
+    def seconds(self) -> dict[Timing, float]:
+        """Time of each section since ``start``; waits for the device."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        spent = dict.fromkeys(Timing, 0.0)
+        for (_, before), (timing, after) in zip(self._marks, self._marks[1:], strict=False):
+            assert timing is not None
+            spent[timing] += _elapsed(before, after)
+        return spent
+
+    def _now(self) -> float | torch.cuda.Event:
+        if not self._on_gpu:
+            return time.perf_counter()
+        event: torch.cuda.Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+
+def _elapsed(before: float | torch.cuda.Event, after: float | torch.cuda.Event) -> float:
+    if isinstance(before, float) and isinstance(after, float):
+        return after - before
+    assert isinstance(before, torch.cuda.Event) and isinstance(after, torch.cuda.Event)
+    milliseconds: float = before.elapsed_time(after)
+    return milliseconds / 1e3

@@ -1,0 +1,116 @@
+"""The updater of float32 and bfloat16 runs whose data ranks replicate the float32 weights and their optimizer.
+
+Gradients are summed over the data ranks (``parallel.data.gradient_buckets``), clipped by the norm over all
+ranks of the model, and passed to torch's AdamW. Data ranks have the same bits, so only the first of them
+writes the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.distributed.shard_spec import ShardSpecs
+from trainwright_trainer.optim.adamw import (
+    MOMENTS,
+    FusedAdamW,
+    set_learning_rate,
+    set_updates,
+)
+from trainwright_trainer.optim.clip import clip, global_norm, norm_over
+from trainwright_trainer.optim.non_finite import first_non_finite
+from trainwright_trainer.optim.updater import ReadTensor, StateTensor
+from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
+
+
+class ReplicatedAdamW:
+    """``Updater`` of ``model``, whose parameters are float32 and stay on their device."""
+
+    def __init__(self, model: nn.Module, shard_specs: ShardSpecs, spec: OptimizerSpec, mesh: Mesh) -> None:
+        self.optimizer = FusedAdamW(list(model.parameters()), spec)
+        self._weights = dict(model.named_parameters())
+        self._parameters = list(self._weights.values())
+        self._clip_norm = spec.clip_norm
+        self._shard_specs = shard_specs.local
+        self._order = shard_specs.forward_order
+        self._model_axis, self._world = mesh.model, mesh.world
+        self._answers = mesh.data.rank == 0
+        tied_replicas = {self._weights[name] for name in shard_specs.tied_replicas}
+        self._buckets = (
+            GradientBuckets(self._parameters, mesh.data, tied_replicas) if mesh.data.ranks > 1 else None
+        )
+        self._updates = 0
+
+    def begin_step(self, learning_rate: float) -> None:
+        set_learning_rate(self.optimizer, learning_rate)
+        if self._buckets:
+            self._buckets.clear()
+        else:
+            for weight in self._parameters:
+                weight.grad = None
+
+    def end_micro_batch(self) -> None:
+        """Autograd adds the next micro batch's gradients to this one's."""
+
+    def begin_last_micro_batch(self) -> None:
+        if self._buckets:
+            self._buckets.reduce_when_ready()
+
+    def mark_ready(self, names: Collection[str]) -> None:
+        if self._buckets:
+            self._buckets.mark_ready(self._weights[name] for name in names)
+
+    def wait_for_gradients(self) -> None:
+        if self._buckets:
+            self._buckets.wait()
+
+    def grad_norm(self) -> Tensor:
+        counted = [weight for name, weight in self._weights.items() if self._shard_specs[name].is_primary]
+        return norm_over(self._model_axis, global_norm(counted))
+
+    def update(self, norm: Tensor) -> None:
+        clip(self._parameters, norm, self._clip_norm)
+        self.optimizer.step()
+        self._updates += 1
+
+    def skip(self) -> None:
+        """Nothing was observed, and ``begin_step`` clears the gradients."""
+
+    def non_finite_tensor(self) -> str | None:
+        return first_non_finite(self._weights, self._order, self._world)
+
+    def metrics(self, step: int) -> dict[str, float]:
+        return {}
+
+    def state(self) -> list[StateTensor]:
+        return [
+            StateTensor(f"{kind}.{name}", tensor, part=self._shard_specs[name].slice)
+            for kind, name, tensor in self._named_state()
+            if self._answers and self._shard_specs[name].is_primary
+        ]
+
+    def position(self) -> dict[str, Any]:
+        """AdamW corrects its moments by the number of updates, which excludes skipped steps."""
+        return {"updates": self._updates}
+
+    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+        """One tensor at a time is in host memory."""
+        with torch.no_grad():
+            for kind, name, tensor in self._named_state():
+                tensor.copy_(read(f"{kind}.{name}", self._shard_specs[name].slice))
+        self._updates = position["updates"]
+        set_updates(self.optimizer, self._updates)
+
+    def _named_state(self) -> list[tuple[str, str, Tensor]]:
+        """Kind, weight and tensor."""
+        weights = [("model", name, weight.detach()) for name, weight in self._weights.items()]
+        return weights + [
+            (f"optimizer.{moment}", name, self.optimizer.state[weight][moment])
+            for moment in MOMENTS
+            for name, weight in self._weights.items()
+        ]

@@ -1,0 +1,116 @@
+"""The updater of float32 and bfloat16 runs whose data ranks shard what ``optim.replicated`` copies
+(``parallel.data.zero``).
+
+AdamW updates each element by itself, so it does not matter which rank updates it. Only the gradient norm
+involves all elements: it is summed over the ranks that have them. If every rank has all gradients, the norm
+equals the replicated run's bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.optim.adamw import (
+    MOMENTS,
+    FusedAdamW,
+    set_learning_rate,
+    set_updates,
+)
+from trainwright_trainer.optim.clip import clip, global_norm, norm_over
+from trainwright_trainer.optim.non_finite import first_non_finite
+from trainwright_trainer.optim.updater import ReadTensor, StateTensor
+from trainwright_trainer.parallel.data.zero import ModelShard
+
+
+class ShardedAdamW:
+    """``Updater`` of this rank's shard of a float32 model."""
+
+    def __init__(self, shard: ModelShard, spec: OptimizerSpec, mesh: Mesh) -> None:
+        self._shard = shard
+        self._updated = list(shard.updated.values())
+        self._optimizer = FusedAdamW(self._updated, spec)
+        self._clip_norm = spec.clip_norm
+        self._mesh = mesh
+        self._updates = 0
+
+    def begin_step(self, learning_rate: float) -> None:
+        set_learning_rate(self._optimizer, learning_rate)
+        self._shard.gradients.clear()
+
+    def end_micro_batch(self) -> None:
+        self._shard.gradients.end_micro_batch()
+
+    def begin_last_micro_batch(self) -> None:
+        self._shard.gradients.reduce_when_ready()
+
+    def mark_ready(self, names: Collection[str]) -> None:
+        self._shard.gradients.mark_ready(self._shard.weights[name] for name in names)
+
+    def wait_for_gradients(self) -> None:
+        self._shard.gradients.wait()
+
+    def grad_norm(self) -> Tensor:
+        shard, mesh = self._shard, self._mesh
+        counted = [
+            weight
+            for name, weight in shard.weights.items()
+            if shard.shard_specs[name].is_primary
+            and not (shard.gradients_sharded and name not in shard.written)
+        ]
+        norm = global_norm(counted).to(mesh.device)  # the norm of no gradients is on the CPU
+        return norm_over(mesh.model, norm_over(mesh.shard, norm) if shard.gradients_sharded else norm)
+
+    def update(self, norm: Tensor) -> None:
+        clip(self._updated, norm, self._clip_norm)
+        self._optimizer.step()
+        self._shard.broadcast_params()
+        self._updates += 1
+
+    def skip(self) -> None:
+        """Nothing was observed, and ``begin_step`` clears the gradients."""
+
+    def non_finite_tensor(self) -> str | None:
+        return first_non_finite(self._shard.weights, self._shard.order, self._mesh.world)
+
+    def metrics(self, step: int) -> dict[str, float]:
+        return {}
+
+    def state(self) -> list[StateTensor]:
+        if self._mesh.replicas.rank > 0:
+            return []
+        weights = [("model", name, weight.detach()) for name, weight in self._shard.updated.items()]
+        return [
+            StateTensor(f"{kind}.{name}", tensor, part=self._shard.shard_specs[name].slice)
+            for kind, name, tensor in weights + self._moments()
+            if name in self._shard.written and self._shard.shard_specs[name].is_primary
+        ]
+
+    def position(self) -> dict[str, Any]:
+        """AdamW corrects its moments by the number of updates, which excludes skipped steps."""
+        return {"updates": self._updates}
+
+    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+        """One tensor at a time is in host memory. Each rank reads for itself, so that a failing rank blocks
+        no other.
+        """
+        with torch.no_grad():
+            for name, weight in self._shard.weights.items():
+                weight.copy_(read(f"model.{name}", self._shard.shard_specs[name].slice))
+            for kind, name, tensor in self._moments():
+                tensor.copy_(read(f"{kind}.{name}", self._shard.shard_specs[name].slice))
+        self._updates = position["updates"]
+        set_updates(self._optimizer, self._updates)
+
+    def _moments(self) -> list[tuple[str, str, Tensor]]:
+        """Kind, weight and tensor of the moments on this rank."""
+        return [
+            (f"optimizer.{moment}", name, self._optimizer.state[weight][moment])
+            for moment in MOMENTS
+            for name, weight in self._shard.updated.items()
+        ]

@@ -1,0 +1,108 @@
+"""What data ranks shard instead of replicating, and this rank's shard (ZeRO, Rajbhandari et al. 2020).
+
+    stage 1   moments: each weight has one owner, which updates and broadcasts it      ``owners``
+    stage 2   gradients too: they are reduced to the owner only                        ``sharded_gradients``
+    stage 3   weights too: each rank has a slice of every matrix                       ``fsdp``
+
+``optim.sharded`` updates the shards of every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import nn
+
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs
+from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
+from trainwright_trainer.parallel.data.owners import OwnedParameters
+from trainwright_trainer.parallel.data.sharded_gradients import ShardedGradients
+
+
+class GradientReducer(Protocol):
+    """Reduces gradients over the data ranks. Its methods follow those of ``Updater`` within a step."""
+
+    def clear(self) -> None:
+        """Clear the gradients of the previous step."""
+
+    def end_micro_batch(self) -> None:
+        """A backward pass that is not the step's last has ended."""
+
+    def reduce_when_ready(self) -> None:
+        """The next backward pass is the step's last."""
+
+    def mark_ready(self, weights: Iterable[nn.Parameter]) -> None:
+        """The gradients of ``weights`` are complete, whether or not autograd's hooks have run."""
+
+    def wait(self) -> None:
+        """Return when all sums are there, as the gradients of the weights that this rank updates."""
+
+
+@dataclass(frozen=True)
+class ModelShard:
+    """One rank's shard of a model."""
+
+    weights: Mapping[str, nn.Parameter]
+    """The weights on this rank, entire or sliced, by canonical name."""
+
+    updated: Mapping[str, nn.Parameter]
+    """The weights that this rank updates, and whose moments it has."""
+
+    written: frozenset[str]
+    """Those of ``updated`` that no other rank of the shard axis writes to checkpoints."""
+
+    shard_specs: Mapping[str, ShardSpec]
+    """Specs of ``weights``."""
+
+    order: Mapping[str, int]
+    """``ShardSpecs.forward_order``."""
+
+    gradients: GradientReducer
+    gradients_sharded: bool
+    """Whether only the weights in ``updated`` have gradient sums here."""
+
+    broadcast_params: Callable[[], None]
+    """Called after weights are updated: all ranks that use them receive them."""
+
+
+def shard_states(model: nn.Module, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
+    """Shard the moments over the shard axis (stage 1)."""
+    weights = dict(model.named_parameters())
+    owned = OwnedParameters(weights, mesh.shard, shard_specs.tied_replicas)
+    gradients = GradientBuckets(
+        list(weights.values()), mesh.data, {weights[name] for name in shard_specs.tied_replicas}
+    )
+    return _by_owner(weights, owned, shard_specs, gradients, mesh, gradients_sharded=False)
+
+
+def shard_gradients(model: nn.Module, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
+    """Shard moments and gradients over the shard axis (stage 2)."""
+    weights = dict(model.named_parameters())
+    owned = OwnedParameters(weights, mesh.shard, shard_specs.tied_replicas)
+    every_micro_batch = mesh.pipeline.ranks == 1
+    gradients = ShardedGradients(weights, owned.owners, mesh, every_micro_batch, shard_specs.tied_replicas)
+    return _by_owner(weights, owned, shard_specs, gradients, mesh, gradients_sharded=True)
+
+
+def _by_owner(
+    weights: Mapping[str, nn.Parameter],
+    owned: OwnedParameters,
+    shard_specs: ShardSpecs,
+    gradients: GradientReducer,
+    mesh: Mesh,
+    gradients_sharded: bool,
+) -> ModelShard:
+    mine = {name: weight for name, weight in weights.items() if owned.owners[name] == mesh.shard.rank}
+    return ModelShard(
+        weights,
+        mine,
+        frozenset(mine),
+        shard_specs.local,
+        shard_specs.forward_order,
+        gradients,
+        gradients_sharded,
+        owned.broadcast_params,
+    )

@@ -1,0 +1,93 @@
+"""Sequence parallelism: the tokens of a micro batch, split over the ranks of an axis, gathered and scattered
+with autograd.
+
+    owns    part    (B, T/t, …)   the rank's range of the micro batch's B·T tokens, in order; the shape is only notation
+            full    (B, T, …)     all of them
+    moves   what ``layers`` needs: an all-gather of parts, or a reduce-scatter of partial sums
+
+A range runs through the tokens of all sequences, so parts are contiguous in memory and need no copy before or
+after a collective. Operations on single tokens do not notice where a range starts.
+
+Each operation is the other's backward pass: what is gathered and then used by all ranks, each in its own way,
+has a gradient that is a sum over ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from trainwright_trainer.distributed.axis import Axis
+
+
+def all_gather(part_BTD: Tensor, axis: Axis) -> Tensor:
+    """(B, T/t, D) → (B, T, D). The gradient is reduce-scattered."""
+    full: Tensor = _AllGather.apply(part_BTD, axis)  # type: ignore[no-untyped-call]
+    return full
+
+
+def reduce_scatter(full_BTD: Tensor, axis: Axis) -> Tensor:
+    """(B, T, D), a partial sum on each rank → this rank's part (B, T/t, D) of the sum. The gradient is
+    gathered.
+    """
+    part: Tensor = _ReduceScatter.apply(full_BTD, axis)  # type: ignore[no-untyped-call]
+    return part
+
+
+def all_reduce_gradient(weight: Tensor, axis: Axis) -> Tensor:
+    """``weight``, which every rank has in full and applies to its part of the tokens; its gradient is
+    all-reduced.
+    """
+    same: Tensor = _AllReduceGradient.apply(weight, axis)  # type: ignore[no-untyped-call]
+    return same
+
+
+class _AllGather(Function):
+    @staticmethod
+    def forward(ctx: Any, part_BTD: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return _all_gather(part_BTD, axis)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
+        return reduce_scatter_tensor(gradient_BTD, ctx.axis), None
+
+
+class _ReduceScatter(Function):
+    @staticmethod
+    def forward(ctx: Any, full_BTD: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return reduce_scatter_tensor(full_BTD, axis)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
+        return _all_gather(gradient_BTD, ctx.axis), None
+
+
+class _AllReduceGradient(Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return weight.view_as(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        axis: Axis = ctx.axis
+        return axis.all_reduce(gradient.clone()), None
+
+
+def _all_gather(part_BTD: Tensor, axis: Axis) -> Tensor:
+    full_ND = axis.all_gather(part_BTD.flatten(0, 1).contiguous())
+    return full_ND.view(part_BTD.shape[0], -1, *part_BTD.shape[2:])
+
+
+def reduce_scatter_tensor(full_BTD: Tensor, axis: Axis) -> Tensor:
+    """``reduce_scatter`` without autograd."""
+    part_ND = axis.reduce_scatter(full_BTD.flatten(0, 1).contiguous())
+    return part_ND.view(full_BTD.shape[0], -1, *full_BTD.shape[2:])

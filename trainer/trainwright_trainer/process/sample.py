@@ -1,0 +1,32 @@
+"""Text from an export, one token at a time: enough to see what a model has learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from trainwright.prepare.tokenizer import end_of_text_id
+from trainwright_trainer.checkpoint.export import load_export
+
+
+def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int) -> str:
+    """Continue ``prompt`` by up to ``tokens`` tokens; temperature 0 always takes the most likely one."""
+    model, tokenizer = load_export(folder)
+    end = end_of_text_id(tokenizer)
+    generator = torch.Generator().manual_seed(seed)
+    ids = tokenizer.encode(prompt).ids or [end]
+    prompt_length = len(ids)
+    with torch.inference_mode():
+        while len(ids) < prompt_length + tokens:
+            logits_V = model(torch.tensor([ids[-model.positions :]]))[0, -1]
+            ids.append(_draw(logits_V, temperature, generator))
+            if ids[-1] == end:
+                break
+    return str(tokenizer.decode(ids))
+
+
+def _draw(logits_V: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
+    if temperature == 0:
+        return int(logits_V.argmax())
+    return int(torch.multinomial((logits_V / temperature).softmax(-1), 1, generator=generator))

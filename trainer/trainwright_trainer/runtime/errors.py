@@ -1,0 +1,19 @@
+"""Errors that have their own end codes; ``process.outcome`` maps them."""
+
+from __future__ import annotations
+
+
+class BadJobError(ValueError):
+    """The job cannot run as written; the message names field, value and rule."""
+
+
+class CheckpointInvalidError(Exception):
+    """A checkpoint does not match its manifest or this job."""
+
+
+class DivergedError(ArithmeticError):
+    """The loss or the gradient norm of a step is not finite. All ranks see it alike.
+
+    The optimizer has not updated the weights, except in runs with the optimizer in the backward pass: their
+    state is spoiled.
+    """

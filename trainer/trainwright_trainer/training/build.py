@@ -1,0 +1,331 @@
+"""The one place where a training is assembled from a job: every choice between components is made here.
+
+Each component takes its own section of the spec; only this file sees all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from trainwright.contracts.checkpoint import CheckpointManifest
+from trainwright.contracts.events import AttemptStarted, CheckpointSaved, Note
+from trainwright.contracts.job_spec import (
+    CHECKPOINTS_FOLDER,
+    DATA_FOLDER,
+    EVENTS_NAME,
+    RESUME_FOLDER,
+    JobSpec,
+    output_folder,
+)
+from trainwright.contracts.parallelism_spec import EngineKind
+from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.shards import ShardManifest
+from trainwright.planner.compilation import compiles, why_not_compiled
+from trainwright.planner.flops import count_parameters, flops_per_token, recomputed_flops_per_token
+from trainwright_trainer.checkpoint.load import (
+    check_fits,
+    data_position_of,
+    read_checkpoint,
+    restore,
+    verifying,
+)
+from trainwright_trainer.checkpoint.save import Origin, SavedCheckpoint, Saver, join_writers
+from trainwright_trainer.checkpoint.snapshot import config_digest
+from trainwright_trainer.data.loader import Loader
+from trainwright_trainer.data.position import START, DataPosition
+from trainwright_trainer.data.shards import TokenStream, read_manifest
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.distributed.shard_spec import ShardSpecs
+from trainwright_trainer.fp8.state.updater import FP8Updater
+from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
+from trainwright_trainer.model.residual_dtype import set_residual_dtype
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.observe.events import EventWriter, Report, ignore_event, now
+from trainwright_trainer.observe.memory import device_name, reset_peak_memory
+from trainwright_trainer.observe.throughput import Throughput
+from trainwright_trainer.optim.updater import Updater
+from trainwright_trainer.parallel.data.fsdp import fsdp_head_loss, uses_fsdp
+from trainwright_trainer.parallel.pipeline.stages import Stages, resolve_stages
+from trainwright_trainer.parallel.tensor.vocab_parallel import (
+    vocab_parallel_chunk_gradient,
+    vocab_parallel_head_loss,
+)
+from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, compile_gradient
+from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidError
+from trainwright_trainer.training.engine import Engine, TorchEngine
+from trainwright_trainer.training.forward_backward import ForwardBackward, GradientAccumulation
+from trainwright_trainer.training.materialize import apply_module_passes, build_meta_model, build_updater
+from trainwright_trainer.training.skipped_steps import SkippedSteps, skip_limit
+
+
+@dataclass
+class Training:
+    """All components of a training, and the step it is at."""
+
+    spec: RunSpec
+    mesh: Mesh
+    engine: Engine
+    loader: Loader
+    validation: TokenStream
+    saver: Saver
+    report: Report
+    throughput: Throughput
+    skipped_steps: SkippedSteps
+    data_position: DataPosition
+    """Where this attempt started to read."""
+
+    step: int
+    """Last step made or skipped."""
+
+
+def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
+    """Assemble the training of ``job`` on this rank and report that its attempt has started.
+
+    Raises:
+        BadJobError: job, data and configuration do not fit together.
+        CheckpointInvalidError: the checkpoint to resume from must not be used.
+    """
+    spec, folder = job.spec, job_file.parent
+    train, validation = _open_data(job, folder / DATA_FOLDER)
+    stages = resolve_stages(spec, mesh)
+    model, shard_specs, updater, skipped_steps, data_position = _build_state(
+        job, folder / RESUME_FOLDER, mesh, stages
+    )
+    report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else ignore_event
+    report(_started(job, mesh, data_position.step))
+    for note in _notes(updater, stages, why_not_compiled(spec, mesh.device.type == "cuda")):
+        report(Note(time=now(), message=note))
+    reset_peak_memory(mesh.device)  # building may have needed more memory than a step does
+    loss = _apply_model_passes(model, spec, mesh)
+    if uses_fsdp(model):
+        loss = fsdp_head_loss(model, loss)
+    return Training(
+        spec=spec,
+        mesh=mesh,
+        engine=_build_engine(model, shard_specs, updater, spec, mesh, stages, loss),
+        loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks, data_position),
+        validation=validation,
+        saver=Saver(
+            output_folder(job_file) / CHECKPOINTS_FOLDER,
+            _origin(job),
+            join_writers(mesh),
+            _report_saved(report),
+        ),
+        report=report,
+        throughput=_throughput(job, data_position),
+        skipped_steps=skipped_steps,
+        data_position=data_position,
+        step=data_position.step,
+    )
+
+
+def _build_engine(
+    model: Transformer,
+    shard_specs: ShardSpecs,
+    updater: Updater,
+    spec: RunSpec,
+    mesh: Mesh,
+    stages: Stages | None,
+    loss: HeadLoss,
+) -> Engine:
+    if spec.parallelism.engine is EngineKind.DEEPSPEED:
+        from trainwright_trainer.training.deepspeed_engine import DeepSpeedEngine, DeepSpeedUpdater
+
+        assert isinstance(updater, DeepSpeedUpdater)
+        return DeepSpeedEngine(model, updater, mesh, spec.accumulation_steps, loss)
+    return TorchEngine(
+        model, updater, mesh, _build_forward_backward(model, shard_specs, updater, spec, mesh, stages, loss)
+    )
+
+
+def _build_forward_backward(
+    model: Transformer,
+    shard_specs: ShardSpecs,
+    updater: Updater,
+    spec: RunSpec,
+    mesh: Mesh,
+    stages: Stages | None,
+    loss: HeadLoss,
+) -> ForwardBackward:
+    kind, accumulation_steps = spec.precision.kind, spec.accumulation_steps
+    if stages is None:
+        return GradientAccumulation(
+            model, updater, mesh, kind, accumulation_steps, loss, mesh.data if uses_fsdp(model) else None
+        )
+    # importing torch's pipelining takes a second
+    from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
+    from trainwright_trainer.parallel.pipeline.schedules import ActivationSpec
+
+    batch = spec.batch
+    activation = ActivationSpec(
+        batch.micro_sequences, batch.sequence_tokens, spec.model.width, kind, mesh.tensor.ranks
+    )
+    return PipelineForwardBackward(
+        model, shard_specs, updater, mesh, stages, activation, accumulation_steps, loss
+    )
+
+
+def _apply_model_passes(model: Transformer, spec: RunSpec, mesh: Mesh) -> HeadLoss:
+    """Apply the passes over ``model`` that trade memory, time and rounding; returns the loss function that
+    fits them.
+    """
+    if not uses_fsdp(model):
+        apply_module_passes(model, spec, mesh)
+    if spec.precision.kind is PrecisionKind.BF16:
+        set_residual_dtype(model, torch.bfloat16)
+    wanted = compiles(spec, mesh.device.type == "cuda")
+    compiled = wanted and can_compile(spec.precision.compile, mesh.device)
+    if compiled:
+        compile_blocks(model.layers.values())
+    chunk_tokens = spec.memory.loss_chunk_tokens
+    if mesh.tensor.ranks == 1:
+        full_gradient = compile_gradient(chunk_gradient) if compiled else chunk_gradient
+        return partial(head_loss, chunk_tokens=chunk_tokens, gradient_of=full_gradient)
+    return partial(
+        vocab_parallel_head_loss,
+        chunk_tokens=chunk_tokens,
+        vocabulary=spec.data.tokenizer.size,
+        axis=mesh.tensor,
+        gradient_of=compile_gradient(vocab_parallel_chunk_gradient)
+        if compiled
+        else vocab_parallel_chunk_gradient,
+    )
+
+
+def _flops_per_token(spec: RunSpec) -> int:
+    return flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+
+
+def _build_state(
+    job: JobSpec, resume: Path, mesh: Mesh, stages: Stages | None
+) -> tuple[Transformer, ShardSpecs, Updater, SkippedSteps, DataPosition]:
+    """The model, its updater and counters, new or from the checkpoint."""
+    spec = job.spec
+    model, shard_specs = build_meta_model(spec, mesh, stages)
+    skipped_steps = SkippedSteps(skip_limit(spec.precision))
+    if job.resume is None:
+        model_in_memory, updater = build_updater(model, shard_specs, spec, mesh, fresh=True)
+        return model_in_memory, shard_specs, updater, skipped_steps, START
+    wanted = None if job.resume.forked else config_digest(spec)
+    manifest = read_checkpoint(resume, wanted, job.resume.digest)
+    with verifying(resume, manifest, mesh):
+        model_in_memory, updater = build_updater(model, shard_specs, spec, mesh, fresh=False)
+        if job.resume.forked:
+            _check_fork_fits(resume, manifest, updater)
+        restore(resume, manifest, updater)
+        skipped_steps.restore(manifest.state)
+    data_position = data_position_of(resume, manifest)
+    return (
+        model_in_memory,
+        shard_specs,
+        updater,
+        skipped_steps,
+        replace(data_position, sequences=0) if job.resume.data_from_start else data_position,
+    )
+
+
+def _check_fork_fits(resume: Path, manifest: CheckpointManifest, updater: Updater) -> None:
+    """Another run's checkpoint may be valid and still not fit. Then this run's configuration is at fault.
+
+    Raises:
+        BadJobError: names the first tensor that differs.
+    """
+    try:
+        check_fits(resume, manifest, updater)
+    except CheckpointInvalidError as error:
+        raise BadJobError(f"the parent's checkpoint does not fit this run: {error}") from error
+
+
+def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:
+    """The training and the validation split, checked against the spec."""
+    spec = job.spec
+    if job.ranks != spec.resources.ranks:
+        raise BadJobError(f"slots: {job.ranks} are given, but spec.resources asks for {spec.resources.ranks}")
+    try:
+        manifest = read_manifest(folder)
+        _check_tokenizer(manifest, spec)
+        length = spec.batch.sequence_tokens
+        train = TokenStream(folder, manifest.train, manifest.token_type, length)
+        if not train.sequences:
+            raise ValueError(
+                f"the training split has {manifest.train.tokens} tokens, too few for one sequence"
+            )
+        return train, TokenStream(folder, manifest.validation, manifest.token_type, length)
+    except (ValueError, FileNotFoundError) as error:
+        raise BadJobError(f"data: {error}") from error
+
+
+def _check_tokenizer(manifest: ShardManifest, spec: RunSpec) -> None:
+    wanted = spec.data.tokenizer
+    if (manifest.tokenizer.kind, manifest.tokenizer.size) != (wanted.kind, wanted.size):
+        raise BadJobError(
+            f"spec.data.tokenizer: {wanted.kind} with {wanted.size} tokens is requested, but "
+            f"the data has {manifest.tokenizer.kind} with {manifest.tokenizer.size}"
+        )
+
+
+def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
+    return AttemptStarted(
+        time=now(),
+        attempt=job.attempt,
+        resume_step=step,
+        ranks=mesh.ranks,
+        parameters=count_parameters(job.spec.model, job.spec.data.tokenizer.size).total,
+        device=device_name(mesh.device),
+        peak_name=job.peak.name if job.peak else None,
+        bf16_peak_name=job.bf16_peak.name if job.bf16_peak else None,
+    )
+
+
+def _notes(updater: Updater, stages: Stages | None, uncompiled: str | None) -> Iterator[str]:
+    """What users should know about stages, compilation, and how the state was restored."""
+    if stages is not None and stages.note:
+        yield stages.note
+    if uncompiled is not None:
+        yield f"Blocks are not compiled: {uncompiled}."
+    if isinstance(updater, FP8Updater) and updater.requantized_tensors:
+        yield (
+            f"{updater.requantized_tensors} tensors were rounded again, because this layout splits blocks of 128 elements that share a scale."
+        )
+
+
+def _origin(job: JobSpec) -> Origin:
+    return Origin(config_digest(job.spec), job.ranks, job.resume.digest if job.resume else None)
+
+
+def _throughput(job: JobSpec, data_position: DataPosition) -> Throughput:
+    spec = job.spec
+    return Throughput(
+        steps=spec.schedule.steps,
+        tokens_per_step=spec.tokens_per_step,
+        tokens_before=data_position.tokens_after(0, spec.tokens_per_step),
+        flops_per_token=_flops_per_token(spec),
+        recomputed_flops_per_token=recomputed_flops_per_token(
+            spec.model, spec.memory, spec.batch.sequence_tokens
+        ),
+        ranks=job.ranks,
+        peak=job.peak,
+        bf16_peak=job.bf16_peak,
+    )
+
+
+def _report_saved(report: Report) -> Callable[[SavedCheckpoint], None]:
+    def on_saved(saved: SavedCheckpoint) -> None:
+        report(
+            CheckpointSaved(
+                time=now(),
+                step=saved.step,
+                folder=saved.folder.name,
+                digest=saved.digest,
+                bytes=saved.bytes,
+                seconds=saved.seconds,
+            )
+        )
+
+    return on_saved

@@ -1,0 +1,152 @@
+"""The engine: one optimizer step over all ranks, and nothing else of the training.
+
+Another engine can be plugged in behind this interface. An engine owns the passes, the loss and the finite
+check. ``ForwardBackward`` decides the order of forward and backward passes, and the updater decides what
+happens with the gradients. The engine knows neither files nor schedules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from trainwright_trainer.data.loader import Batch
+from trainwright_trainer.distributed.axis import detect_lost_ranks
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.observe.step_timer import StepTimer, Timing
+from trainwright_trainer.optim.updater import Updater
+from trainwright_trainer.training.forward_backward import ForwardBackward
+
+
+class StepMetrics(NamedTuple):
+    """What one step measured, equal on all ranks."""
+
+    loss: float
+    """Mean over the global batch, nats per token."""
+
+    grad_norm: float
+    """Before clipping."""
+
+    non_finite_tensor: str | None = None
+    """For a step without an update: the first tensor with a value that is not finite, if known."""
+
+    stopping: bool = False
+    """A stop was requested and all ranks know: this is the last step of the attempt."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether an update was made."""
+        return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
+
+    @property
+    def problem(self) -> str:
+        """What was wrong with a step that is not finite."""
+        first = (
+            f"; the first tensor that was not finite: {self.non_finite_tensor}"
+            if self.non_finite_tensor
+            else ""
+        )
+        return f"the loss was {self.loss} and the gradient norm {self.grad_norm}{first}"
+
+
+ShouldStop = Callable[[], bool]
+"""Whether a stop was requested; called once per step, after its passes."""
+
+
+def never_stop() -> bool:
+    return False
+
+
+def with_stop_flag(loss: Tensor, should_stop: ShouldStop) -> Tensor:
+    """(2,): this rank's loss, and 1 if ``should_stop()``; ``to_step_metrics`` takes the sums over the ranks."""
+    return torch.stack((loss, torch.ones_like(loss) if should_stop() else torch.zeros_like(loss)))
+
+
+def to_step_metrics(sums: Tensor, norm: Tensor) -> StepMetrics:
+    """The metrics of all ranks, read from the device at once."""
+    loss, asking, norm_of_all = torch.cat((sums, norm.reshape(1))).tolist()
+    return StepMetrics(loss, norm_of_all, stopping=asking > 0)
+
+
+class Engine(Protocol):
+    """The interface that the training loop needs."""
+
+    model: Transformer
+    updater: Updater
+
+    def step(
+        self,
+        micro_batches: Iterable[Batch],
+        learning_rate: float,
+        timer: StepTimer,
+        should_stop: ShouldStop = never_stop,
+    ) -> StepMetrics:
+        """Update the weights once, or leave them and the optimizer untouched if loss or norm is not finite.
+
+        With the optimizer in the backward pass, some or all weights are updated before that is known: such a
+        step is the last one, and its weights must not be used. If ``should_stop`` is true on any rank, all
+        ranks stop; the flag travels with the step's own sums.
+        """
+
+    def mean_loss(self, batches: Iterable[Batch]) -> float:
+        """Loss over the batches of all ranks, without gradients."""
+
+
+class TorchEngine:
+    """PyTorch's autograd: ``forward_backward`` runs the passes, and ``updater`` takes the gradients."""
+
+    def __init__(
+        self, model: Transformer, updater: Updater, mesh: Mesh, forward_backward: ForwardBackward
+    ) -> None:
+        self.model = model
+        self.updater = updater
+        self._mesh = mesh
+        self.forward_backward = forward_backward
+
+    def step(
+        self,
+        micro_batches: Iterable[Batch],
+        learning_rate: float,
+        timer: StepTimer,
+        should_stop: ShouldStop = never_stop,
+    ) -> StepMetrics:
+        self.updater.begin_step(learning_rate)
+        with detect_lost_ranks():
+            loss = self.forward_backward.compute_gradients(micro_batches, timer)
+        self.updater.wait_for_gradients()
+        sums = self._sum_identical(with_stop_flag(loss, should_stop))
+        timer.mark(Timing.COLLECTIVES)
+        norm = self.updater.grad_norm()
+        # Loss and norm are sums over all ranks here: every rank sees the same numbers and decides alike.
+        metrics = to_step_metrics(sums, norm)
+        if metrics.finite:
+            self.updater.update(norm)
+        else:
+            metrics = metrics._replace(non_finite_tensor=self.updater.non_finite_tensor())
+            self.updater.skip()
+        timer.mark(Timing.OPTIMIZER)
+        return metrics
+
+    def mean_loss(self, batches: Iterable[Batch]) -> float:
+        self.model.eval()  # what FP8 layers see here belongs to no step
+        with torch.no_grad(), detect_lost_ranks():
+            total = self.forward_backward.sum_losses(batches)
+        self.model.train()
+        summed, tokens = self._sum_over_ranks(total).tolist()
+        return float(summed / tokens)
+
+    def _sum_identical(self, sums: Tensor) -> Tensor:
+        """Like ``_sum_over_ranks``, with the same bits on every rank. The ranks of a tensor axis have
+        computed the same loss: their mean counts, so that a rank with a different loss is noticed."""
+        if self._mesh.tensor.ranks == 1:
+            return self._sum_over_ranks(sums)
+        return self._mesh.world.all_reduce(sums / self._mesh.tensor.ranks)
+
+    def _sum_over_ranks(self, number: Tensor) -> Tensor:
+        """Sum, in place, over data and pipeline ranks. In a pipeline, ranks without the loss contribute zeros."""
+        return self._mesh.pipeline.all_reduce(self._mesh.data.all_reduce(number))

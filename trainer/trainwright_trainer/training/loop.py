@@ -1,0 +1,149 @@
+"""The training loop: for each step, train on its batch and report what was measured; periodically validate and save.
+
+Every training uses this loop. What differs between trainings is in the components of ``Training``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.events import Finished, Note, Step, Validation
+from trainwright.contracts.job_spec import Outcome
+from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
+from trainwright_trainer.checkpoint.snapshot import take_snapshot, training_position
+from trainwright_trainer.data.loader import read_batches
+from trainwright_trainer.observe.events import now
+from trainwright_trainer.observe.memory import memory_bytes
+from trainwright_trainer.observe.rank_timings import rank_seconds
+from trainwright_trainer.observe.step_timer import StepTimer
+from trainwright_trainer.optim.learning_rate import learning_rate_at
+from trainwright_trainer.runtime.errors import DivergedError
+from trainwright_trainer.runtime.garbage_collection import collect_after_step, synchronized_collection
+from trainwright_trainer.runtime.seeds import seed_step
+from trainwright_trainer.training.build import Training
+from trainwright_trainer.training.engine import ShouldStop, StepMetrics, never_stop
+
+_LOGGED_EVERY_STEPS = 10
+_SPOILED_STATE = "; weights had already been updated in the backward pass, so resume from the last checkpoint"
+
+
+def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
+    """Train to the last step, or to the first step at which a rank's ``should_stop`` is true; both end with a
+    checkpoint.
+
+    If the stop was requested before the first step, there is nothing to save.
+
+    Raises:
+        DivergedError: a step's loss or gradient norm is not finite, and no more steps may be skipped. The
+            state is that of the step before. With the optimizer in the backward pass it is spoiled, as the
+            message says, and only checkpoints are usable.
+    """
+    spec = training.spec
+    last = spec.schedule.steps
+    timer = StepTimer(training.mesh.device)
+    if not training.validation.sequences:
+        training.report(
+            Note(
+                time=now(),
+                message="There is no validation: its split is shorter than one sequence of "
+                f"{spec.batch.sequence_tokens:,} tokens. Raise data.validation_fraction.",
+            )
+        )
+    stopping = _stop_requested_before_start(training, should_stop)
+    try:
+        with synchronized_collection():
+            for step in range(training.step + 1, last + 1):
+                if stopping:
+                    break
+                stopping = run_step(training, timer, step, should_stop)
+                if step == last or step % spec.validation.every_steps == 0:
+                    validate(training, step)
+                if stopping or step == last or step % spec.checkpoint.every_steps == 0:
+                    _save(training, step)
+                training.saver.check()
+                collect_after_step(step)
+    except DivergedError as error:
+        # A planned end, which all ranks reach: the checkpoint being written is from before it.
+        training.saver.wait()
+        if _updates_in_backward(spec.precision):
+            raise DivergedError(f"{error}{_SPOILED_STATE}") from error
+        raise
+    training.saver.wait()
+    if training.step < last:
+        message = f"Saved the state after step {training.step:,} and stopped, as requested."
+        return Outcome(code=EndCode.SAVED, message=message, step=training.step)
+    training.report(Finished(time=now(), step=last))
+    return Outcome(code=EndCode.FINISHED, message="Training reached its last step.", step=last)
+
+
+def _stop_requested_before_start(training: Training, should_stop: ShouldStop) -> bool:
+    """Whether the ranks should stop before they start."""
+    asking = torch.tensor(float(should_stop()), device=training.mesh.device)
+    return bool(training.mesh.world.all_reduce(asking) > 0)
+
+
+def run_step(training: Training, timer: StepTimer, step: int, should_stop: ShouldStop = never_stop) -> bool:
+    """Make one step and report it; returns whether the ranks should stop after it."""
+    spec = training.spec
+    timer.start()
+    seed_step(spec.seed, step, training.mesh.rank, training.mesh.device)
+    learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
+    metrics = training.engine.step(training.loader.micro_batches(step), learning_rate, timer, should_stop)
+    training.skipped_steps.record(metrics)
+    training.step = step
+    if not metrics.finite:
+        training.report(Note(time=now(), message=f"Step {step} was skipped: {metrics.problem}."))
+    values = {
+        "learning_rate": learning_rate,
+        "memory_bytes": float(memory_bytes(training.mesh.device)),
+    }
+    timings = timer.seconds()
+    values |= _step_values(training, step, metrics) | training.throughput.values(step, timings)
+    values |= rank_seconds(training.mesh.world, step, timings)
+    training.report(Step(time=now(), step=step, values=values))
+    _log(step, metrics, values["tokens_per_second"])
+    return metrics.stopping
+
+
+def _step_values(training: Training, step: int, metrics: StepMetrics) -> dict[str, float]:
+    """Metrics of the step itself. Values that are not finite are left out, because JSON cannot represent them."""
+    values = {}
+    if metrics.finite:
+        values = {"loss": metrics.loss, "grad_norm": metrics.grad_norm}
+        values |= training.engine.updater.metrics(step)
+    if training.spec.precision.kind is PrecisionKind.FP8:
+        values["skipped_steps"] = float(training.skipped_steps.total)
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _updates_in_backward(precision: PrecisionSpec) -> bool:
+    return precision.fp8 is not None and precision.fp8.optimizer_in_backward
+
+
+def _log(step: int, metrics: StepMetrics, tokens_per_second: float) -> None:
+    if not metrics.finite:
+        print(f"step {step}  skipped: {metrics.problem}", flush=True)
+    elif step % _LOGGED_EVERY_STEPS == 0 or step == 1:
+        print(f"step {step}  loss {metrics.loss:.4f}  {tokens_per_second:,.0f} tokens/s", flush=True)
+
+
+def validate(training: Training, step: int) -> None:
+    """Measure the loss on the first sequences of the validation split, the same ones every time."""
+    count = min(training.spec.validation.sequences, training.validation.sequences)
+    if not count:
+        return
+    mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)
+    batches = read_batches(training.validation, mine, training.spec.batch.micro_sequences)
+    loss = training.engine.mean_loss(batches)
+    training.report(Validation(time=now(), step=step, values={"validation_loss": loss}))
+
+
+def _save(training: Training, step: int) -> None:
+    """Start writing a checkpoint; each rank writes its share."""
+    updater, saver = training.engine.updater, training.saver
+    where = training_position(step, training.spec, training.data_position) | training.skipped_steps.position()
+    saver.save(lambda: take_snapshot(updater, where, saver.memory))
