@@ -57,7 +57,7 @@ def test_every_stage_makes_every_pass_once_after_what_it_waits_for(pipeline: Pip
             ActionKind.WEIGHT: Action(ActionKind.INPUT, stage, batch),
         }[kind]
         assert kind in kinds
-        assert starts[kind, stage, batch] >= ends.get(before, 0.0)  # type: ignore[index]
+        assert starts[kind, stage, batch] >= ends.get(before, 0.0)
     for actions in timeline.ranks:
         assert all(one.end <= next_one.start for one, next_one in pairwise(actions))
 

@@ -196,7 +196,7 @@ def test_blank_lines_cut_as_paragraphs_do(store: Store, text: str) -> None:
 
 def _table(rows: list[list[str]], **options: object) -> bytes:
     sink = io.StringIO()
-    csv.writer(sink, **options).writerows(rows)  # type: ignore[arg-type]
+    csv.writer(sink, **options).writerows(rows)
     return sink.getvalue().encode()
 
 

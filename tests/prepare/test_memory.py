@@ -14,7 +14,7 @@ import pytest
 from tests.prepare.test_decompress import rle_frame
 
 MEBIBYTE = 2**20
-GROWTH_MIB = 200
+GROWTH_MIB = 240
 WINDOW_MIB = 128
 """What a Zstandard frame may need in addition."""
 LONG_MIB = 320

@@ -113,7 +113,7 @@ class Chunks:
         folder.mkdir(exist_ok=True)
         tokenizer = byte_tokenizer()
         given = (make_encoder(tokenizer), BYTES, end_of_text_id(tokenizer), 0.2, folder)
-        return write_chunk_shards(self.paths[number], mask, number, *given, **options)  # type: ignore[arg-type]
+        return write_chunk_shards(self.paths[number], mask, number, *given, **options)
 
 
 @pytest.fixture

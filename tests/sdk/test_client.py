@@ -53,7 +53,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever)
         thread.start()
-        handler.url = f"http://127.0.0.1:{http.server_port}"  # type: ignore[attr-defined]
+        handler.url = f"http://127.0.0.1:{http.server_port}"
         yield handler
         http.shutdown()
         thread.join()
@@ -65,7 +65,7 @@ def problem(status: int, code: str) -> tuple[int, bytes]:
 
 
 def download(server: type[Scripted], folder: Path) -> Path:
-    with Client(server.url) as client:  # type: ignore[attr-defined]
+    with Client(server.url) as client:
         return client.team("crew").download("run_x", folder, "ckpt_x")
 
 
@@ -80,14 +80,14 @@ def test_a_busy_server_is_asked_again(server: type[Scripted]) -> None:
         problem(503, "database_busy"),
         (200, b'{"status":"ok","version":"1"}'),
     ]
-    with Client(server.url) as client:  # type: ignore[attr-defined]
+    with Client(server.url) as client:
         assert client.health().status == "ok"
     assert len(server.asked) == 2
 
 
 def test_a_refusal_is_not_repeated_and_keeps_its_code(server: type[Scripted]) -> None:
     server.answers["/api/v1/me"] = [problem(401, "unauthorized")]
-    with Client(server.url) as client, pytest.raises(ApiError) as refused:  # type: ignore[attr-defined]
+    with Client(server.url) as client, pytest.raises(ApiError) as refused:
         client.me()
     assert (refused.value.code, refused.value.status, str(refused.value)) == (
         "unauthorized",

@@ -71,11 +71,11 @@ def _learn(mesh: Mesh, job_file: Path) -> Learned:
         reads[0] += 1
         return read(stream, *arguments)
 
-    TokenStream.read = counted  # type: ignore[method-assign]
+    TokenStream.read = counted
     output_folder(job_file).mkdir(exist_ok=True)
     training = build(read_job(job_file), job_file, mesh)
     train(training)
-    TokenStream.read = read  # type: ignore[method-assign]
+    TokenStream.read = read
     named = dict(training.engine.model.named_parameters())
     return Learned(
         {name: weight.detach().clone() for name, weight in named.items()},

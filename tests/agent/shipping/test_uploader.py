@@ -93,7 +93,7 @@ def test_a_checkpoint_other_than_the_announced_one_is_not_sent(
     digest = save(attempt.path.joinpath(*NAMES), "state", 5)
     claimed = {"kind": CheckpointKind.STATE, "step": 5, "digest": digest} | announced
     with pytest.raises(DamagedCheckpointError, match="announced"):
-        uploader(api).upload(claimed["kind"], claimed["step"], claimed["digest"], 1, attempt.path, *NAMES)  # type: ignore[arg-type]
+        uploader(api).upload(claimed["kind"], claimed["step"], claimed["digest"], 1, attempt.path, *NAMES)
 
 
 def test_files_in_the_store_are_not_sent_again(

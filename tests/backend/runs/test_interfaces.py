@@ -379,7 +379,7 @@ def _dependant(scene: Scene, wanted: str) -> Dependant:
     """The parts of a request that a route reads."""
     for route in iter_route_contexts(scene.site.app.routes):
         if wanted in {f"{method} {route.path}" for method in route.methods or ()}:
-            found: Dependant = route.dependant  # type: ignore[attr-defined]
+            found: Dependant = route.dependant
             return found
     raise AssertionError(f"there is no route {wanted}")
 

@@ -28,7 +28,7 @@ def crowd(scene: Scene) -> list[dict[str, Any]]:
     scene.cancel(first)
     dice = random.Random(3)
     with scene.database.write() as session:
-        row = dict(session.execute(select(Run.__table__)).mappings().one())  # type: ignore[arg-type]
+        row = dict(session.execute(select(Run.__table__)).mappings().one())
         rows = [_like(row, number, dice) for number in range(60)]
         session.execute(insert(Run), rows)
         events = [_event(one) for one in rows]

@@ -115,7 +115,7 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
             assert tus.drop(self.url).status_code == 204
             assert site.admin.get(site.path).json()["storage"]["used_bytes"] == 0
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Uploads,
         settings=settings(
             max_examples=EXAMPLES,

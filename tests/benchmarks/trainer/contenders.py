@@ -81,7 +81,7 @@ def _bare_steps(
     for rows in _global_batches(request):
         optimizer.zero_grad(set_to_none=True)
         for micro in rows.chunk(rounds):
-            (loss_of(micro) / rounds).backward()  # type: ignore[no-untyped-call]
+            (loss_of(micro) / rounds).backward()
         nn.utils.clip_grad_norm_(model.parameters(), _CLIP_NORM)
         optimizer.step()
         pacer.step_done()

@@ -300,7 +300,7 @@ def _watch_accumulated(training: Training) -> list[int]:
         found.append(sum(handle.grad.nbytes for handle in handles if handle.grad is not None))
         end_micro_batch()
 
-    updater.end_micro_batch = counting  # type: ignore[method-assign]
+    updater.end_micro_batch = counting
     return found
 
 

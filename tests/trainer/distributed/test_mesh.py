@@ -103,7 +103,7 @@ def _in_flight(group: dist.ProcessGroup | None, rank: int) -> tuple[int, bool]:
     right = whole == [[10 * number, 10 * number + 1] for number in range(8)]
     right = right and [one.tolist() for one in sums] == [[2.0 * number] * 3 for number in range(8)]
     options = group._get_backend(torch.device("cpu")).options
-    return options._threads, right  # type: ignore[attr-defined]
+    return options._threads, right
 
 
 def test_no_two_threads_of_a_group_end_collectives_over_gloo() -> None:

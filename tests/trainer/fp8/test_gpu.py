@@ -84,7 +84,7 @@ def test_the_host_waits_for_the_loss_alone(tmp_path: Path, data: Path) -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         engine.updater.begin_step(1e-3)
-        loss = engine.forward_backward.compute_gradients([batch], clock)  # type: ignore[attr-defined]
+        loss = engine.forward_backward.compute_gradients([batch], clock)
         engine.updater.wait_for_gradients()
         norm = engine.updater.grad_norm()
         engine.updater.update(norm)

@@ -94,7 +94,7 @@ def _remember_twice() -> None:
         right(self, ranks)
         right(self, ranks)
 
-    AmaxHistory.end_step = twice  # type: ignore[method-assign]
+    AmaxHistory.end_step = twice
 
 
 def test_a_step_that_is_remembered_twice_is_seen(tmp_path: Path, data: Path, whole: Told) -> None:

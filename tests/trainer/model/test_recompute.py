@@ -168,7 +168,7 @@ def test_what_a_step_leaves_in_cycles_holds_no_tensor_and_is_gone_after_it(kind:
     model = _model(kind)
 
     def step() -> None:
-        _loss(model, in_bf16=True).backward()  # type: ignore[no-untyped-call]
+        _loss(model, in_bf16=True).backward()
 
     with synchronized_collection():
         step()  # the first one allocates what persists

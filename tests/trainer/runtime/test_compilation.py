@@ -194,11 +194,12 @@ def test_a_compiled_run_learns_what_an_eager_one_does(tmp_path: Path, data: Path
 @pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 def test_a_compiled_chunk_of_the_loss_is_the_chunk() -> None:
+    torch.manual_seed(0)
     logits, targets = torch.randn(20, V).bfloat16(), torch.randint(V, (20,))
     loss, gradient = chunk_gradient(logits, targets, 60)
     other_loss, other = compile_gradient(chunk_gradient)(logits, targets, 60)
     # Both sum V terms in float32, each in its own order; a value may then round to bfloat16's other
-    # neighbour.
+    # neighbour, which is at most 2⁻⁷ of the value away.
     assert other_loss.item() == pytest.approx(loss.item(), rel=V * 2.0**-24)
     assert other.dtype == torch.bfloat16
-    assert ((other.float() - gradient.float()).abs() <= 2.0**-8 * gradient.float().abs()).all()
+    assert ((other.float() - gradient.float()).abs() <= 2.0**-7 * gradient.float().abs()).all()

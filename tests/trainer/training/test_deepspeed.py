@@ -83,7 +83,7 @@ def one_process(job: Callable[..., Path]) -> Callable[[], Learned]:
     def of() -> Learned:
         (told,) = run(job(1))
         assert told.norms[0] > 0.5, "gradients are to be clipped"
-        return told  # type: ignore[no-any-return]
+        return told
 
     return of
 
@@ -251,7 +251,7 @@ def _with_bad_numbers(mesh: Mesh, job_file: Path) -> list[Any]:
         return right(features * torch.nan, *rest)
 
     def spoilt_gradient(features: Tensor, *rest: Any) -> Tensor:
-        return right(_Spoilt.apply(features), *rest)  # type: ignore[no-untyped-call]
+        return right(_Spoilt.apply(features), *rest)
 
     def infinite_loss(*given: Any) -> Tensor:
         return right(*given) + torch.inf
@@ -346,7 +346,7 @@ def _moments_are_not_restored() -> None:
         if kind is None:
             right(self, weight, kind, value)
 
-    DeepSpeedUpdater._set_tensor = wrong  # type: ignore[method-assign]
+    DeepSpeedUpdater._set_tensor = wrong
 
 
 def _updates_are_not_restored() -> None:
@@ -364,7 +364,7 @@ def _weights_are_restored_in_one_place() -> None:
         else:
             right(self, weight, kind, value)
 
-    DeepSpeedUpdater._set_tensor = wrong  # type: ignore[method-assign]
+    DeepSpeedUpdater._set_tensor = wrong
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -61,7 +61,7 @@ def _live(mesh: Mesh, job_file: Path) -> Lived:
         if phase == "start" and seen.enabled:
             seen.collected.append((len(seen.enabled), about["generation"]))
 
-    training.engine.step = watched  # type: ignore[method-assign]
+    training.engine.step = watched
     gc.callbacks.append(told)
     train(training)
     gc.callbacks.remove(told)

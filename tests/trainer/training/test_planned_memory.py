@@ -72,7 +72,7 @@ def block_of(model: ModelSpec, kind: PrecisionKind) -> Transformer:
 def measured_bytes(built: Transformer, kind: PrecisionKind) -> int:
     """Bytes that autograd saves in the first block's forward pass."""
     dtype = torch.float32 if kind is PrecisionKind.FP32 else torch.bfloat16
-    x = torch.randn(SEQUENCES, LENGTH, built.layers["0"].attention.query.weight.shape[1], dtype=dtype)  # type: ignore[union-attr,index]
+    x = torch.randn(SEQUENCES, LENGTH, built.layers["0"].attention.query.weight.shape[1], dtype=dtype)
     known = [*built.parameters(), *built.buffers(), built.cosines, built.sines]
     storages = Storages(known)
     with (

@@ -64,7 +64,7 @@ class HostMemory:
 
 
 def _pin(block: Tensor) -> Callable[[], None]:
-    cuda, address = torch.cuda.cudart(), block.data_ptr()  # type: ignore[no-untyped-call]
+    cuda, address = torch.cuda.cudart(), block.data_ptr()
     _check(cuda.cudaHostRegister(address, block.nbytes, 0))
     return lambda: _check(cuda.cudaHostUnregister(address))
 

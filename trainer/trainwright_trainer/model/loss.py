@@ -85,7 +85,7 @@ def loss_by_chunks(
     """``head_loss`` that always computes its gradients at once, even for a single chunk; tokens are in one
     dim.
     """
-    loss: Tensor = _LossAndGradients.apply(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)  # type: ignore[no-untyped-call]
+    loss: Tensor = _LossAndGradients.apply(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)
     return loss
 
 

@@ -70,7 +70,7 @@ def _again(forward: Callable[..., Tensor], *inputs: Tensor, **how: Any) -> Tenso
 
 def _contexts() -> tuple[Any, Any]:
     """Called when a checkpoint starts: by then the layers' own operators have been registered."""
-    contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(list(_kept()))  # type: ignore[no-untyped-call]
+    contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(list(_kept()))
     return contexts
 
 

@@ -49,7 +49,7 @@ class StepTimer:
     def _now(self) -> float | torch.cuda.Event:
         if not self._on_gpu:
             return time.perf_counter()
-        event: torch.cuda.Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event: torch.cuda.Event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 

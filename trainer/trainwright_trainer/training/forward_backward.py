@@ -92,7 +92,7 @@ class GradientAccumulation:
             timer.mark(Timing.FORWARD)
             if index == self._accumulation_steps:
                 self._updater.begin_last_micro_batch()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             if index < self._accumulation_steps:
                 self._updater.end_micro_batch()
             timer.mark(Timing.BACKWARD)

@@ -60,7 +60,7 @@ class Stage:
             loss = torch.zeros(())
             for name, weight in self.weights.items():
                 loss = loss + (weight.handle * given[name].to(weight.handle.dtype)).sum()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         self.gradients.wait()
         return self.gradients.norm()
 

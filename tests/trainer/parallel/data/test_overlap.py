@@ -24,7 +24,7 @@ GRADIENT, SENT, BROADCAST, WAITED = "gradient", "sent", "broadcast", "waited"
 def _told(mesh: Mesh, job_file: Path) -> list[str]:
     """Events on this rank in a step of one micro batch, in order."""
     gradient_buckets.BUCKET_BYTES = BUCKET_BYTES
-    materialize.FP8Updater = partial(FP8Updater, bucket_elements=BUCKET_BYTES)  # type: ignore[misc, assignment]
+    materialize.FP8Updater = partial(FP8Updater, bucket_elements=BUCKET_BYTES)
     training = start(mesh, job_file)
     told: list[str] = []
     for weight in training.engine.model.parameters():

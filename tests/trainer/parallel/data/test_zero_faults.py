@@ -26,7 +26,7 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 
 
 def _nobody_hands_round() -> None:
-    OwnedParameters.broadcast_params = lambda self: None  # type: ignore[method-assign]
+    OwnedParameters.broadcast_params = lambda self: None
 
 
 def _one_owner_hands_nothing_round() -> None:
@@ -36,7 +36,7 @@ def _one_owner_hands_nothing_round() -> None:
         right(self, *given)
         self._buffers = [(owner, buffer) for owner, buffer in self._buffers if owner != 1]
 
-    OwnedParameters.__init__ = wrong  # type: ignore[method-assign]
+    OwnedParameters.__init__ = wrong
 
 
 def _a_bucket_stays() -> None:
@@ -49,14 +49,14 @@ def _a_bucket_stays() -> None:
         self._finish_reduce(0)
         self._sent += 1
 
-    ShardedGradients._send = wrong  # type: ignore[method-assign]
+    ShardedGradients._send = wrong
 
 
 def _sums_over_shards_only() -> None:
     right = materialize.shard_states
 
     def wrong(model: Any, parts: Any, mesh: Mesh) -> Any:
-        zero.GradientBuckets = lambda weights, *_: GradientBuckets(weights, mesh.shard)  # type: ignore
+        zero.GradientBuckets = lambda weights, *_: GradientBuckets(weights, mesh.shard)
         return right(model, parts, mesh)
 
     materialize.shard_states = wrong
@@ -69,7 +69,7 @@ def _replicas_keep_their_sums() -> None:
         right(self)
         self._last_micro_batch = False
 
-    ShardedGradients.reduce_when_ready = wrong  # type: ignore[method-assign]
+    ShardedGradients.reduce_when_ready = wrong
 
 
 def _only_the_last_round_counts() -> None:
@@ -80,7 +80,7 @@ def _only_the_last_round_counts() -> None:
         for bucket in self._buckets:
             bucket.local_sum.zero_()
 
-    ShardedGradients.end_micro_batch = wrong  # type: ignore[method-assign]
+    ShardedGradients.end_micro_batch = wrong
 
 
 def _own_norm() -> None:
@@ -88,22 +88,22 @@ def _own_norm() -> None:
 
 
 def _slices_of_replicas_stay_apart() -> None:
-    fsdp._device_mesh = lambda mesh: DeviceMesh.from_group(mesh.shard.group, "cpu")  # type: ignore
+    fsdp._device_mesh = lambda mesh: DeviceMesh.from_group(mesh.shard.group, "cpu")
 
 
 def _slices_are_averaged() -> None:
-    FSDPModule.set_gradient_divide_factor = lambda self, factor: None  # type: ignore[method-assign]
+    FSDPModule.set_gradient_divide_factor = lambda self, factor: None
 
 
 def _vectors_stay_apart() -> None:
     class Apart(GradientBuckets):
         def mark_ready(self, weights: Any) -> None:
-            self._works = [None] * len(self._flat)  # type: ignore[list-item]
+            self._works = [None] * len(self._flat)
 
         def wait(self) -> None:
             self._works, self._hooks_enabled = [], False
 
-    fsdp.GradientBuckets = Apart  # type: ignore[misc]
+    fsdp.GradientBuckets = Apart
 
 
 def _vectors_are_counted_by_all() -> None:

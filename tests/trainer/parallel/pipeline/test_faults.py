@@ -33,15 +33,15 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def _keep_tied_gradients_apart() -> None:
-    PipelineForwardBackward._reduce_tied_gradient = (  # type: ignore[method-assign]
-        lambda self: self._updater.mark_ready(["embedding.weight"]) if self._tied else None
+    PipelineForwardBackward._reduce_tied_gradient = lambda self: (
+        self._updater.mark_ready(["embedding.weight"]) if self._tied else None
     )
 
 
 def _listen_to_hooks() -> None:
     """Reduce when autograd reports a weight's gradient, as without a pipeline."""
-    GradientBuckets.clear = _clear_and_listen  # type: ignore[method-assign]
-    ReplicatedAdamW.mark_ready = lambda self, names: None  # type: ignore[method-assign]
+    GradientBuckets.clear = _clear_and_listen
+    ReplicatedAdamW.mark_ready = lambda self, names: None
 
 
 _clear = GradientBuckets.clear
@@ -66,15 +66,15 @@ def _complete_with_input_gradients() -> None:
         for work in self._works:
             work.wait()
 
-    TrainingStage.backward_one_chunk = (  # type: ignore[method-assign]
+    TrainingStage.backward_one_chunk = (
         lambda self, chunk, loss=None, full_backward=True, last_backward=False: count_now(
             self, chunk, loss, full_backward, last_backward
         )
     )
-    TrainingStage.backward_weight_one_chunk = (  # type: ignore[method-assign]
-        lambda self, chunk, last_backward=False: self.dw_runner.pop(chunk)()
-    )
-    GradientBuckets.mark_ready = send_at_once  # type: ignore[method-assign]
+    TrainingStage.backward_weight_one_chunk = lambda self, chunk, last_backward=False: self.dw_runner.pop(
+        chunk
+    )()
+    GradientBuckets.mark_ready = send_at_once
 
 
 def _drop_an_activation() -> None:
@@ -90,8 +90,8 @@ def _drop_an_activation() -> None:
             operation.tensor.detach().zero_()
         return [] if chunk == 2 else operations
 
-    TrainingStage.get_fwd_send_ops = dropped  # type: ignore[method-assign]
-    TrainingStage.get_fwd_recv_ops = not_waited_for  # type: ignore[method-assign]
+    TrainingStage.get_fwd_send_ops = dropped
+    TrainingStage.get_fwd_recv_ops = not_waited_for
 
 
 def _misroute_gradients() -> None:
@@ -106,7 +106,7 @@ def _misroute_gradients() -> None:
             operation.tensor = before.get(chunk - 1, operation.tensor)
         return operations
 
-    TrainingStage.get_bwd_send_ops = late  # type: ignore[method-assign]
+    TrainingStage.get_bwd_send_ops = late
 
 
 in_make_layouts = pytest.mark.slow(target="layouts")

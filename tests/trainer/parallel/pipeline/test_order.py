@@ -64,12 +64,12 @@ class OneRank(schedules.Schedule1F1B):
 
     def __init__(self, pipeline: Pipeline, rank: int) -> None:
         self._n_microbatches, self._num_stages = pipeline.micro_batches, pipeline.stages
-        self._stage = Told(rank, pipeline.stages)  # type: ignore[assignment]
+        self._stage = Told(rank, pipeline.stages)
         self.scale_grads = False
 
     def done(self) -> list[Action]:
         self._step_microbatches()
-        return self._stage.done  # type: ignore[attr-defined,no-any-return]
+        return self._stage.done
 
     def _check_inputs(self, *_: Any) -> Any:
         return [None] * self._n_microbatches, [None] * self._n_microbatches
@@ -99,7 +99,7 @@ def torchs_order(pipeline: Pipeline, rank: int) -> list[Action]:
         _n_microbatches=pipeline.micro_batches,
         microbatches_per_round=pipeline.micro_batches // rounds,
     )
-    planned = kind._calculate_single_rank_operations(known, rank)  # type: ignore[arg-type,attr-defined]
+    planned = kind._calculate_single_rank_operations(known, rank)
     return [
         Action(ActionKind(one.computation_type.value), one.stage_index, one.microbatch_index)
         for one in planned

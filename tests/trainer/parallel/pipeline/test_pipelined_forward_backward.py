@@ -54,13 +54,13 @@ def _count_backward_passes(mesh: Mesh, job_file: Path, torch_splits: bool) -> di
             counts[name] += 1
             return backward(*arguments)
 
-        function.backward = staticmethod(counted)  # type: ignore[method-assign]
+        function.backward = staticmethod(counted)
 
     counting(_Product if torch_splits else _Linear, "linear")
     counting(loss_module._LossAndGradients, "loss")
     counting(_Same, "block")
     forward = Block.forward
-    Block.forward = lambda self, x, *tables: _Same.apply(forward(self, x, *tables))  # type: ignore[method-assign]
+    Block.forward = lambda self, x, *tables: _Same.apply(forward(self, x, *tables))
     if torch_splits:
         _split_by_torch()
     output_folder(job_file).mkdir(exist_ok=True)
@@ -95,15 +95,15 @@ class _Same(torch.autograd.Function):
 
 def _split_by_torch() -> None:
     """Let torch find the two halves of a backward pass in the graph."""
-    pipeline_module.defer_weight_gradients = lambda model, deferred: None  # type: ignore[assignment]
-    nn.Linear.forward = lambda self, x: _Product.apply(x, self.weight)  # type: ignore[method-assign]
+    pipeline_module.defer_weight_gradients = lambda model, deferred: None
+    nn.Linear.forward = lambda self, x: _Product.apply(x, self.weight)
     made = TrainingStage.__init__
 
     def without_builder(self: TrainingStage, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
         self.dw_builder = None
 
-    TrainingStage.__init__ = without_builder  # type: ignore[method-assign]
+    TrainingStage.__init__ = without_builder
 
 
 def test_each_function_runs_backwards_once_a_micro_batch_under_a_zero_bubble_schedule(

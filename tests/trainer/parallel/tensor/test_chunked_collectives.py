@@ -75,7 +75,7 @@ def _summed(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradient
     out = (
         matmul_reduce_scatter(x, layer, Chunking(axis, number)) if number else reduce_scatter(layer(x), axis)
     )
-    out.backward(_whole_numbers(*out.shape, seed=50 + axis.rank) * 4**axis.rank)  # type: ignore[no-untyped-call]
+    out.backward(_whole_numbers(*out.shape, seed=50 + axis.rank) * 4**axis.rank)
     return {"y": out} | _learned(x, [layer], deferred)
 
 

@@ -56,7 +56,7 @@ def _input(case: str) -> Tensor:
 def gather_codes(mesh: Mesh, case: str, fault: str | None = None) -> dict[str, Tensor]:
     axis = mesh.tensor
     if fault == "a rank's own amax":
-        Axis.all_reduce_max = lambda self, tensor: tensor  # type: ignore[method-assign]
+        Axis.all_reduce_max = lambda self, tensor: tensor
     if fault == "a rank's own gradient":
         fp8_gather.reduce_scatter_tensor = lambda whole, axis: (
             whole.flatten(0, 1).chunk(axis.ranks)[axis.rank].view(B, -1, D)
@@ -67,7 +67,7 @@ def gather_codes(mesh: Mesh, case: str, fault: str | None = None) -> dict[str, T
     cast.delayed.fill_(_delayed(case))
     stand_in = cast.all_gather(part)
     read = cast(stand_in)
-    (stand_in * (axis.rank + 1)).sum().backward()  # type: ignore[no-untyped-call]
+    (stand_in * (axis.rank + 1)).sum().backward()
     assert part.grad is not None and stand_in.untyped_storage().nbytes() == 2
     return {
         "codes": read.for_output.codes.view(torch.uint8),
@@ -142,7 +142,7 @@ def gathered_bytes(mesh: Mesh, job_file: Path) -> dict[torch.dtype, int]:
         given[part.dtype] = given.get(part.dtype, 0) + part.nbytes
         return right(self, part)
 
-    Axis.all_gather = counting  # type: ignore[method-assign]
+    Axis.all_gather = counting
     (batch, *_) = training.loader.micro_batches(1)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, training.spec.precision.fp8 is None):
         training.engine.model.features(batch.tokens)

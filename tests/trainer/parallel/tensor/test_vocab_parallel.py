@@ -53,7 +53,7 @@ def cut_loss(mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dtype)
 
     with watched() as shapes:
         loss = loss_here()
-        (loss / 4).backward()  # type: ignore[no-untyped-call]
+        (loss / 4).backward()
     with torch.no_grad():
         measured = loss_here()
     assert x.grad is not None and w.grad is not None
@@ -83,7 +83,7 @@ def test_the_loss_of_a_cut_vocabulary_is_that_of_a_whole_one(
     features, head, targets = (one.double() if one.is_floating_point() else one for one in _given(scale))
     x, w = features.requires_grad_(), head.requires_grad_()
     exact = head_loss(x, w, targets, B * T)
-    (exact / 4).backward()  # type: ignore[no-untyped-call]
+    (exact / 4).backward()
     assert x.grad is not None and w.grad is not None
     # As in test_loss.py: a logit is a sum of D products, rounded to the dtype of products, and the
     # probabilities change with these roundings. Sums over V terms are in float32, and each rank's sum is

@@ -90,7 +90,7 @@ def linear(
     Args:
         deferred: takes the dW matmul; by default it runs in the backward pass.
     """
-    y: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
+    y: Tensor = _Linear.apply(
         x,
         weight.handle if deferred is None else weight.handle.detach(),
         gradient.probe,

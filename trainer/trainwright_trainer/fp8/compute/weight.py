@@ -49,12 +49,12 @@ class Weight(nn.Module):
 
     def dense(self) -> Tensor:
         """The weight in bfloat16, for bfloat16 matmuls; its gradient goes to ``handle``."""
-        weight: Tensor = _Dense.apply(self.handle, self.codes, self.scale)  # type: ignore[no-untyped-call]
+        weight: Tensor = _Dense.apply(self.handle, self.codes, self.scale)
         return weight
 
     def rows(self, indices: Tensor) -> Tensor:
         """Rows (…, D) of ``dense()`` by index (…); no other rows are computed. The gradient is the same."""
-        rows: Tensor = _Rows.apply(self.handle, self.codes, self.scale, indices)  # type: ignore[no-untyped-call]
+        rows: Tensor = _Rows.apply(self.handle, self.codes, self.scale, indices)
         return rows
 
 

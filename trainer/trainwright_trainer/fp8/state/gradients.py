@@ -89,7 +89,7 @@ class FP8Gradients:
         self._sent = 0
         for name in self._bucket_of:
             hook = partial(self._on_grad_accumulated, name)
-            weights[name].handle.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+            weights[name].handle.register_post_accumulate_grad_hook(hook)
 
     @property
     def scale(self) -> Tensor:

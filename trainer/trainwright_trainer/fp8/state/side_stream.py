@@ -28,7 +28,7 @@ class SideStream:
         """``axis`` is the one that the work communicates on."""
         asynchronous = axis.ranks > 1
         on_gpu = axis.device.type == "cuda"
-        self._stream = torch.cuda.Stream(axis.device) if asynchronous and on_gpu else None  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(axis.device) if asynchronous and on_gpu else None
         self._in_thread = asynchronous and not on_gpu
         self._thread: ThreadPoolExecutor | None = None
         self._submitted: list[Future[None]] = []

@@ -46,7 +46,7 @@ class GradientBuckets:
             self._members.append(members)
             for weight in members:
                 self._bucket_of[weight] = bucket
-                weight.register_post_accumulate_grad_hook(self._on_grad_accumulated)  # type: ignore[no-untyped-call]
+                weight.register_post_accumulate_grad_hook(self._on_grad_accumulated)
 
     def clear(self) -> None:
         """Set all gradients to zero; they stay where they are."""

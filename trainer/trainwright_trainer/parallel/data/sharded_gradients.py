@@ -86,7 +86,7 @@ class ShardedGradients:
         ]
         self._bucket_of = {weight: bucket for bucket in self._buckets for weight in bucket.ranges}
         for weight in owner_of:
-            weight.register_post_accumulate_grad_hook(self._on_grad_accumulated)  # type: ignore[no-untyped-call]
+            weight.register_post_accumulate_grad_hook(self._on_grad_accumulated)
         self._sent = 0
         self._in_flight: list[dist.Work] = []
         self._over_replicas: list[dist.Work] = []

@@ -45,7 +45,7 @@ def all_gather_matmul(part_BTK: Tensor, layers: Sequence[nn.Module], chunking: C
     dtype = _matmul_dtype(part_BTK)
     matmuls = [matmuls_of(layer, dtype) for layer in layers]
     leaves = [leaf for one in matmuls for leaf in one.leaves()]
-    outs = _AllGatherMatmul.apply(chunking, matmuls, part_BTK.to(dtype).flatten(0, 1), *leaves)  # type: ignore[no-untyped-call]
+    outs = _AllGatherMatmul.apply(chunking, matmuls, part_BTK.to(dtype).flatten(0, 1), *leaves)
     return [out_MN.unflatten(0, (part_BTK.shape[0], -1)) for out_MN in outs]
 
 
@@ -53,7 +53,7 @@ def matmul_reduce_scatter(full_BTK: Tensor, layer: nn.Module, chunking: Chunking
     """Apply ``layer`` to all tokens and reduce-scatter the result over the ranks: (B, T, K) → (B, T/t, N)."""
     dtype = _matmul_dtype(full_BTK)
     matmuls = matmuls_of(layer, dtype)
-    part_MN: Tensor = _MatmulReduceScatter.apply(  # type: ignore[no-untyped-call]
+    part_MN: Tensor = _MatmulReduceScatter.apply(
         chunking, matmuls, full_BTK.to(dtype).flatten(0, 1), *matmuls.leaves()
     )
     part_BTN: Tensor = torch.unflatten(part_MN, 0, (full_BTK.shape[0], -1))

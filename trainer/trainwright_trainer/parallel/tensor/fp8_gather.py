@@ -36,7 +36,7 @@ class GatheringInputCast(InputCast):
         """(B, T/t, D) → a placeholder of shape (B, T, D); ``forward`` returns its codes until ``release``."""
         with torch.no_grad():
             self.full_input = self._gather(part_BTD.flatten(0, 1))
-        placeholder: Tensor = _Placeholder.apply(part_BTD, self.axis)  # type: ignore[no-untyped-call]
+        placeholder: Tensor = _Placeholder.apply(part_BTD, self.axis)
         return placeholder
 
     def release(self) -> None:

@@ -25,7 +25,7 @@ from trainwright_trainer.distributed.axis import Axis
 
 def all_gather(part_BTD: Tensor, axis: Axis) -> Tensor:
     """(B, T/t, D) → (B, T, D). The gradient is reduce-scattered."""
-    full: Tensor = _AllGather.apply(part_BTD, axis)  # type: ignore[no-untyped-call]
+    full: Tensor = _AllGather.apply(part_BTD, axis)
     return full
 
 
@@ -33,7 +33,7 @@ def reduce_scatter(full_BTD: Tensor, axis: Axis) -> Tensor:
     """(B, T, D), a partial sum on each rank → this rank's part (B, T/t, D) of the sum. The gradient is
     gathered.
     """
-    part: Tensor = _ReduceScatter.apply(full_BTD, axis)  # type: ignore[no-untyped-call]
+    part: Tensor = _ReduceScatter.apply(full_BTD, axis)
     return part
 
 
@@ -41,7 +41,7 @@ def all_reduce_gradient(weight: Tensor, axis: Axis) -> Tensor:
     """``weight``, which every rank has in full and applies to its part of the tokens; its gradient is
     all-reduced.
     """
-    same: Tensor = _AllReduceGradient.apply(weight, axis)  # type: ignore[no-untyped-call]
+    same: Tensor = _AllReduceGradient.apply(weight, axis)
     return same
 
 
