@@ -43,7 +43,7 @@ def _own_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
     return gradient, None
 
 
-_of_all = vocab_parallel._log_sum_and_target
+_of_all = vocab_parallel.log_sum_and_target
 
 
 def _own_log_sum(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
@@ -193,12 +193,12 @@ FAULTS: dict[str, Plant] = {
     "tensor gather": lambda: patch.object(sequence_parallel, "_all_gather", _own_part),
     "tensor scatter_sum": lambda: patch.object(sequence_parallel, "reduce_scatter_tensor", _own_summand),
     "norm-gradient sum": lambda: patch.object(
-        sequence_parallel._AllReduceGradient, "backward", staticmethod(_own_gradient)
+        sequence_parallel.AllReduceGradient, "backward", staticmethod(_own_gradient)
     ),
-    "vocabulary's log of sums": lambda: patch.object(vocab_parallel, "_log_sum_and_target", _own_log_sum),
-    "vocabulary's targets": lambda: patch.object(vocab_parallel, "_log_sum_and_target", _own_target),
+    "vocabulary's log of sums": lambda: patch.object(vocab_parallel, "log_sum_and_target", _own_log_sum),
+    "vocabulary's targets": lambda: patch.object(vocab_parallel, "log_sum_and_target", _own_target),
     "vocabulary's targets, of the second rank": lambda: patch.object(
-        vocab_parallel, "_log_sum_and_target", _targets_of_the_first
+        vocab_parallel, "log_sum_and_target", _targets_of_the_first
     ),
     "norm over the model": lambda: patch.object(replicated_adamw, "norm_over", _own_norm),
     "pipeline's activation": lambda: _Both(
@@ -208,7 +208,7 @@ FAULTS: dict[str, Plant] = {
     "pipeline's gradient, another micro batch's": lambda: patch.object(
         TrainingStage, "get_bwd_send_ops", _that_of_the_one_before()
     ),
-    "tied sum": lambda: patch.object(PipelineForwardBackward, "_reduce_tied_gradient", _complete_tied_apart),
+    "tied sum": lambda: patch.object(PipelineForwardBackward, "reduce_tied_gradient", _complete_tied_apart),
     "hooks under zbv": lambda: _Both(
         patch.object(GradientBuckets, "clear", _clear_and_listen),
         patch.object(ReplicatedAdamW, "mark_ready", _named_alone),

@@ -208,10 +208,8 @@ def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifes
     results = []
     for number, documents in enumerate(sizes):
         with (
-            shards._ShardWriter(folder / f"train-{number:05d}.bin", shards.TokenType.UINT16, 256) as train,
-            shards._ShardWriter(
-                folder / f"validation-{number:05d}.bin", shards.TokenType.UINT16, 256
-            ) as held,
+            shards.ShardWriter(folder / f"train-{number:05d}.bin", shards.TokenType.UINT16, 256) as train,
+            shards.ShardWriter(folder / f"validation-{number:05d}.bin", shards.TokenType.UINT16, 256) as held,
         ):
             for size in documents:
                 train.add(np.arange(size, dtype=np.uint32))

@@ -58,7 +58,7 @@ def test_gpus_are_numbered_as_on_the_bus_before_cuda_is_asked(monkeypatch: pytes
         torch.cuda, "is_available", lambda: bool(order_when_asked.append(os.environ.get("CUDA_DEVICE_ORDER")))
     )
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
-    monkeypatch.setattr(selftest, "_measure", lambda slots, threads: {})
+    monkeypatch.setattr(selftest, "measure_rates", lambda slots, threads: {})
     assert selftest.selftest(1)["cuda"] == []
     assert order_when_asked == ["PCI_BUS_ID"]
 

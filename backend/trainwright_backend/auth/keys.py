@@ -62,7 +62,7 @@ def delete_key(session: Write, user_id: UUID, key: str) -> None:
 
 def account_of_key(database: Database, settings: Settings, secret: str) -> Account | None:
     """The owner of a key; None for an unknown or revoked key. Its use is recorded now and then."""
-    if not _is_well_formed(secret):
+    if not is_well_formed(secret):
         return None
     with database.read() as session:
         row = session.execute(
@@ -87,7 +87,8 @@ def _record_use(database: Database, key_id: UUID) -> None:
         pass  # the next use is recorded
 
 
-def _is_well_formed(secret: str) -> bool:
+def is_well_formed(secret: str) -> bool:
+    """Whether ``secret`` has the shape of a key and the right checksum."""
     found = _SHAPE.fullmatch(secret)
     return found is not None and _checksum(secret[: -len(found[3])]) == found[3]
 

@@ -65,7 +65,7 @@ async def _listen_forever(url: str, topics: Topics) -> None:
                 pause_seconds = 0.1
                 async for notification in connection.notifies():
                     sender, _, topic = notification.payload.partition(" ")
-                    if not _is_own(sender):
+                    if not is_own(sender):
                         topics.publish(topic)
         except (psycopg.Error, OSError) as error:
             log.warning(
@@ -82,5 +82,6 @@ async def _connect(url: str) -> psycopg.AsyncConnection:
     return await psycopg.AsyncConnection.connect(address, autocommit=True)
 
 
-def _is_own(sender: str) -> bool:
+def is_own(sender: str) -> bool:
+    """Whether ``sender`` is this process."""
     return sender == _PROCESS_ID

@@ -218,7 +218,7 @@ class Platform:
     def _wait_for_api(self) -> None:
         started = time.monotonic()
         noticed = False
-        while not _responds(f"{self.url}/api/v1/health"):
+        while not responds(f"{self.url}/api/v1/health"):
             waited = time.monotonic() - started
             self._require("api", self._parts["api"].poll() is None and waited < START_TIMEOUT_SECONDS)
             if waited >= NOTICE_AFTER_SECONDS and not noticed:
@@ -250,7 +250,8 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _responds(url: str) -> bool:
+def responds(url: str) -> bool:
+    """Whether a GET of ``url`` is answered with 200 within 2 s."""
     try:
         with urlopen(url, timeout=2) as response:
             return bool(response.status == 200)

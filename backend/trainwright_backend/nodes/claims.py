@@ -44,7 +44,7 @@ def claim(
     earlier = _placement_of(session, run, claim_id)
     if earlier is not None and earlier.node_id == node_id:
         return _answer(store, earlier, timers)
-    placement = _unclaimed_placement(session, run, node_id)
+    placement = unclaimed_placement(session, run, node_id)
     if placement is None or earlier is not None:
         raise _refused()
     node = session.get_one(Node, node_id)
@@ -91,7 +91,7 @@ def _placement_of(session: Write, run: Run, claim_id: str) -> Placement | None:
     return session.scalars(claimed).one_or_none()
 
 
-def _unclaimed_placement(session: Write, run: Run, node_id: UUID) -> Placement | None:
+def unclaimed_placement(session: Write, run: Run, node_id: UUID) -> Placement | None:
     """The node's placement of a run that still waits for its claim."""
     if run.state is not RunState.QUEUED:
         return None

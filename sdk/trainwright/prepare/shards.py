@@ -122,8 +122,8 @@ def write_chunk_shards(
     token_type = TokenType.for_vocabulary(spec.size)
     lengths: list[int] = []
     with (
-        _ShardWriter(folder / f"train-{number:05d}.bin", token_type, end_of_text) as train,
-        _ShardWriter(folder / f"validation-{number:05d}.bin", token_type, end_of_text) as validation,
+        ShardWriter(folder / f"train-{number:05d}.bin", token_type, end_of_text) as train,
+        ShardWriter(folder / f"validation-{number:05d}.bin", token_type, end_of_text) as validation,
     ):
         for texts in _batches(read_chunk(path, mask)):
             if is_cancelled():
@@ -261,7 +261,7 @@ def _part(manifest: ShardManifest, folder: Path, shard: Shard, first: int, token
     width = manifest.token_type.bytes_per_token
     with (
         (folder / shard.name).open("rb") as file,
-        _ShardWriter(folder / name, manifest.token_type, manifest.end_of_text) as writer,
+        ShardWriter(folder / name, manifest.token_type, manifest.end_of_text) as writer,
     ):
         file.seek(first * width)
         left = tokens * width
@@ -323,7 +323,7 @@ def _batches(documents: Iterator[Document]) -> Iterator[list[str]]:
 
 
 @dataclass
-class _ShardWriter:
+class ShardWriter:
     """Writes one shard, which gets its name when it is complete."""
 
     path: Path

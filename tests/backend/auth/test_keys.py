@@ -43,9 +43,9 @@ def test_an_invalid_key_is_refused(site: Site, change: str) -> None:
 
 def test_a_mistyped_key_is_recognized_without_the_database(site: Site) -> None:
     secret = site.admin.post("/api/v1/me/keys", json={"name": "k"}).json()["secret"]
-    assert keys._is_well_formed(secret)
+    assert keys.is_well_formed(secret)
     other = "b" if secret[15] != "b" else "c"
-    assert not keys._is_well_formed(secret[:15] + other + secret[16:])
+    assert not keys.is_well_formed(secret[:15] + other + secret[16:])
 
 
 def test_keys_of_other_people_are_unknown(site: Site) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from pwdlib import PasswordHash
 from pydantic import SecretStr
 from sqlalchemy import select, update
 
@@ -55,8 +56,13 @@ def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(site: Site)
 
 def test_an_unknown_address_costs_a_hash_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     verified: list[str] = []
-    verify = passwords._hasher.verify
-    monkeypatch.setattr(passwords._hasher, "verify", lambda p, h: bool(verified.append(h)) or verify(p, h))
+    verify = PasswordHash.verify
+
+    def recorded(hasher: PasswordHash, password: str, hashed: str) -> bool:
+        verified.append(hashed)
+        return verify(hasher, password, hashed)
+
+    monkeypatch.setattr(PasswordHash, "verify", recorded)
     for email in (EMAIL, "nobody@acme.example"):
         sign_in(site.anonymous(), "not the password", email)
     assert len(verified) == 2 and verified[0] != verified[1]

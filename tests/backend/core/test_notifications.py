@@ -74,7 +74,7 @@ def test_rolled_back_notifications_are_not_delivered_and_connections_recover(
         async with listen_for_notifications(database, topics):
             with topics.subscribed("run:1") as woken:
                 await _heard(woken)
-                monkeypatch.setattr(notifications, "_is_own", lambda sender: False)
+                monkeypatch.setattr(notifications, "is_own", lambda sender: False)
                 await asyncio.to_thread(_roll_back, database)
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(woken.wait(), 0.3)

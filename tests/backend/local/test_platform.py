@@ -26,7 +26,7 @@ def test_the_api_restarts_alone_and_a_long_start_names_its_log(
         platform.end_api()
         assert platform.dead_parts() == ["api"] and not answers(health)
         monkeypatch.setattr(processes, "NOTICE_AFTER_SECONDS", 0.0)
-        monkeypatch.setattr(processes, "_responds", late(processes._responds))
+        monkeypatch.setattr(processes, "responds", late(processes.responds))
         platform.start_api()
         assert platform.dead_parts() == [] and answers(health) and platform.agent_pid == agent
         [line] = capsys.readouterr().err.splitlines()

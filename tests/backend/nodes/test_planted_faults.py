@@ -55,7 +55,7 @@ def test_an_old_fence_ends_nothing(scene: Scene) -> None:
 
 
 def test_a_claim_without_compare_and_set_is_caught(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_unclaimed_placement", any_placement)
+    monkeypatch.setattr(claims, "unclaimed_placement", any_placement)
     monkeypatch.setattr(claims, "take_placement", take_whatever_it_is)
     monkeypatch.setattr(claims, "move", move_without_guard)
     monkeypatch.setattr(claims, "start_attempt", lambda session, run, *_: run)

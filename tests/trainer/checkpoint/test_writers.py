@@ -213,7 +213,7 @@ def _die_before_the_list(rank: int, store: str, folder: Path) -> None:
     dist.init_process_group(CPU_BACKEND, init_method=f"file://{store}", rank=rank, world_size=2)
     mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
     if rank == 1:
-        rank_files._write_manifest = _die_beside_the_other_list  # the moment of the death
+        rank_files.write_rank_manifest = _die_beside_the_other_list  # the moment of the death
     saver = Saver(folder, ORIGIN, join_writers(mesh), lambda complete: None)
     saver.save(lambda: Snapshot(1, _pieces(list(_states())[rank::2]), {"step": 1}))
     try:

@@ -23,7 +23,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import Slice, full_slice
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.fp8.state import optimizer, updater
-from trainwright_trainer.fp8.state.optimizer import _element_map
+from trainwright_trainer.fp8.state.optimizer import make_element_map
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training.build import build
@@ -84,8 +84,9 @@ def _weights(held: FP8Updater, model: torch.nn.Module) -> dict[str, Weight]:
 
 def _give(held: FP8Updater, weights: dict[str, Weight], step: int, spoilt: str = "") -> None:
     """Draw gradients of the full model and give each rank those of its shards. Data ranks get equal ones."""
+    boxes = {slot.name: slot.box for slot in held.layout.slots}
     for name, weight in weights.items():
-        box = held._shard_specs.local[name].slice
+        box = boxes[name]
         draw = torch.Generator().manual_seed(sum(name.encode()) + step)
         gradient = (
             torch.randn(box.full_shape, generator=draw) * torch.rand(box.full_shape, generator=draw) ** 4
@@ -126,7 +127,7 @@ def _patched(owner: object, name: str, value: object) -> Iterator[None]:
 
 
 def _as_if_whole(boxes: list[Slice], device: torch.device) -> Any:
-    return _element_map([full_slice(box.shape) for box in boxes], device)
+    return make_element_map([full_slice(box.shape) for box in boxes], device)
 
 
 def _max_of_own(self: Axis, tensor: Tensor) -> Tensor:
@@ -140,7 +141,7 @@ class _CountsAll(updater.FP8Gradients):
 
 FAULTS: dict[str, Any] = {
     "none": nullcontext,
-    "dice of slices": lambda: _patched(optimizer, "_element_map", _as_if_whole),
+    "dice of slices": lambda: _patched(optimizer, "make_element_map", _as_if_whole),
     "scales of slices": lambda: _patched(Axis, "all_reduce_max", _max_of_own),
     "norms counted twice": lambda: _patched(updater, "FP8Gradients", _CountsAll),
 }

@@ -60,7 +60,11 @@ def _train(mesh: Mesh, job_file: Path) -> Trained:
     updater = training.engine.updater
     assert isinstance(updater, FP8Updater)
     weights = [module.codes for module in training.engine.model.modules() if isinstance(module, Weight)]
-    kept = [updater.gradients.codes, *(kind.codes for kind in updater._buffers())]
+    optimizer = updater.optimizer
+    kept = [
+        updater.gradients.codes,
+        *(kind.codes for kind in (optimizer.master, optimizer.first, optimizer.second)),
+    ]
     return Trained(_digest(weights), _digest(kept))
 
 
@@ -272,7 +276,7 @@ def _bytes_of_weights(mesh: Mesh, job_file: Path) -> float:
     updater = training.engine.updater
     assert isinstance(updater, FP8Updater)
     with counted_bytes() as sent:
-        updater._sync_weights()
+        updater.update(torch.tensor(0.0))
     return sum(sent)
 
 
@@ -368,11 +372,15 @@ def test_released_gradients_move_the_weights_as_kept_ones_do(tmp_path: Path, dat
 def test_validation_leaves_the_scales_alone(tmp_path: Path, data: Path) -> None:
     """A validation split with larger activations
     than the training split must not enter any step's history."""
-    training = build_here(make_job(tmp_path, data, precision=fp8(amax="delayed")))
-    updater = training.engine.updater
-    assert isinstance(updater, FP8Updater)
-    records = updater._amax_history
-    training.engine.mean_loss(training.loader.micro_batches(1))
-    assert all(amax == 0 for amax in records._inputs)
-    training.engine.step(training.loader.micro_batches(1), 1e-3, StepTimer(torch.device("cpu")))
-    assert (records._amax_L2 > 0).all()
+    job_file = make_job(tmp_path, data, precision=fp8(amax="delayed"))
+
+    def input_amaxes(validated: bool) -> dict[str, float]:
+        training = build_here(job_file)
+        if validated:
+            training.engine.mean_loss(training.loader.micro_batches(2))
+        training.engine.step(training.loader.micro_batches(1), 1e-3, StepTimer(torch.device("cpu")))
+        metrics = training.engine.updater.metrics(1)
+        return {name: metrics[name] for name in metrics if name.startswith("fp8_amax") and "input" in name}
+
+    amaxes = input_amaxes(validated=True)
+    assert amaxes == input_amaxes(validated=False) and min(amaxes.values()) > 0

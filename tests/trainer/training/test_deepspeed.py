@@ -340,13 +340,13 @@ def _uneven_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], str]:
 
 
 def _moments_are_not_restored() -> None:
-    right = DeepSpeedUpdater._set_tensor
+    right = DeepSpeedUpdater.set_tensor
 
     def wrong(self: Any, weight: Any, kind: str | None, value: Tensor) -> None:
         if kind is None:
             right(self, weight, kind, value)
 
-    DeepSpeedUpdater._set_tensor = wrong
+    DeepSpeedUpdater.set_tensor = wrong
 
 
 def _updates_are_not_restored() -> None:
@@ -355,7 +355,7 @@ def _updates_are_not_restored() -> None:
 
 def _weights_are_restored_in_one_place() -> None:
     """DeepSpeed stores them twice: for computing and for updating."""
-    right = DeepSpeedUpdater._set_tensor
+    right = DeepSpeedUpdater.set_tensor
 
     def wrong(self: Any, weight: Any, kind: str | None, value: Tensor) -> None:
         if kind is None:
@@ -364,7 +364,7 @@ def _weights_are_restored_in_one_place() -> None:
         else:
             right(self, weight, kind, value)
 
-    DeepSpeedUpdater._set_tensor = wrong
+    DeepSpeedUpdater.set_tensor = wrong
 
 
 FAULTS: dict[str, Callable[[], None]] = {

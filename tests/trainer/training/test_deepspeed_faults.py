@@ -70,8 +70,10 @@ def _takes_its_own_part(
 
 def _told(changed: dict[str, Any]) -> Callable[[], AbstractContextManager[object]]:
     """Change DeepSpeed's settings."""
-    right = deepspeed_engine._settings
-    return lambda: patch.object(deepspeed_engine, "_settings", lambda *given: right(*given) | changed)
+    right = deepspeed_engine.deepspeed_settings
+    return lambda: patch.object(
+        deepspeed_engine, "deepspeed_settings", lambda *given: right(*given) | changed
+    )
 
 
 FAULTS: dict[str, Fault] = {
@@ -125,7 +127,7 @@ SOUND = "none, after all of them"
 
 def _learn_each(mesh: Mesh, jobs: dict[str, Path]) -> dict[str, Learned]:
     """Train with one fault after the other, on ranks that take seconds to import DeepSpeed."""
-    deepspeed_engine._import_deepspeed(mesh.device)
+    deepspeed_engine.import_deepspeed(mesh.device)
     found = {}
     for fault, job_file in jobs.items():
         with FAULTS[fault].plant():

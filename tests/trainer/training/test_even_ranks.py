@@ -49,7 +49,7 @@ def _live(mesh: Mesh, job_file: Path) -> Lived:
         return make(ranks, **given)
 
     dist.new_group = counted
-    garbage_collection._ALL_EVERY_STEPS = ALL_EVERY_STEPS
+    garbage_collection.FULL_COLLECTION_EVERY_STEPS = ALL_EVERY_STEPS
     training = build(read_job(job_file), job_file, mesh)
     step = training.engine.step
 

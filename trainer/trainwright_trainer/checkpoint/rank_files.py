@@ -42,7 +42,7 @@ def write_rank_files(draft: Path, rank: int, slices: list[StateSlice]) -> None:
         path = draft / f"tensors-{rank}-{index:05d}.safetensors"
         files.append(write_tensors(path, {state_slice.name: state_slice.tensor for state_slice in group}))
         tensors |= {state_slice.name: _entry(state_slice, path.name) for state_slice in group}
-    _write_manifest(draft, rank, RankManifest(files=files, tensors=tensors))
+    write_rank_manifest(draft, rank, RankManifest(files=files, tensors=tensors))
 
 
 def collect_rank_manifests(draft: Path, ranks: int) -> RankManifest:
@@ -67,7 +67,8 @@ def await_collection(draft: Path, rank: int) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _write_manifest(draft: Path, rank: int, manifest: RankManifest) -> None:
+def write_rank_manifest(draft: Path, rank: int, manifest: RankManifest) -> None:
+    """Write the manifest that tells rank 0 that this rank's files are complete."""
     write_durably(_manifest_path(draft, rank), manifest.model_dump_json().encode(), SHARED)
 
 

@@ -85,7 +85,7 @@ def loss_by_chunks(
     """``head_loss`` that always computes its gradients at once, even for a single chunk; tokens are in one
     dim.
     """
-    loss: Tensor = _LossAndGradients.apply(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)
+    loss: Tensor = LossAndGradients.apply(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)
     return loss
 
 
@@ -108,7 +108,9 @@ def _loss_only(x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens:
     return torch.stack(losses).sum() / targets_N.numel()
 
 
-class _LossAndGradients(Function):
+class LossAndGradients(Function):
+    """A loss whose forward pass computes its gradients too."""
+
     @staticmethod
     def forward(
         ctx: FunctionCtx,

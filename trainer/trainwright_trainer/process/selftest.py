@@ -32,7 +32,7 @@ _SECONDS_PER_SIZE = 0.5
 def selftest(slots: int) -> dict[str, Any]:
     """Measurements for ``slots`` CPU slots, and the GPUs that ranks can use, numbered like their slots."""
     threads = max(1, len(os.sched_getaffinity(0)) // slots)
-    rates = _measure(slots, threads)
+    rates = measure_rates(slots, threads)
     cpu = {"name": cpu_name(), "slots": slots, "threads_per_slot": threads, "flops_per_second": rates}
     return {"cpu": cpu, "cuda": _gpus()}
 
@@ -48,7 +48,7 @@ def _gpus() -> list[dict[str, Any]]:
     ]
 
 
-def _measure(slots: int, threads: int) -> dict[str, float]:
+def measure_rates(slots: int, threads: int) -> dict[str, float]:
     """FLOP/s of one slot by dtype while all slots are busy."""
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(slots)

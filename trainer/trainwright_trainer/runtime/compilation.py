@@ -35,7 +35,7 @@ def can_compile(kind: CompileKind, device: torch.device) -> bool:
     Raises:
         BadJobError: the spec says `on`, and the machine cannot.
     """
-    missing = _missing(device)
+    missing = missing_toolchain(device)
     if missing is None:
         return True
     remedy = f"needs {missing}, which this node lacks: install it (Debian: build-essential, python3-dev)"
@@ -74,7 +74,7 @@ def fuse_on_gpu(function: Callable[P, R], device: torch.device) -> Callable[P, R
     return torch.compile(function, dynamic=True) if device.type == "cuda" else function
 
 
-def _missing(device: torch.device) -> str | None:
+def missing_toolchain(device: torch.device) -> str | None:
     """What the compiler lacks: C++ for CPUs, C for Triton's kernel launchers on GPUs, Python's headers for
     both.
     """

@@ -7,7 +7,7 @@ again, and all ranks collect together. Reference counts free everything but cycl
 leave many small cycles: torch's ``tree_flatten`` creates a function that refers to itself at every operator
 whose result is kept or looked up, some hundred objects per block and pass. They hold no tensors, but would
 add up to hundreds of megabytes of host memory. So each step's objects are scanned after it, in time
-proportional to their number, and older ones every ``_ALL_EVERY_STEPS`` steps.
+proportional to their number, and older ones every ``FULL_COLLECTION_EVERY_STEPS`` steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_ALL_EVERY_STEPS = 200
+FULL_COLLECTION_EVERY_STEPS = 200
+"""Steps from one collection of all generations to the next."""
+
 _YOUNGEST = 0
 """The generation of objects created since the last collection."""
 
@@ -52,7 +54,7 @@ def collect_after_step(step: int) -> None:
     """Collect cycles of the last step, and from time to time those of all steps; every rank calls this after
     each step.
     """
-    if step % _ALL_EVERY_STEPS == 0:
+    if step % FULL_COLLECTION_EVERY_STEPS == 0:
         gc.collect()
     else:
         gc.collect(_YOUNGEST)

@@ -70,7 +70,7 @@ class DeepSpeedUpdater:
 
     def __init__(self, model: Transformer, shard_specs: ShardSpecs, spec: RunSpec, mesh: Mesh) -> None:
         """``model`` is on the CPU, unsharded, with its initial values; it is moved to its device here."""
-        self._deepspeed = _import_deepspeed(mesh.device)
+        self._deepspeed = import_deepspeed(mesh.device)
         self._stage = spec.parallelism.zero_stage
         self._clip_norm = spec.optimizer.clip_norm
         self._mesh = mesh
@@ -150,7 +150,7 @@ class DeepSpeedUpdater:
         with torch.no_grad():
             for moment, name in self._state_names():
                 weight = self._weights[name]
-                self._set_tensor(weight, moment, read(_state_name(moment, name), full_slice(_shape(weight))))
+                self.set_tensor(weight, moment, read(_state_name(moment, name), full_slice(_shape(weight))))
         self._updates = position["updates"]
         set_updates(self._optimizer, self._updates)
 
@@ -188,7 +188,7 @@ class DeepSpeedUpdater:
             return self._optimizer.state[weight][moment]  # type: ignore[no-any-return]
         return self._api.safe_get_full_optimizer_state(weight, moment)  # type: ignore[no-any-return]
 
-    def _set_tensor(self, weight: Any, moment: str | None, value: Tensor) -> None:
+    def set_tensor(self, weight: Any, moment: str | None, value: Tensor) -> None:
         """Set this rank's shard of a tensor of the state from ``value``, the entire tensor."""
         if self._stage == 3:
             part = _partition(value, weight.ds_tensor.numel(), self._mesh)
@@ -309,7 +309,7 @@ class LossModule(nn.Module):
             return self.head_loss(features_BTD, self.model.head.weight, targets_BT)
 
 
-def _import_deepspeed(device: torch.device) -> Any:
+def import_deepspeed(device: torch.device) -> Any:
     """Import DeepSpeed, which detects its device at import.
 
     Raises:
@@ -335,7 +335,7 @@ def _import_deepspeed(device: torch.device) -> Any:
 def _initialize(deepspeed: Any, loss_module: LossModule, spec: RunSpec, mesh: Mesh) -> Any:
     """DeepSpeed's own engine over ``loss_module``, whose weights are on the CPU."""
     _init_single_process_group(mesh)
-    settings = _settings(spec, mesh.device)
+    settings = deepspeed_settings(spec, mesh.device)
     optimizer = build_adamw(loss_module, spec.optimizer)
     if spec.parallelism.zero_stage == 3:
         # Shard one weight at a time, so that a model that does not fit on the device is never there unsharded.
@@ -351,7 +351,7 @@ def _initialize(deepspeed: Any, loss_module: LossModule, spec: RunSpec, mesh: Me
     return runner
 
 
-def _settings(spec: RunSpec, device: torch.device) -> dict[str, Any]:
+def deepspeed_settings(spec: RunSpec, device: torch.device) -> dict[str, Any]:
     """DeepSpeed's configuration. Whatever is left out is off, or costs no accuracy."""
     parallelism = spec.parallelism
     zero: dict[str, Any] = {"stage": parallelism.zero_stage}

@@ -18,7 +18,7 @@ from trainwright_trainer.distributed.shard_spec import assign_owners, full_slice
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, scale_for
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.fp8.state.gradient_headroom import Headroom
-from trainwright_trainer.fp8.state.gradients import FP8Gradients, _quantize
+from trainwright_trainer.fp8.state.gradients import FP8Gradients, quantize_rows
 from trainwright_trainer.fp8.state.row_layout import ROW, make_row_layout, view_of
 
 SHAPES = {"embedding": (60, 40), "query": (48, 40), "norm": (40,), "head": (500, 40)}
@@ -168,7 +168,7 @@ def test_headroom_stays_one_while_nothing_overflows(elements: int) -> None:
     for _ in range(steps):
         scaled = rows * torch.rand((), generator=draw)
         scale = (scale_for(amax_of(scaled), E4M3) / headroom.factor).view(1, 1)
-        large, _, _ = _quantize(scaled, scale, codes, observe=False)
+        large, _, _ = quantize_rows(scaled, scale, codes, observe=False)
         headroom.too_large += large.sum()
         headroom.adapt()
         at_largest += int((codes.view(torch.uint8) & 0x7F == 0x7E).any())

@@ -12,6 +12,7 @@ from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.shard_spec import full_slice
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, cast, scale_for
 from trainwright_trainer.fp8.compute.stochastic_rounding import stochastic_round, uniform_noise
+from trainwright_trainer.fp8.state import optimizer as optimizer_module
 from trainwright_trainer.fp8.state.optimizer import (
     BLOCK,
     FLOAT32,
@@ -21,9 +22,8 @@ from trainwright_trainer.fp8.state.optimizer import (
     StateBuffer,
     StateFormats,
     StorageFormat,
-    _adamw_rows,
-    _round,
     largest_update,
+    round_to_format,
 )
 from trainwright_trainer.fp8.state.row_layout import ROW, RowLayout, make_row_layout, view_of
 
@@ -193,7 +193,7 @@ def _store_all(into: StateBuffer, exact: StateBuffer, formats: StateFormats, is_
         torch.arange(exact.codes.numel(), dtype=torch.int32).view_as(exact.codes), torch.tensor(0)
     )
     of_kind = thrown[2 if is_second else 1] if formats.stochastic else None
-    into.codes.copy_(_round(exact.codes / scale, format, of_kind, never_zero=is_second))
+    into.codes.copy_(round_to_format(exact.codes / scale, format, of_kind, never_zero=is_second))
 
 
 def update_of(trial: Trial, name: str) -> Tensor:
@@ -399,14 +399,21 @@ def test_bytes_a_parameter() -> None:
 
 
 @pytest.mark.parametrize("formats", [ALL_FLOAT32, PAPER, BLOCK], ids=["float32", "paper", "block"])
-def test_the_compiled_update_is_the_eager_one_bit_for_bit(formats: StateFormats) -> None:
+def test_the_compiled_update_is_the_eager_one_bit_for_bit(
+    formats: StateFormats, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Traced as for a GPU, where many chunks share one compilation,
     and executed with the same operations as here."""
     given = weights()
-    trials = [Trial(given, formats), Trial(given, formats)]
-    trials[1].optimizer._update_rows = torch.compile(_adamw_rows, dynamic=True, backend="aot_eager")
+    monkeypatch.setitem(optimizer_module.CHUNK_ROWS, "cpu", 7)
+    trials = [Trial(given, formats)]
+    monkeypatch.setattr(
+        optimizer_module,
+        "fuse_on_gpu",
+        lambda function, device: torch.compile(function, dynamic=True, backend="aot_eager"),
+    )
+    trials.append(Trial(given, formats))
     for trial in trials:
-        trial.optimizer._chunk_rows = 7
         for step in range(2):
             trial.step(realistic_gradients(given, step))
     eager, compiled = (trial.optimizer for trial in trials)

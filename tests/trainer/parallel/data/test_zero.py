@@ -197,7 +197,7 @@ def _gradient_bytes(mesh: Mesh, job_file: Path) -> tuple[int, int]:
         weight.register_post_accumulate_grad_hook(count)
     one_step(training, 1)
     assert len(seen) == len(weights) * 2, "two rounds"
-    return max(seen), sum(weight.nbytes for weight in updater._shard.updated.values())
+    return max(seen), sum(part.tensor.nbytes for part in updater.state() if part.name.startswith("model."))
 
 
 def test_stage_2_holds_its_own_gradients_and_two_buckets(job: Callable[..., Path]) -> None:

@@ -106,7 +106,7 @@ def test_a_rank_that_computes_a_quarter_of_the_time_is_measured_as_slower() -> N
 
 
 def too_small(mesh: Mesh, spec: RunSpec) -> str:
-    auto_stages._free_bytes = lambda _: 1_000_000 if mesh.rank == 1 else 10**9
+    auto_stages.usable_bytes = lambda _: 1_000_000 if mesh.rank == 1 else 10**9
     with pytest.raises(BadJobError) as caught:
         choose_stages(spec, mesh)
     return str(caught.value)

@@ -20,20 +20,21 @@ from trainwright_trainer.distributed.axis import RankLostError
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.parallel.pipeline.schedules import unwrap_stage_errors
 from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training import build as build_module
 from trainwright_trainer.training.build import build
 
 
 def _leave_in_the_middle(mesh: Mesh, job_file: Path) -> str | None:
     """Error on rank 0 when rank 1 leaves instead of computing the loss."""
     output_folder(job_file).mkdir(exist_ok=True)
-    training = build(read_job(job_file), job_file, mesh)
     if mesh.rank == 1:
 
-        def leave(*_: object) -> Tensor:
+        def leave(*_: object, **__: object) -> Tensor:
             _hang_up()
             raise LookupError("gone")
 
-        training.engine.forward_backward._head_loss = leave
+        build_module.head_loss = leave
+    training = build(read_job(job_file), job_file, mesh)
     try:
         training.engine.step(training.loader.micro_batches(1), 1e-3, started_timer())
     except Exception as error:

@@ -33,7 +33,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def _keep_tied_gradients_apart() -> None:
-    PipelineForwardBackward._reduce_tied_gradient = lambda self: (
+    PipelineForwardBackward.reduce_tied_gradient = lambda self: (
         self._updater.mark_ready(["embedding.weight"]) if self._tied else None
     )
 

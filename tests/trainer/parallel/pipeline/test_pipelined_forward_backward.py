@@ -32,7 +32,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.model import loss as loss_module
 from trainwright_trainer.model.transformer import Block
 from trainwright_trainer.parallel.pipeline import pipelined_forward_backward as pipeline_module
-from trainwright_trainer.parallel.pipeline.deferred_linear import _Linear
+from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinearFunction
 from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training.build import build
@@ -56,8 +56,8 @@ def _count_backward_passes(mesh: Mesh, job_file: Path, torch_splits: bool) -> di
 
         function.backward = staticmethod(counted)
 
-    counting(_Product if torch_splits else _Linear, "linear")
-    counting(loss_module._LossAndGradients, "loss")
+    counting(_Product if torch_splits else DeferredLinearFunction, "linear")
+    counting(loss_module.LossAndGradients, "loss")
     counting(_Same, "block")
     forward = Block.forward
     Block.forward = lambda self, x, *tables: _Same.apply(forward(self, x, *tables))
@@ -168,21 +168,23 @@ def _largest_room(mesh: Mesh, job_file: Path) -> list[int]:
     the peak, and the number after a step."""
     output_folder(job_file).mkdir(exist_ok=True)
     training = build(read_job(job_file), job_file, mesh)
-    (stage,) = training.engine.forward_backward._schedule._stages
     rooms: list[int] = []
-    forward = stage.forward_one_chunk
+    stages: set[TrainingStage] = set()
+    forward = TrainingStage.forward_one_chunk
 
-    def held() -> int:
+    def held(stage: TrainingStage) -> int:
         infos = [info for infos in stage.args_recv_info.values() for info in infos]
         return sum(info.buffer is not None and info.buffer.numel() > 0 for info in infos)
 
-    def counted(*arguments: Any, **named: Any) -> Any:
-        rooms.append(held())
-        return forward(*arguments, **named)
+    def counted(stage: TrainingStage, *arguments: Any, **named: Any) -> Any:
+        stages.add(stage)
+        rooms.append(held(stage))
+        return forward(stage, *arguments, **named)
 
-    stage.forward_one_chunk = counted
+    TrainingStage.forward_one_chunk = counted
     training.engine.step(training.loader.micro_batches(1), 1e-3, started_timer())
-    return [max(rooms), held()]
+    (stage,) = stages
+    return [max(rooms), held(stage)]
 
 
 def test_a_stage_keeps_what_it_received_for_as_many_micro_batches_as_are_in_flight(

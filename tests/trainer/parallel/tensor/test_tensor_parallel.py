@@ -292,40 +292,40 @@ def _backward(collective: Callable[[Tensor, Axis], Tensor]) -> Any:
     return staticmethod(backward)
 
 
-_log_sum_and_target = vocab_parallel._log_sum_and_target
+log_sum_and_target = vocab_parallel.log_sum_and_target
 
 
 def _own_logits(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
-    return logits.float().logsumexp(1), _log_sum_and_target(logits, targets, rows, axis)[1]
+    return logits.float().logsumexp(1), log_sum_and_target(logits, targets, rows, axis)[1]
 
 
 def _own_targets(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
     offsets = targets - rows.first
     found = logits.float().gather(1, offsets.remainder(rows.size)[:, None])[:, 0]
     is_here = (offsets >= 0) & (offsets < rows.size)
-    return _log_sum_and_target(logits, targets, rows, axis)[0], found.where(is_here, 0.0)
+    return log_sum_and_target(logits, targets, rows, axis)[0], found.where(is_here, 0.0)
 
 
 FAULTS: dict[str, tuple[Any, str, Any]] = {
-    "tokens are not gathered": (sequence_parallel._AllGather, "forward", _forward(_own_repeated)),
+    "tokens are not gathered": (sequence_parallel.AllGather, "forward", _forward(_own_repeated)),
     "gradients of gathered tokens are not summed": (
-        sequence_parallel._AllGather,
+        sequence_parallel.AllGather,
         "backward",
         _backward(_own_summand),
     ),
-    "products are not summed": (sequence_parallel._ReduceScatter, "forward", _forward(_own_summand)),
+    "products are not summed": (sequence_parallel.ReduceScatter, "forward", _forward(_own_summand)),
     "gradients of summed products are not gathered": (
-        sequence_parallel._ReduceScatter,
+        sequence_parallel.ReduceScatter,
         "backward",
         _backward(_own_repeated),
     ),
     "gradients of norms are not summed": (
-        sequence_parallel._AllReduceGradient,
+        sequence_parallel.AllReduceGradient,
         "backward",
         _backward(lambda gradient, axis: gradient),
     ),
-    "the vocabulary's exponentials are not summed": (vocab_parallel, "_log_sum_and_target", _own_logits),
-    "the target's logit stays with its owner": (vocab_parallel, "_log_sum_and_target", _own_targets),
+    "the vocabulary's exponentials are not summed": (vocab_parallel, "log_sum_and_target", _own_logits),
+    "the target's logit stays with its owner": (vocab_parallel, "log_sum_and_target", _own_targets),
     "embedded tokens are not summed": (vocab_parallel, "reduce_scatter", _own_summand),
     "rows of other ranks' tokens are added": (Tensor, "masked_fill", lambda self, mask, value: self),
     "the gradient norm is a rank's own": (replicated_adamw, "norm_over", lambda axis, norm: norm),

@@ -78,7 +78,7 @@ class FP8Gradients:
             [bucket.segments(mine, device) for bucket in layout.buckets] if mesh.data.ranks > 1 else []
         )
         self._row_amax = fuse_on_gpu(_row_amax, device)
-        self._quantize = fuse_on_gpu(_quantize, device)
+        self._quantize = fuse_on_gpu(quantize_rows, device)
         self._dequantized_sum = fuse_on_gpu(_dequantized_sum, device)
         self._handles = [[weights[one.name].handle for one in bucket.slots] for bucket in layout.buckets]
         self._bucket_of = {
@@ -235,7 +235,7 @@ def _row_amax(rows: Tensor) -> Tensor:
     return finite_or_inf(rows.abs().amax(1).float())
 
 
-def _quantize(rows: Tensor, scale: Tensor, codes: Tensor, observe: bool) -> tuple[Tensor, Tensor, Tensor]:
+def quantize_rows(rows: Tensor, scale: Tensor, codes: Tensor, observe: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Fill ``codes`` with (rows, 128) values divided by their (rows, 1) scales.
 
     Returns:

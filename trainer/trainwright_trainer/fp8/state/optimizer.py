@@ -53,7 +53,7 @@ from trainwright_trainer.fp8.state.row_layout import ROW, RowLayout
 from trainwright_trainer.fp8.state.segments import Segments
 from trainwright_trainer.runtime.compilation import fuse_on_gpu
 
-_CHUNK_ROWS = {"cpu": 2**11, "cuda": 2**20}
+CHUNK_ROWS = {"cpu": 2**11, "cuda": 2**20}
 """Rows processed at a time: on a CPU as many as fit its cache, on a GPU as 32-bit indices can address."""
 
 _ROUNDED_UP = 1 + 2.0**-3
@@ -179,7 +179,7 @@ class ScaledAdamW:
         self._first_rows = torch.tensor(
             [first.get(slot.name, 0) for slot in layout.slots], dtype=torch.int32, device=device
         )
-        self._element_map = _element_map([slot.box for slot in layout.slots], device)
+        self._element_map = make_element_map([slot.box for slot in layout.slots], device)
         self._keys = torch.tensor(
             [weight_key(slot.name, seed) for slot in layout.slots], dtype=torch.int32, device=device
         )
@@ -190,7 +190,7 @@ class ScaledAdamW:
         self._hyper = torch.zeros(4, device=device)
         """Learning rate, corrections of both moments, clamp of updates: a tensor, so that code is not
         recompiled."""
-        self._chunk_rows = _CHUNK_ROWS[device.type]
+        self._chunk_rows = CHUNK_ROWS[device.type]
         self._update_rows = fuse_on_gpu(_adamw_rows, device)
 
     def begin_update(self, learning_rate: float) -> None:
@@ -298,7 +298,7 @@ def largest_update(beta1: float, beta2: float, updates: int) -> float:
     return float(moments * terms**0.5 * (1 + 1e-6))
 
 
-class _ElementMap(NamedTuple):
+class ElementMap(NamedTuple):
     """Maps element indices in slices to those in entire weights."""
 
     stride: Tensor
@@ -314,7 +314,8 @@ class _ElementMap(NamedTuple):
         return elements + torch.div(elements, length, rounding_mode="floor") * gap + first
 
 
-def _element_map(boxes: Sequence[Slice], device: torch.device) -> _ElementMap:
+def make_element_map(boxes: Sequence[Slice], device: torch.device) -> ElementMap:
+    """The map of this rank's slices ``boxes``, in the order of their slots."""
     strides, strided = [], False
     for box in boxes:
         last, whole_last = box.shape[-1], box.full_shape[-1]
@@ -327,7 +328,7 @@ def _element_map(boxes: Sequence[Slice], device: torch.device) -> _ElementMap:
         else:
             strides.append((last, whole_last - last, _wrapped(box.offset[0] * whole_last + box.offset[1])))
             strided = strided or last % ROW != 0
-    return _ElementMap(torch.tensor(strides, dtype=torch.int32, device=device).T.contiguous(), strided)
+    return ElementMap(torch.tensor(strides, dtype=torch.int32, device=device).T.contiguous(), strided)
 
 
 def _wrapped(number: int) -> int:
@@ -368,7 +369,7 @@ def _adamw_rows(
     lanes = torch.arange(ROW, dtype=torch.int32, device=g.device)
     numbers = elements + lanes
     if stride is not None:
-        numbers = _ElementMap.of_whole(numbers, *stride)
+        numbers = ElementMap.of_whole(numbers, *stride)
     noise = uniform_noise(numbers, keys) if formats.stochastic else (None, None, None)
     _store(w, master, formats.master, noise[0], found[0])
     _store(m, first, formats.first, noise[1], found[1])
@@ -386,7 +387,7 @@ def requantize(numbers: Tensor, format: StorageFormat, never_zero: bool) -> tupl
         never_zero: whether a value above zero must not become zero.
     """
     scale = scale_for(finite_or_inf(numbers.abs().amax(1)), format.dtype)
-    return _round(numbers / scale[:, None], format, None, never_zero), scale
+    return round_to_format(numbers / scale[:, None], format, None, never_zero), scale
 
 
 def _dequantize(codes: Tensor, scale: Tensor) -> Tensor:
@@ -409,10 +410,10 @@ def _store(
     if format.scaled is ScaleGranularity.ROW:
         scale = scale_for(amax, format.dtype)[:, None]
         part.new_scale.copy_(scale)
-    part.codes.copy_(_round(number / scale, format, noise, never_zero))
+    part.codes.copy_(round_to_format(number / scale, format, noise, never_zero))
 
 
-def _round(scaled: Tensor, format: StorageFormat, noise: Tensor | None, never_zero: bool) -> Tensor:
+def round_to_format(scaled: Tensor, format: StorageFormat, noise: Tensor | None, never_zero: bool) -> Tensor:
     """Codes of values that are already divided by their scale."""
     if format.dtype is torch.float32:
         return scaled

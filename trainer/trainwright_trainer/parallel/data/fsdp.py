@@ -166,7 +166,7 @@ class _FSDPGradients:
 
 
 def _apply_fsdp(model: Transformer, vectors: set[nn.Parameter], precision: PrecisionKind, mesh: Mesh) -> None:
-    devices = _device_mesh(mesh)
+    devices = make_device_mesh(mesh)
     exact = MixedPrecisionPolicy(cast_forward_inputs=False)
     in_blocks = exact
     if precision is PrecisionKind.BF16:
@@ -187,7 +187,7 @@ def _apply_fsdp(model: Transformer, vectors: set[nn.Parameter], precision: Preci
         module.set_force_sum_reduction_for_comms(True)
 
 
-def _device_mesh(mesh: Mesh) -> DeviceMesh:
+def make_device_mesh(mesh: Mesh) -> DeviceMesh:
     """The data axis for torch: shards, possibly with replicas."""
     kind, shard, replicas = mesh.device.type, mesh.shard.group, mesh.replicas.group
     assert shard is not None

@@ -66,7 +66,7 @@ def choose_stages(
     """
     mesh.world.barrier()
     speed = (measure or matmul_speed)(spec, mesh.device)
-    speeds, memories = _of_pipeline(mesh, speed, _free_bytes(mesh.device))
+    speeds, memories = _of_pipeline(mesh, speed, usable_bytes(mesh.device))
     alike = group_speeds(speeds)
     capacities = [RankCapacity(one, memory) for one, memory in zip(alike, memories, strict=True)]
     try:
@@ -124,7 +124,7 @@ def _of_pipeline(mesh: Mesh, speed: float, memory: int | None) -> tuple[list[flo
     return speeds, [None if one == float("inf") else int(one) for one in memories]
 
 
-def _free_bytes(device: torch.device) -> int | None:
+def usable_bytes(device: torch.device) -> int | None:
     """Usable memory of a GPU. None on a CPU, where ranks share the node's memory."""
     if device.type != "cuda":
         return None

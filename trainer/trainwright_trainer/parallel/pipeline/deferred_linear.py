@@ -48,11 +48,13 @@ class DeferredLinear(nn.Linear):
         dtype = _matmul_dtype(x)
         cast_NK = self.weight.detach().to(dtype)
         defer = partial(self.deferred.add, self.weight)
-        y: Tensor = _Linear.apply(x.to(dtype), cast_NK, defer)
+        y: Tensor = DeferredLinearFunction.apply(x.to(dtype), cast_NK, defer)
         return y
 
 
-class _Linear(Function):
+class DeferredLinearFunction(Function):
+    """A linear layer whose backward pass computes the input gradient and defers the weight gradient."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight_NK: Tensor, defer: Callable[[GradientFunction], None]) -> Tensor:
         ctx.save_for_backward(x, weight_NK)

@@ -88,7 +88,7 @@ class PipelineForwardBackward:
         timer.mark(Timing.DATA)
         self._timer = timer
         losses = self._schedule.step(tokens, targets, timer)
-        self._reduce_tied_gradient()
+        self.reduce_tied_gradient()
         total = torch.zeros((), device=self._device)
         for loss in losses:
             total += loss
@@ -147,7 +147,7 @@ class PipelineForwardBackward:
         with autocast(self._activation.precision, self._device):
             return self._head_loss(self._model.norm(x_BTD), self._model.head.weight, targets_BT)
 
-    def _reduce_tied_gradient(self) -> None:
+    def reduce_tied_gradient(self) -> None:
         """Both copies of a tied weight have their gradients once the schedule has ended."""
         if not self._tied:
             return

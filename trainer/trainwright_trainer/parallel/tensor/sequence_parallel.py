@@ -25,7 +25,7 @@ from trainwright_trainer.distributed.axis import Axis
 
 def all_gather(part_BTD: Tensor, axis: Axis) -> Tensor:
     """(B, T/t, D) → (B, T, D). The gradient is reduce-scattered."""
-    full: Tensor = _AllGather.apply(part_BTD, axis)
+    full: Tensor = AllGather.apply(part_BTD, axis)
     return full
 
 
@@ -33,7 +33,7 @@ def reduce_scatter(full_BTD: Tensor, axis: Axis) -> Tensor:
     """(B, T, D), a partial sum on each rank → this rank's part (B, T/t, D) of the sum. The gradient is
     gathered.
     """
-    part: Tensor = _ReduceScatter.apply(full_BTD, axis)
+    part: Tensor = ReduceScatter.apply(full_BTD, axis)
     return part
 
 
@@ -41,11 +41,13 @@ def all_reduce_gradient(weight: Tensor, axis: Axis) -> Tensor:
     """``weight``, which every rank has in full and applies to its part of the tokens; its gradient is
     all-reduced.
     """
-    same: Tensor = _AllReduceGradient.apply(weight, axis)
+    same: Tensor = AllReduceGradient.apply(weight, axis)
     return same
 
 
-class _AllGather(Function):
+class AllGather(Function):
+    """``all_gather`` as a node of the autograd graph."""
+
     @staticmethod
     def forward(ctx: Any, part_BTD: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis
@@ -57,7 +59,9 @@ class _AllGather(Function):
         return reduce_scatter_tensor(gradient_BTD, ctx.axis), None
 
 
-class _ReduceScatter(Function):
+class ReduceScatter(Function):
+    """``reduce_scatter`` as a node of the autograd graph."""
+
     @staticmethod
     def forward(ctx: Any, full_BTD: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis
@@ -69,7 +73,9 @@ class _ReduceScatter(Function):
         return _all_gather(gradient_BTD, ctx.axis), None
 
 
-class _AllReduceGradient(Function):
+class AllReduceGradient(Function):
+    """``all_reduce_gradient`` as a node of the autograd graph."""
+
     @staticmethod
     def forward(ctx: Any, weight: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis

@@ -123,7 +123,7 @@ def vocab_parallel_chunk_gradient(
     logits_CV: Tensor, targets_C: Tensor, tokens: int, rows: VocabRange, axis: Axis
 ) -> tuple[Tensor, Tensor]:
     """``model.loss.chunk_gradient`` of the logits of ``rows``; the loss is that of the entire vocabulary."""
-    log_sum_C, target_C = _log_sum_and_target(logits_CV, targets_C, rows, axis)
+    log_sum_C, target_C = log_sum_and_target(logits_CV, targets_C, rows, axis)
     columns_V = torch.arange(rows.first, rows.first + rows.size, device=logits_CV.device)
     is_target_CV = targets_C[:, None] == columns_V
     p_CV = (logits_CV.to(log_sum_C.dtype) - log_sum_C[:, None]).exp_()
@@ -147,12 +147,12 @@ def _loss_only(
 ) -> Tensor:
     losses = []
     for x_CD, targets_C in zip(*chunks_of(chunk_tokens, x_ND, targets_N), strict=True):
-        log_sum_C, target_C = _log_sum_and_target(linear(x_CD, weight_VD), targets_C, rows, axis)
+        log_sum_C, target_C = log_sum_and_target(linear(x_CD, weight_VD), targets_C, rows, axis)
         losses.append((log_sum_C - target_C).sum())
     return torch.stack(losses).sum() / targets_N.numel()
 
 
-def _log_sum_and_target(
+def log_sum_and_target(
     logits_CV: Tensor, targets_C: Tensor, rows: VocabRange, axis: Axis
 ) -> tuple[Tensor, Tensor]:
     """(C,) float32 each: log Σ exp of all logits of a token, and its target's logit."""
