@@ -23,7 +23,8 @@ ONLY ?=
 
 BIN = .venv/bin
 NODE = infra/with-node.sh
-PYTEST = $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+# Many tests wait, so there is one worker more than cores.
+PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 SLOW = databases layouts parity pauses faults browsers bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
@@ -47,7 +48,7 @@ everything: ## make test and all the slow tests below, recorded in .ci/passed
 	@for target in $(SLOW); do $(MAKE) --no-print-directory $$target || exit 1; done
 	@.ci/changed-targets --record
 
-databases: setup ## backend tests on PostgreSQL that make test runs on SQLite only
+databases: setup ## backend tests on PostgreSQL that make test runs on SQLite only, and long ones
 	@$(PYTEST) -m "slow(target='$@')" tests/backend $(PYTEST_ARGS)
 
 layouts: setup ## the trainer's long tests: every parallel layout, FP8 setting, injected fault and compiled model
@@ -60,7 +61,7 @@ pauses: setup ## pause and resume a run at random moments (PAUSES=n: at n) and c
 	@TRAINWRIGHT_PAUSES=$(PAUSES) OMP_NUM_THREADS=1 \
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
-faults: setup ## kill each process that works for a run, and the platform itself
+faults: setup ## kill each process that works for a run, and the platform itself; the demo; runs of older data folders
 	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration $(PYTEST_ARGS)
 
 browsers: setup frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs

@@ -25,6 +25,7 @@ def test_a_person_trains_a_model_in_the_browser(browser: Browser) -> None:
     browser.run("first-run.spec.ts")
 
 
+@only_audited
 def test_a_person_pauses_names_and_compares_runs(browser: Browser, tmp_path: Path) -> None:
     dataset = browser.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
     short = {"resources": ONE_SLOT, "checkpoint": {"every_steps": 5}}

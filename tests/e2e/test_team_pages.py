@@ -50,6 +50,7 @@ def test_a_person_writes_copies_filters_and_deletes_runs(browser: Browser, tmp_p
     browser.run("run-form-and-list.spec.ts")
 
 
+@only_audited
 def test_every_page_is_accessible(browser: Browser, tmp_path: Path) -> None:
     dataset = browser.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
     in_fp8 = {"name": "eight bits", "precision": {"kind": "fp8"}, "resources": ONE_SLOT}
@@ -64,6 +65,7 @@ def test_every_page_is_accessible(browser: Browser, tmp_path: Path) -> None:
     browser.run("every-page.spec.ts", ids)
 
 
+@only_audited
 def test_a_person_watches_a_run_through_interruptions_and_a_viewer_sees_it_all(
     browser: Browser, tmp_path: Path
 ) -> None:

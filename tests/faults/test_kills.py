@@ -23,7 +23,7 @@ from tests.live import (
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(target="faults")]
 
 STEPS = 80
 KILL_AT_STEP = 25
@@ -53,9 +53,9 @@ def undisturbed(live: Live, dataset: Dataset) -> dict[int, float]:
     "victim",
     [
         "rank 0",
+        "rank 1",
+        "launcher",
         "supervisor",
-        pytest.param("rank 1", marks=pytest.mark.slow(target="faults")),
-        pytest.param("launcher", marks=pytest.mark.slow(target="faults")),
     ],
 )
 def test_a_killed_process_costs_an_attempt_and_nothing_else(
@@ -75,7 +75,6 @@ def test_a_killed_process_costs_an_attempt_and_nothing_else(
     eventually(lambda: not marked_processes(live.platform.folder.path), "no process is left", 10)
 
 
-@pytest.mark.slow(target="faults")
 def test_a_killed_agent_costs_nothing(live: Live, dataset: Dataset, undisturbed: dict[int, float]) -> None:
     run = live.team.submit(_spec(dataset))
     eventually(lambda: live.team.run(run.id).summary.step >= KILL_AT_STEP, "the run is training", 60)

@@ -148,6 +148,7 @@ def test_a_node_is_drained_and_a_queued_run_is_paused_and_resumed(live: Live, sp
     assert "gets new runs again" in output(run_cli(live, "nodes", "undrain", node.id))
 
 
+@pytest.mark.slow(target="faults")
 def test_a_fork_without_changes_continues_bitwise_as_its_parent_did(live: Live, parent: Run) -> None:
     state = next(one for one in live.team.checkpoints(parent.id) if one.step == 4)
     before = live.team.run(parent.id), live.team.checkpoints(parent.id)

@@ -39,6 +39,7 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow(target="faults")
 def test_the_demo_trains_downloads_and_leaves_nothing_running(repository: Path, tmp_path: Path) -> None:
     demo = start(repository, tmp_path, "--once", "--steps", "12")
     assert demo.wait(300) == 0, output(tmp_path)
@@ -55,6 +56,7 @@ def test_the_demo_trains_downloads_and_leaves_nothing_running(repository: Path, 
         assert (tmp_path / "demo" / secret).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow(target="faults")
 def test_ctrl_c_cancels_the_run_and_the_next_demo_reuses_the_dataset(
     repository: Path, tmp_path: Path
 ) -> None:

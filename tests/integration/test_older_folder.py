@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.live import SCALED_TIMERS, eventually, finished, live_environment, marked_processes
+from tests.selection import partly_slow
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.people import Me
 from trainwright.contracts.checkpoint import CheckpointKind
@@ -35,11 +36,9 @@ from trainwright_backend.local.platform import Platform, bind_socket
 pytestmark = pytest.mark.timeout(480)
 
 ARCHIVES = ("older_folder", "older_folder_fp8", "older_folder_0003", "older_folder_0007")
-NEWEST_IN_MAKE_TEST = [
-    *(pytest.param(name, marks=pytest.mark.slow(target="faults")) for name in ARCHIVES[:-1]),
-    ARCHIVES[-1],
-]
-"""For tests that train: ``make test`` trains in the newest folder, and reads all of them."""
+ENDS_IN_MAKE_TEST = partly_slow(ARCHIVES, [ARCHIVES[0], ARCHIVES[-1]], "faults")
+NEWEST_IN_MAKE_TEST = partly_slow(ARCHIVES, [ARCHIVES[-1]], "faults")
+"""``make test`` reads the oldest and the newest folder, and continues a run of the newest."""
 
 OF_RUN = (
     *("id", "name", "state", "sentence", "reason", "attempt", "created", "created_by", "started", "ended"),
@@ -101,7 +100,7 @@ def renamed(expected: Any) -> Any:
     return OLDER_CODES.get(expected, expected) if isinstance(expected, str) else expected
 
 
-@pytest.fixture(scope="module", params=ARCHIVES)
+@pytest.fixture(scope="module", params=ENDS_IN_MAKE_TEST)
 def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Older]:
     """One platform for all tests of a folder. Tests at the start and the end change it, the others only read."""
     with opened(request.param, tmp_path_factory.mktemp("older")) as found:
@@ -248,7 +247,7 @@ def test_saved_recipes_have_the_current_names(older: Older) -> None:
     assert lacking([{**one, "spec": upgrade_spec(one["spec"])} for one in before], found) == []
 
 
-@pytest.mark.parametrize("older", NEWEST_IN_MAKE_TEST, indirect=True)
+@pytest.mark.slow(target="faults")
 def test_older_data_can_be_deleted_and_trained_on(older: Older) -> None:
     """A dataset is deleted, another with the same bytes stays; runs train on old shards and new ones; a run is deleted."""
     team, objects = older.team, older.platform.folder.path / "objects"
@@ -286,7 +285,7 @@ def test_older_data_can_be_deleted_and_trained_on(older: Older) -> None:
     assert weights & digests_below(objects) == weights, "links to these have been issued and are still valid"
 
 
-@pytest.mark.parametrize("older", NEWEST_IN_MAKE_TEST, indirect=True)
+@pytest.mark.slow(target="faults")
 def test_a_fork_of_an_older_run_continues_from_its_loss(older: Older) -> None:
     """With the old shards and tokenizer; with others it would start at the loss of an untrained model."""
     delete_active_runs(older)

@@ -240,7 +240,6 @@ SHORT = (
     "ZeRO 3, 2 replicas of 2",
     "bf16: ZeRO 1 × tensor 2",
     "O3: data 2 × tensor 2",
-    "data 2 × tensor 2 × pipeline 2",
 )
 """Cells of ``make test``: every axis, ZeRO stage, engine and kind of precision once.
 ``make parity`` runs all."""

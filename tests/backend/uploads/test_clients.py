@@ -14,6 +14,7 @@ from tusclient.storage import filestorage
 from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import TUS, storage_is_exact
 from tests.backend.uploads.faults import Proxy, Server
+from tests.selection import partly_slow
 from trainwright.client import Client
 from trainwright.transport import tus as sending
 from trainwright.transport.connection import ApiError, DigestMismatchError
@@ -161,7 +162,7 @@ def test_our_client_sends_folders_and_reports_progress(
     assert sum(seen) == 2 * MIB + 11
 
 
-@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("kill", partly_slow([False, True], [False], "databases"))
 def test_our_client_continues_after_many_lost_connections(
     site: Site,
     server: Server,

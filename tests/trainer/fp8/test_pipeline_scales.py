@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import one_step, start
@@ -74,7 +75,7 @@ def _agree(one: Told, other: Told) -> bool:
     return same and one.losses == other.losses
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zbv"])
+@pytest.mark.parametrize("schedule", partly_slow(["1f1b", "zbv"], ["zbv"]))
 def test_stages_remember_each_step_once_and_what_one_process_does(
     schedule: str, tmp_path: Path, data: Path, whole: Told
 ) -> None:

@@ -301,6 +301,7 @@ def test_compiled_blocks_and_chunks_of_the_loss_learn_what_eager_ones_do(kind: R
         assert distance(other, gradient) < 2**-8, name
 
 
+@pytest.mark.slow(target="layouts")
 def test_generated_code_computes_what_the_layers_compute() -> None:
     torch._dynamo.reset()
     backend = "inductor" if shutil.which("g++") else "aot_eager"

@@ -65,13 +65,16 @@ def _remarks(job_file: Path) -> list[str]:
     return [event["message"] for event in events(job_file, "note")]
 
 
-CUT = [
-    ("cut by two tensor ranks", (1, {}), (2, {"tensor": 2})),
-    ("put together again", (2, {"tensor": 2}), (1, {})),
-]
+in_make_layouts = pytest.mark.slow(target="layouts")
 
 
-@pytest.mark.parametrize(("first", "then"), [case[1:] for case in CUT], ids=[case[0] for case in CUT])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param((1, {}), (2, {"tensor": 2}), id="cut by two tensor ranks"),
+        pytest.param((2, {"tensor": 2}), (1, {}), id="put together again", marks=in_make_layouts),
+    ],
+)
 def test_blocks_that_a_slice_cuts_are_told_of(
     first: tuple[int, Any], then: tuple[int, Any], resumed: Callable[..., list[str]]
 ) -> None:
@@ -89,11 +92,10 @@ def test_blocks_that_a_slice_cuts_are_told_of(
 @pytest.mark.parametrize(
     ("model", "recipe", "then"),
     [
-        (WIDE, BLOCKS, (2, {"tensor": 2})),
-        (NARROW, BLOCKS, (2, {"pipeline": 2})),
-        (NARROW, PAPER, (2, {"tensor": 2})),
+        pytest.param(WIDE, BLOCKS, (2, {"tensor": 2}), id="slices are whole blocks"),
+        pytest.param(NARROW, BLOCKS, (2, {"pipeline": 2}), id="layers are whole", marks=in_make_layouts),
+        pytest.param(NARROW, PAPER, (2, {"tensor": 2}), id="a scale for the tensor", marks=in_make_layouts),
     ],
-    ids=["slices are whole blocks", "layers are whole", "a scale for the tensor"],
 )
 def test_nothing_is_told_where_no_block_is_cut(
     model: dict[str, Any], recipe: dict[str, Any], then: tuple[int, Any], resumed: Callable[..., list[str]]
