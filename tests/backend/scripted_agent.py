@@ -402,11 +402,11 @@ def scene(site: Site, known: dict[str, str]) -> Iterator[Scene]:
 
 def begin_scene(app: FastAPI, site: Site | None = None) -> dict[str, str]:
     """Create the contents of a scene; returns what `_scene_again` needs."""
-    begun = begin_site(app) if site is None else {"key": site.admin.headers["Authorization"]}
-    site = site_again(app, begun)
+    state = begin_site(app) if site is None else {"key": site.admin.headers["Authorization"]}
+    site = site_again(app, state)
     dataset = upload_letters(site, ready=False)
     agent = Agent.join(site)
-    known = {**begun, "dataset": str(dataset["id"]), "node": agent.client.headers["Authorization"]}
+    known = {**state, "dataset": str(dataset["id"]), "node": agent.client.headers["Authorization"]}
     found = _scene_again(site, known)
     first = found.submit()  # creates the preparation for these settings
     site.prepare()

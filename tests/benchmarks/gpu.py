@@ -90,8 +90,8 @@ def _judgement(row: Row, found: Result) -> str:
     lines = []
     for mark in row.marks:
         value = found.figures.get(mark.figure)
-        told = mark.reached(value) if isinstance(value, int | float) else "not measured"
-        lines.append(f"  → {mark.figure}: {told} (pass {mark.passes}, goal {mark.goal or mark.passes})")
+        shown = mark.reached(value) if isinstance(value, int | float) else "not measured"
+        lines.append(f"  → {mark.figure}: {shown} (pass {mark.passes}, goal {mark.goal or mark.passes})")
     return "\n".join(lines)
 
 

@@ -158,7 +158,7 @@ def test_gradients_are_released_only_where_nothing_waits_for_all_of_them(
     assert problem.message.count(" since ") == 1
 
 
-def test_all_that_hinders_a_release_is_told_at_once() -> None:
+def test_everything_that_blocks_a_release_is_reported_at_once() -> None:
     (problem,) = refusals(spec(precision=FP8 | {"fp8": {"optimizer_in_backward": True}}))
     assert problem.message.count(" since ") == 3
     RunSpec.model_validate(spec(precision=FP8 | {"fp8": RELEASE}, **FREE))

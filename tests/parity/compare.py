@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.parity.cases import TOKENS, Cell
-from tests.parity.learning import Piece, Told
+from tests.parity.learning import RankResult, TensorShard
 from trainwright.contracts.parallelism_spec import Coordinates
 
 Numbers = NDArray[np.float64]
@@ -67,30 +67,30 @@ class Distance(NamedTuple):
     """Gradients in later steps."""
 
 
-def together(told: Sequence[Told]) -> Learned:
+def together(results: Sequence[RankResult]) -> Learned:
     """Assemble full gradients from the ranks' slices.
 
     Raises:
         AssertionError: ranks disagree on a value that must be the same on all, or leave a gap.
     """
-    for one, other in pairwise(told):
+    for one, other in pairwise(results):
         assert one.losses == other.losses, "ranks differ in their losses"
         assert one.norms == other.norms, "ranks differ in their norms"
-    lines: dict[Coordinates, Told] = {}
-    for one in told:
+    lines: dict[Coordinates, RankResult] = {}
+    for one in results:
         first = lines.setdefault(one.line, one)
         assert one.own_losses == first.own_losses, "ranks of a tensor axis differ in their own losses"
-    steps = told[0].gradients
+    steps = results[0].gradients
     return Learned(
-        told[0].losses,
-        told[0].norms,
-        {step: _assembled([one.gradients[step] for one in told]) for step in steps},
+        results[0].losses,
+        results[0].norms,
+        {step: _assembled([one.gradients[step] for one in results]) for step in steps},
     )
 
 
-def _assembled(told: Sequence[dict[str, Piece]]) -> Gradients:
+def _assembled(results: Sequence[dict[str, TensorShard]]) -> Gradients:
     wholes: Gradients = {}
-    for name, (box, numbers) in (piece for one in told for piece in one.items()):
+    for name, (box, numbers) in (shard for one in results for shard in one.items()):
         whole = wholes.setdefault(name, np.full(box.full_shape, np.nan, np.float32))
         there = whole[box.slices]
         assert bool(np.all(np.isnan(there) | (there == numbers))), f"ranks differ in the gradient of {name}"

@@ -36,7 +36,9 @@ def main(page: Path) -> int:
         for name, table in TABLES.items():
             for pair in tour(Path(folder) / name, data, table, _PATIENCE_SECONDS):
                 found = judged(table, pair)
-                print(f"{name}: {' -> '.join(pair.names)}: {'; '.join(found.wrong) or 'goes on'}", flush=True)
+                print(
+                    f"{name}: {' -> '.join(pair.names)}: {'; '.join(found.wrong) or 'continues'}", flush=True
+                )
                 lines += _line(name, pair.names, found)
                 failed, pairs = failed + bool(found.wrong), pairs + 1
     minutes = (time.monotonic() - started) / 60

@@ -40,19 +40,19 @@ from trainwright_trainer.training.build import Training, build
 _FIRST_MOMENT = "optimizer.exp_avg."
 
 
-class Piece(NamedTuple):
+class TensorShard(NamedTuple):
     """A slice of a gradient. Arrays travel between processes as bytes, tensors as open files."""
 
     box: Slice
     numbers: NDArray[np.float32]
 
 
-class Told(NamedTuple):
+class RankResult(NamedTuple):
     """What one rank reports."""
 
     losses: list[float]
     norms: list[float]
-    gradients: dict[int, dict[str, Piece]]
+    gradients: dict[int, dict[str, TensorShard]]
     """By step, then by canonical name of the weight."""
 
     own_losses: list[float]
@@ -72,7 +72,7 @@ class Task(NamedTuple):
     """Whether to report the gradients of all steps; otherwise those of the first and the last."""
 
 
-def learn_all(mesh: Mesh, tasks: list[Task]) -> list[Told | str]:
+def learn_all(mesh: Mesh, tasks: list[Task]) -> list[RankResult | str]:
     """Run one training after the other on the same ranks, each over the mesh that its job specifies.
 
     A failed assertion in the trainer is returned as text: some of the injected faults end that way.
@@ -80,7 +80,7 @@ def learn_all(mesh: Mesh, tasks: list[Task]) -> list[Told | str]:
     return [_learn_or_complain(mesh, task) for task in tasks]
 
 
-def _learn_or_complain(world: Mesh, task: Task) -> Told | str:
+def _learn_or_complain(world: Mesh, task: Task) -> RankResult | str:
     with FAULTS[task.fault]() if task.fault else nullcontext():
         try:
             return learn(world, task)
@@ -90,30 +90,30 @@ def _learn_or_complain(world: Mesh, task: Task) -> Told | str:
             return str(error)
 
 
-def learn(world: Mesh, task: Task) -> Told:
+def learn(world: Mesh, task: Task) -> RankResult:
     job = read_job(task.job_file)
     output_folder(task.job_file).mkdir(exist_ok=True)
     mesh = make_mesh(world.rank, job.spec.degrees, world.device)
     training = build(job, task.job_file, mesh)
-    told = Told([], [], {}, [], replace(mesh.coordinates, tensor=0))
-    with _overheard(told.own_losses):
-        _steps(training, task, told)
+    result = RankResult([], [], {}, [], replace(mesh.coordinates, tensor=0))
+    with _overheard(result.own_losses):
+        _steps(training, task, result)
     expected = 0 if job.spec.parallelism.engine is EngineKind.DEEPSPEED else task.steps
-    assert len(told.own_losses) == expected, "a rank's own losses were not overheard"
-    return told
+    assert len(result.own_losses) == expected, "a rank's own losses were not overheard"
+    return result
 
 
-def _steps(training: Training, task: Task, told: Told) -> None:
+def _steps(training: Training, task: Task, result: RankResult) -> None:
     for step in range(1, task.steps + 1):
         looks = task.every_step or step in (1, task.steps)
         before = _first_moments(training) if looks else {}
         clock = StepTimer(training.mesh.device)
         clock.start()
         numbers = training.engine.step(training.loader.micro_batches(step), LEARNING_RATE, clock)
-        told.losses.append(numbers.loss)
-        told.norms.append(numbers.grad_norm)
+        result.losses.append(numbers.loss)
+        result.norms.append(numbers.grad_norm)
         if looks:
-            told.gradients[step] = _gradients(training, before)
+            result.gradients[step] = _gradients(training, before)
 
 
 @contextmanager
@@ -129,38 +129,38 @@ def _overheard(own_losses: list[float]) -> Iterator[None]:
         yield
 
 
-def _gradients(training: Training, before: dict[str, Piece]) -> dict[str, Piece]:
+def _gradients(training: Training, before: dict[str, TensorShard]) -> dict[str, TensorShard]:
     """Gradients of the last step; ``before`` are the first moments before it."""
     updater = training.engine.updater
     if isinstance(updater, FP8Updater):
         return dict(_stored_codes(updater))
     kept = training.spec.optimizer.beta1
     return {
-        name: Piece(box, ((numbers - kept * before[name].numbers) / (1 - kept)).astype(np.float32))
+        name: TensorShard(box, ((numbers - kept * before[name].numbers) / (1 - kept)).astype(np.float32))
         for name, (box, numbers) in _first_moments(training).items()
     }
 
 
-def _first_moments(training: Training) -> dict[str, Piece]:
+def _first_moments(training: Training) -> dict[str, TensorShard]:
     """The first moments that this rank writes."""
     updater = training.engine.updater
     if isinstance(updater, FP8Updater):
         return {}
     return {
-        one.name.removeprefix(_FIRST_MOMENT): Piece(one.box, _array(one.tensor))
+        one.name.removeprefix(_FIRST_MOMENT): TensorShard(one.box, _array(one.tensor))
         for one in updater.state()
         if one.name.startswith(_FIRST_MOMENT)
     }
 
 
-def _stored_codes(updater: FP8Updater) -> Iterator[tuple[str, Piece]]:
+def _stored_codes(updater: FP8Updater) -> Iterator[tuple[str, TensorShard]]:
     """The values that the gradients' codes represent."""
     gradients, layout = updater.gradients, updater.layout
     first = layout.first_rows()
     for slot in layout.local_slots:
         codes = view_of(gradients.codes, first[slot.name], slot)
         numbers = widen(codes, torch.float32) * gradients.scale[slot.index]
-        yield slot.name, Piece(slot.box, _array(numbers))
+        yield slot.name, TensorShard(slot.box, _array(numbers))
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:

@@ -25,7 +25,7 @@ from tests.parity.compare import (
     worst,
 )
 from tests.parity.faults import Planted
-from tests.parity.learning import Task, Told, learn_all, write_cell
+from tests.parity.learning import RankResult, Task, learn_all, write_cell
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.parallelism_spec import Degrees
 
@@ -77,22 +77,22 @@ class Matrix:
                 self._train(ranks, some)
                 yield from (self._verdict(name) for name in some if name in wanted)
 
-    def caught(self, planted: list[Planted], also: Iterable[str] = ()) -> dict[Planted, list[str]]:
+    def caught(self, faults: list[Planted], also: Iterable[str] = ()) -> dict[Planted, list[str]]:
         """Complaints of the comparison about each fault, injected for one or two steps; empty if a fault is
         not detected.
 
         Args:
             also: further precisions whose controls are trained, for a later call of ``unmissed``.
         """
-        cells = [*(CELLS[fault.cell] for fault in planted), *(Cell(1, {}, kind) for kind in also)]
+        cells = [*(CELLS[fault.cell] for fault in faults), *(Cell(1, {}, kind) for kind in also)]
         self._train_alone(cells)
-        told = {}
-        for ranks in sorted({CELLS[fault.cell].ranks for fault in planted}):
-            same = [fault for fault in planted if CELLS[fault.cell].ranks == ranks]
+        results = {}
+        for ranks in sorted({CELLS[fault.cell].ranks for fault in faults}):
+            same = [fault for fault in faults if CELLS[fault.cell].ranks == ranks]
             tasks = [Task(self._write(CELLS[one.cell]), self.steps, one.fault) for one in same]
             for one, of_ranks in zip(same, self._on(ranks, tasks), strict=True):
-                told[one] = self._seen(CELLS[one.cell], of_ranks)
-        return told
+                results[one] = self._seen(CELLS[one.cell], of_ranks)
+        return results
 
     def unmissed(self, precisions: Iterable[str]) -> dict[str, list[str]]:
         """By precision, the weights whose gradient could be zero in the last step without being detected."""
@@ -100,13 +100,13 @@ class Matrix:
         self._train_alone([Cell(1, {}, kind) for kind in kinds])
         return {kind: unmissed(*self._of_precision(kind)) for kind in kinds}
 
-    def _seen(self, cell: Cell, of_ranks: list[Told | str]) -> list[str]:
+    def _seen(self, cell: Cell, of_ranks: list[RankResult | str]) -> list[str]:
         said = [one for one in of_ranks if isinstance(one, str)]
         if said:
             return said
         one, allowed = self._one(cell), self._allowed(cell)
         try:
-            learned = together([one for one in of_ranks if isinstance(one, Told)])
+            learned = together([one for one in of_ranks if isinstance(one, RankResult)])
             return judged(cell, learned, one, allowed, None)
         except AssertionError as error:
             return [str(error)]
@@ -157,15 +157,15 @@ class Matrix:
                 one = Cell(1, {}, cell.precision, cell.sections)
                 job_file = self._write(one, **(_RECUT if recut else {}))
                 needed[key] = Task(job_file, self.steps, every_step=True)
-        for key, told in zip(needed, self._on(1, list(needed.values())), strict=True):
-            self._alone[key] = together(_all_told(told))
+        for key, results in zip(needed, self._on(1, list(needed.values())), strict=True):
+            self._alone[key] = together(_successful(results))
 
     def _train(self, ranks: int, names: list[str]) -> None:
         tasks = [Task(self._write(CELLS[name]), self.steps) for name in names]
-        for name, told in zip(names, self._on(ranks, tasks), strict=True):
-            self._learned[name] = together(_all_told(told))
+        for name, results in zip(names, self._on(ranks, tasks), strict=True):
+            self._learned[name] = together(_successful(results))
 
-    def _on(self, ranks: int, tasks: list[Task]) -> list[list[Told | str]]:
+    def _on(self, ranks: int, tasks: list[Task]) -> list[list[RankResult | str]]:
         """Results by task, then by rank."""
         if not tasks:
             return []
@@ -180,6 +180,6 @@ def _key(precision: str, cell: Cell, recut: bool) -> str:
     return repr((precision, cell.sections, recut))
 
 
-def _all_told(told: list[Told | str]) -> list[Told]:
-    """Results of trainings without a fault, none of which failed."""
-    return [one for one in told if isinstance(one, Told)]
+def _successful(results: list[RankResult | str]) -> list[RankResult]:
+    """Results of trainings that must all succeed."""
+    return [one for one in results if isinstance(one, RankResult)]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from tests.parity.learning import Task, Told, learn
+from tests.parity.learning import RankResult, Task, learn
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
@@ -30,7 +30,7 @@ _CUT_COLUMNS = ("output", "down")
 """A rank has columns of these and rows of the others."""
 
 
-def learn_in_parts(mesh: Mesh, task: Task, ranks: int) -> Told:
+def learn_in_parts(mesh: Mesh, task: Task, ranks: int) -> RankResult:
     """Train ``task`` in one process, rounded as on ``ranks`` tensor ranks."""
     with _in_parts(ranks):
         return learn(mesh, task)
@@ -38,10 +38,10 @@ def learn_in_parts(mesh: Mesh, task: Task, ranks: int) -> Told:
 
 @contextmanager
 def _in_parts(ranks: int) -> Iterator[None]:
-    with ExitStack() as planted:
+    with ExitStack() as stack:
         for kind in (Attention, FeedForward):
-            planted.enter_context(patch.object(kind, "forward", _sum_of_parts(kind.forward, ranks)))
-        planted.enter_context(patch.object(build, "head_loss", partial(_head_loss, ranks=ranks)))
+            stack.enter_context(patch.object(kind, "forward", _sum_of_parts(kind.forward, ranks)))
+        stack.enter_context(patch.object(build, "head_loss", partial(_head_loss, ranks=ranks)))
         yield
 
 

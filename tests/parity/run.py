@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("cells", nargs="*", help="names of cells; all when empty")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument(
-        "--layouts", action="store_true", help="pairs of layouts that a run goes on in, no cells"
+        "--layouts", action="store_true", help="pairs of layouts between which a run continues, no cells"
     )
     parser.add_argument("--minutes", type=float, default=240.0, help="begin no cell after these")
     return parser

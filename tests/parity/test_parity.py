@@ -112,8 +112,8 @@ def test_tensor_ranks_in_bfloat16_are_nearer_to_one_process_that_adds_up_parts(
     alone = Task(write_cell(tmp_path / "alone", prepared, Cell(1, {}, "bf16")), steps=1)
     cut = Task(write_cell(tmp_path / "cut", prepared, CELLS["bf16: tensor 2"]), steps=1)
     whole, parts, ranks = (
-        together(told)
-        for told in (
+        together(results)
+        for results in (
             on_mesh(Degrees(), learn, alone),
             on_mesh(Degrees(), learn_in_parts, alone, 2),
             on_mesh(Degrees(tensor=2), learn, cut),

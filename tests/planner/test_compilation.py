@@ -51,7 +51,7 @@ def test_on_a_gpu_everything_is_that_can_be_and_the_rest_says_why(
     assert why_not_compiled(spec, cuda=False) is None, "so short a run is not compiled on CPUs anyway"
 
 
-def test_what_is_said_is_done() -> None:
-    said = {word: {"kind": "fp32", "compile": word} for word in ("on", "off")}
-    assert compiles(spec_of(precision=said["on"]), cuda=False)
-    assert not compiles(spec_of(precision=said["off"]), cuda=True)
+def test_an_explicit_setting_is_obeyed() -> None:
+    precision = {word: {"kind": "fp32", "compile": word} for word in ("on", "off")}
+    assert compiles(spec_of(precision=precision["on"]), cuda=False)
+    assert not compiles(spec_of(precision=precision["off"]), cuda=True)

@@ -82,10 +82,12 @@ def test_writing_cut_after_any_piece_gives_the_same_files(
         folder = tmp_path / f"cut-{end}"
         folder.mkdir()
         first = write_chunks(source, sniff(source), read, folder)
-        begun = [next(first) for _ in range(end)]
+        written = [next(first) for _ in range(end)]
         first.close()
-        assert begun == through[:end]
-        assert _write(source, folder, begun[-1].next_position, begun[-1].number + 1, read) == through[end:]
+        assert written == through[:end]
+        assert (
+            _write(source, folder, written[-1].next_position, written[-1].number + 1, read) == through[end:]
+        )
         assert _files(folder) == files
 
 

@@ -209,11 +209,13 @@ def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifes
     for number, documents in enumerate(sizes):
         with (
             shards.ShardWriter(folder / f"train-{number:05d}.bin", shards.TokenType.UINT16, 256) as train,
-            shards.ShardWriter(folder / f"validation-{number:05d}.bin", shards.TokenType.UINT16, 256) as held,
+            shards.ShardWriter(
+                folder / f"validation-{number:05d}.bin", shards.TokenType.UINT16, 256
+            ) as validation,
         ):
             for size in documents:
                 train.add(np.arange(size, dtype=np.uint32))
-        results.append(ChunkShards(number=number, train=train.shard, validation=held.shard))
+        results.append(ChunkShards(number=number, train=train.shard, validation=validation.shard))
     return build_manifest("0" * 64, 256, BYTES, fraction, list(reversed(results)))
 
 

@@ -31,7 +31,7 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "told"),
+    ("size_bytes", "text"),
     [
         (0, "0 B"),
         (999, "999 B"),
@@ -41,5 +41,5 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
         (5000 * 2**40, "5,000 TiB"),
     ],
 )
-def test_a_size_is_told_in_the_unit_that_leaves_the_fewest_digits(size_bytes: int, told: str) -> None:
-    assert format_bytes(size_bytes) == told
+def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, text: str) -> None:
+    assert format_bytes(size_bytes) == text

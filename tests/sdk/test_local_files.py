@@ -27,7 +27,7 @@ def test_folders_are_walked_in_order_and_keep_their_names(tmp_path: Path) -> Non
     assert found.skipped == []
 
 
-def test_hidden_and_empty_files_in_folders_are_skipped_and_told(tmp_path: Path) -> None:
+def test_hidden_and_empty_files_in_folders_are_skipped_and_reported(tmp_path: Path) -> None:
     write(tmp_path / "data", "a.txt", ".DS_Store", ".git/config", "b/.hidden")
     write(tmp_path / "data", "empty.txt", content="")
     found = find_files([tmp_path / "data"])

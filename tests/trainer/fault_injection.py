@@ -18,7 +18,7 @@ DONE = SimpleNamespace(wait=lambda: None)
 """Handle of a collective that was never started."""
 
 
-def planted(
+def inject_fault(
     owner: type, method: str, wrong: Callable[..., Any], within: str = ""
 ) -> AbstractContextManager[object]:
     """Replace calls of ``owner.method`` by calls of ``wrong``.

@@ -44,14 +44,14 @@ def on_mesh(
         for process in processes:
             process.start()
         try:
-            told = [_hear(receiver, patience_seconds) for receiver, _ in pipes]
+            results = [_hear(receiver, patience_seconds) for receiver, _ in pipes]
         finally:
             for process in processes:
                 process.kill()
                 process.join()
-    failed = [answer for done, answer in told if not done]
+    failed = [answer for done, answer in results if not done]
     assert not failed, "\n".join(failed)
-    return [answer for _, answer in told]
+    return [answer for _, answer in results]
 
 
 def _hear(receiver: Connection, seconds: int) -> tuple[bool, Any]:

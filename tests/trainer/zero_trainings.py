@@ -47,7 +47,7 @@ GRADIENT_BOUND = 40 * 256 * 2.0**-24
 
 
 @dataclass
-class Piece:
+class TensorShard:
     """A rank's tensor and its position in the full one."""
 
     box: Slice
@@ -60,13 +60,13 @@ class Learned:
 
     losses: list[float]
     norms: list[float]
-    initial: dict[str, Piece]
+    initial: dict[str, TensorShard]
     """State before the first step."""
 
-    first: dict[str, Piece]
+    first: dict[str, TensorShard]
     """State after it: first moments are the clipped gradients times 1 - beta1."""
 
-    last: dict[str, Piece]
+    last: dict[str, TensorShard]
     validation: float
 
 
@@ -75,16 +75,16 @@ def learn(mesh: Mesh, job_file: Path, steps: int = STEPS, fault: Callable[[], No
     if fault is not None:
         fault()
     training = start(mesh, job_file)
-    initial = pieces(training)
+    initial = tensor_shards(training)
     numbers = [one_step(training, training.step + 1)]
-    first = pieces(training)
+    first = tensor_shards(training)
     numbers += [one_step(training, training.step + step) for step in range(2, steps + 1)]
     return Learned(
         [one.loss for one in numbers],
         [one.grad_norm for one in numbers],
         initial,
         first,
-        pieces(training),
+        tensor_shards(training),
         validation_loss(training),
     )
 
@@ -105,29 +105,31 @@ def validation_loss(training: Training) -> float:
     return training.engine.mean_loss(read_batches(training.validation, mine, 1))
 
 
-def pieces(training: Training) -> dict[str, Piece]:
+def tensor_shards(training: Training) -> dict[str, TensorShard]:
     """What this rank would write to a checkpoint."""
-    return {one.name: Piece(one.box, one.tensor.detach().clone()) for one in training.engine.updater.state()}
+    return {
+        one.name: TensorShard(one.box, one.tensor.detach().clone()) for one in training.engine.updater.state()
+    }
 
 
-def assembled(told: list[dict[str, Piece]]) -> dict[str, Tensor]:
+def assembled(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
     """Assemble full tensors from the slices of all ranks, which must fill them, each element once."""
     wholes: dict[str, Tensor] = {}
-    for one in told:
-        for name, piece in one.items():
-            whole = wholes.setdefault(name, torch.full(piece.box.full_shape, torch.nan))
-            assert whole[piece.box.slices].isnan().all(), f"two ranks speak for a part of {name}"
-            whole[piece.box.slices] = piece.tensor
+    for one in results:
+        for name, shard in one.items():
+            whole = wholes.setdefault(name, torch.full(shard.box.full_shape, torch.nan))
+            assert whole[shard.box.slices].isnan().all(), f"two ranks speak for a part of {name}"
+            whole[shard.box.slices] = shard.tensor
     assert not any(tensor.isnan().any() for tensor in wholes.values()), "parts do not fill a tensor"
     return wholes
 
 
-def farthest(told: dict[str, Tensor], wanted: dict[str, Tensor], kind: str) -> float:
+def farthest(results: dict[str, Tensor], wanted: dict[str, Tensor], kind: str) -> float:
     """Greatest relative difference of a tensor of ``kind``, in the L2 norm."""
-    assert told.keys() == wanted.keys()
+    assert results.keys() == wanted.keys()
     names = [name for name in wanted if name.startswith(kind)]
     assert names
-    return max(float((told[name] - wanted[name]).norm() / wanted[name].norm()) for name in names)
+    return max(float((results[name] - wanted[name]).norm() / wanted[name].norm()) for name in names)
 
 
 GRADIENTS = "optimizer.exp_avg."
@@ -145,9 +147,9 @@ def job_writer(data: Path, folders: pytest.TempPathFactory) -> Callable[..., Pat
 
 
 def run(job_file: Path, *arguments: Any) -> list[Learned]:
-    told = on_mesh(read_job(job_file).spec.degrees, learn, job_file, *arguments)
-    assert all(isinstance(one, Learned) for one in told)
-    return told
+    results = on_mesh(read_job(job_file).spec.degrees, learn, job_file, *arguments)
+    assert all(isinstance(one, Learned) for one in results)
+    return results
 
 
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
@@ -169,26 +171,26 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-def complaints(told: list[Learned], wanted: Learned) -> list[str]:
+def complaints(results: list[Learned], wanted: Learned) -> list[str]:
     """How the ranks differ from one process, or from each other, beyond rounding."""
     found = []
-    first, expected = assembled([one.first for one in told]), assembled([wanted.first])
+    first, expected = assembled([one.first for one in results]), assembled([wanted.first])
     off = farthest(first, expected, GRADIENTS)
     if not off <= GRADIENT_BOUND:
         found.append(f"gradients are {off:.1e} off")
-    if any(one.losses != told[0].losses or one.norms != told[0].norms for one in told):
+    if any(one.losses != results[0].losses or one.norms != results[0].norms for one in results):
         found.append("ranks differ in losses or norms")
-    if told[0].norms[0] != pytest.approx(wanted.norms[0], rel=GRADIENT_BOUND):
+    if results[0].norms[0] != pytest.approx(wanted.norms[0], rel=GRADIENT_BOUND):
         found.append("the norm is another")
     # AdamW moves a weight by at most 2 · rate / epsilon times the error of its gradient. Gradients are
     # clipped to a norm of a half, so in five steps all weights together are off by 5 · 3 · off, and a loss by
     # that times the norm of its gradient, below 2 here. Computing gradients at weights that are off adds as
     # much again. In addition, a loss is a mean over 256 tokens of logarithms of sums over 256.
     shift = STEPS * 2 * LEARNING_RATE / EPSILON * max(min(off, GRADIENT_BOUND), 2.0**-23)
-    for loss, one in zip(told[0].losses, wanted.losses, strict=True):
+    for loss, one in zip(results[0].losses, wanted.losses, strict=True):
         if not abs(loss - one) <= 2 * shift + 512 * 2.0**-24 * one:
             found.append(f"a loss is {abs(loss - one):.1e} off")
-    if not abs(told[0].validation - wanted.validation) <= 2 * shift + 512 * 2.0**-24 * wanted.validation:
+    if not abs(results[0].validation - wanted.validation) <= 2 * shift + 512 * 2.0**-24 * wanted.validation:
         found.append("the validation loss is another")
     return found
 

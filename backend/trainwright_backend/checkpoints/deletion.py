@@ -110,7 +110,7 @@ def retain(database: Database, team_id: UUID, request: Retention) -> RetentionRe
     if not request.dry_run:
         judged = [
             one
-            for run_id, of_run in groupby(judged, key=lambda one: one.run.id)
+            for run_id, of_run in groupby(judged, key=lambda judgement: judgement.run.id)
             for one in _retain_run(database, run_id, list(of_run), rule)
         ]
     gone = [one.checkpoint for one in judged if one.kept is None]

@@ -55,7 +55,7 @@ def keep_reasons(
     checkpoints: Sequence[Checkpoint], rule: Rule, about: Circumstances
 ) -> dict[UUID, RetentionReason | None]:
     """For each of a run's committed checkpoints the reason to keep it; None if it may be deleted."""
-    ordered = sorted(checkpoints, key=lambda one: (one.step, one.fence), reverse=True)
+    ordered = sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.fence), reverse=True)
     states = [one.id for one in ordered if one.kind is CheckpointKind.STATE and one.valid]
     exports = [one.id for one in ordered if one.kind is CheckpointKind.EXPORT]
     newest, needed = set(states[: rule.keep_last]), set(states[:LEAST_KEPT] if about.live else ())

@@ -1,4 +1,4 @@
-"""Uploaded tokenizers: checking, listing and deleting them. `data_resolution` finds the one of a submission.
+"""Uploaded tokenizers: checking, listing and deleting them. `data_resolution` finds the tokenizer of a submission.
 
 This process never parses a tokenizer; a child process checks it.
 """

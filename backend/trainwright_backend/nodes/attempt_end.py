@@ -176,5 +176,5 @@ def _check_shipped(session: Read, run: Run, offsets: dict[str, int]) -> None:
     for file, size in sorted(offsets.items()):
         have = stored.get(file, 0)
         if have < size:
-            detail = f"{file} has {size} bytes, of which {have} are stored: send the rest, then report again."
+            detail = f"{file} has {size} bytes, and {have} are stored: send the rest, then report again."
             raise Conflict("file_short", detail, extensions={"file": file, "offset": have})

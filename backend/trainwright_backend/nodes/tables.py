@@ -24,7 +24,7 @@ class Node(Base):
     """Slots, by device, on which the agent saw a process with a run's marker."""
     last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
     draining: Mapped[bool] = mapped_column(default=False)
-    """No more runs are placed on it."""
+    """The node gets no new runs."""
 
 
 class JoinToken(Base):

@@ -2748,7 +2748,7 @@ export interface components {
             lines: components["schemas"]["LogLine"][];
             /**
              * Searched To
-             * @description The last line that was looked at: pass it as `after_line` to go on.
+             * @description The last line that was looked at: pass it as `after_line` to continue.
              */
             searched_to: number;
         };
@@ -2756,7 +2756,7 @@ export interface components {
         LogText: {
             /**
              * End
-             * @description No more is stored beyond `next_offset` now.
+             * @description Nothing is stored beyond `next_offset` yet.
              */
             end: boolean;
             /** Next Offset */

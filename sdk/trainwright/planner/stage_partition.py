@@ -7,7 +7,7 @@ has the embedding, and the last one the loss, which costs as much as several lay
 With one stage per rank this is a dynamic program over (stage, layers assigned): for the first s stages and k
 layers it takes the best number of layers for the last of these stages. A second pass makes the other stages
 as equal as the slowest one allows. Both are exact. With several stages per rank, a rank's memory and time are
-sums over stages that are not adjacent, which such a program cannot express. All layers are then treated as
+sums over stages that are not adjacent, which dynamic programming cannot express. All layers are then treated as
 equal (mean time, largest memory), and only the number of layers of each stage is searched for. That is exact
 if layers are equal, which they are except for ``recompute_layers`` and the bfloat16 layers of FP8 runs, and
 it never accepts a partition that does not fit.
@@ -261,7 +261,7 @@ class _RankStages:
         for still in range(count - self.least, 0, -1):
             cheapest = min(self._sizes.values())
             fitting = [place for place in given if self._sizes[place] + (still - 1) * cheapest <= left]
-            place = min(fitting, key=lambda one: (given[one], one))
+            place = min(fitting, key=lambda index: (given[index], index))
             given[place] += 1
             left -= self._sizes[place]
         return given
@@ -310,7 +310,9 @@ def _least_short(layers: int, stages: Sequence[StageCost], capacities: Sequence[
     for stage in stages:
         room[stage.rank] -= stage.bytes + max(stage.layer_bytes)
     for _ in range(layers - len(stages)):
-        place = max(range(len(stages)), key=lambda one: room[stages[one].rank] - max(stages[one].layer_bytes))
+        place = max(
+            range(len(stages)), key=lambda index: room[stages[index].rank] - max(stages[index].layer_bytes)
+        )
         counts[place] += 1
         room[stages[place].rank] -= max(stages[place].layer_bytes)
     return counts

@@ -77,7 +77,7 @@ def find_files(paths: Sequence[Path]) -> Found:
 
 def _add_folder(folder: Path, files: list[LocalFile], skipped: list[str]) -> None:
     top = folder.resolve().name
-    for path in sorted(folder.rglob("*"), key=lambda one: one.relative_to(folder).parts):
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
         if not path.is_file():
             continue
         within = path.relative_to(folder)

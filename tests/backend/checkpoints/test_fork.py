@@ -98,7 +98,7 @@ def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent:
     assert answer.status_code == 201, answer.text
     with scene.database.read() as session:
         assert session.get_one(Run, parse_id("run", answer.json()["id"])).preparation_id == preparation
-        assert set(session.scalars(select(Preparation.id))) == before, "no other one was begun"
+        assert set(session.scalars(select(Preparation.id))) == before, "no other preparation was started"
 
 
 def test_the_newest_valid_state_is_forked_when_none_is_named(scene: Scene, parent: Work) -> None:
@@ -175,11 +175,11 @@ def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Sc
     assert [one["valid"] for one in checkpoints(scene, parent.run_id) if one["step"] == 10] == [True, False]
     scene.control.sweep()
     assert scene.state(waiting) == "failed", "it must not begin at step 0 instead"
-    told = scene.site.admin.get(f"{scene.runs}/{parent.run_id}/events").json()[-1]
-    assert (told["type"], told["step"]) == ("note", 10)
+    event = scene.site.admin.get(f"{scene.runs}/{parent.run_id}/events").json()[-1]
+    assert (event["type"], event["step"]) == ("note", 10)
     assert (
         "step 10 is damaged: fork, forked from it, could not read it on node-a in 2 attempts"
-        in told["message"]
+        in event["message"]
     )
 
 

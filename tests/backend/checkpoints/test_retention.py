@@ -191,10 +191,10 @@ def _check_nothing_needed_went(
     for one in gone:
         assert not one.pinned
         assert one.links_until is None or one.links_until < now()
-        assert one.run_id != fork_id, "the fork has not ended and has no more than two"
+        assert one.run_id != fork_id, "the fork has not ended and has at most two"
         assert one.id != begins_from or len(own) >= 2
     both = [one for one in (*gone, *left) if one.run_id == live_id and one.kind is CheckpointKind.STATE]
-    newest = sorted((one for one in both if one.valid), key=lambda one: one.step)[-2:]
+    newest = sorted((point for point in both if point.valid), key=lambda point: point.step)[-2:]
     assert all(one in left for one in newest)
 
 

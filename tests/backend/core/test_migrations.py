@@ -188,9 +188,9 @@ def test_an_old_version_keeps_having_no_limit_of_rejected_documents(empty_url: s
 def test_changes_of_an_old_version_name_the_curation(empty_url: str) -> None:
     rows = old_dataset(1)
     table, version = rows[-1]
-    told = ["Added a.jsonl (0123).", "recipe.read.field: empty → text"]
+    changes = ["Added a.jsonl (0123).", "recipe.read.field: empty → text"]
     work = {"recipe": {}, "state": "ready", "failures": 0, "touched": now()}
-    rows[-1] = (table, version | work | {"changes": told})
+    rows[-1] = (table, version | work | {"changes": changes})
     rows[1][1]["last_version"] = 1
     with upgraded(empty_url, rows, "0007") as database, database.read() as session:
         (changes,) = session.scalars(sa.select(DatasetVersion.changes))

@@ -34,10 +34,10 @@ def postgres(fresh_postgres_database: str) -> str:
 
 
 async def _heard(woken: asyncio.Event) -> float:
-    begun = time.monotonic()
+    started = time.monotonic()
     await asyncio.wait_for(woken.wait(), 30)
     woken.clear()
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 def test_a_commit_wakes_the_streams_of_another_process(postgres: str) -> None:

@@ -99,7 +99,7 @@ def test_a_link_permits_its_method_until_it_expires_and_cannot_be_changed(
     store: LocalStore = app.state.store
     store.write("t/x.bin", b"x")
     get = store.sign("GET", "t/x.bin", 60)
-    foreign = LocalStore(tmp_path / "other", SecretStr("somebody else's secret, as long")).sign(
+    foreign = LocalStore(tmp_path / "other", SecretStr("a different secret, as long")).sign(
         "GET", "t/x.bin", 60
     )
     wrong = [

@@ -498,7 +498,7 @@ def test_a_preparation_that_runs_need_is_not_cancelled(editor: DatasetEditor) ->
     assert editor.post(path).json()["state"] == "cancelled"
     answer = editor.post("runs", spec)
     assert answer.status_code == 201
-    assert only(editor.site).state == PreparationState.WAITING, "a submission begins it anew"
+    assert only(editor.site).state == PreparationState.WAITING, "a submission restarts it"
 
 
 def test_another_team_s_preparation_is_unknown(editor: DatasetEditor) -> None:

@@ -97,7 +97,7 @@ def test_a_rewind_leaves_no_gap_and_no_duplicate(scene: Scene) -> None:
     assert events[0] == {"event": "rewind", "data": {"step": 0}}
     assert points_of(events) == again
     assert points_of(follow(scene, work.run_id)) == again
-    assert points_of(follow(scene, work.run_id, "1:7")) == again, "an unknown place begins anew"
+    assert points_of(follow(scene, work.run_id, "1:7")) == again, "an unknown cursor restarts the stream"
 
 
 @pytest.mark.both_databases
@@ -359,21 +359,21 @@ def test_events_tell_the_story_and_stream(scene: Scene) -> None:
     work.send(work.batch([note, saved, newer]))
     scene.cancel(work.run_id)
     work.order("ended")
-    told = scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json()
-    assert [event["sequence"] for event in told] == list(range(1, len(told) + 1))
-    assert [event["type"] for event in told if event["type"] != "state"] == [
+    shown = scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json()
+    assert [event["sequence"] for event in shown] == list(range(1, len(shown) + 1))
+    assert [event["type"] for event in shown if event["type"] != "state"] == [
         "attempt_started",
         "note",
         "checkpoint_saved",
         "of_a_newer_trainer",
     ]
-    assert "saved step 2 (4.8 MiB in 1.00 s)" in [event["message"] for event in told]
+    assert "saved step 2 (4.8 MiB in 1.00 s)" in [event["message"] for event in shown]
     streamed = scene.site.admin.get(
         f"{scene.runs}/{work.run_id}/events/stream", headers={"Last-Event-ID": "3"}
     )
-    assert [event["data"] for event in stream_events(streamed.text)] == told[3:]
+    assert [event["data"] for event in stream_events(streamed.text)] == shown[3:]
     assert [event["id"] for event in stream_events(streamed.text)] == [
-        str(n) for n in range(4, len(told) + 1)
+        str(n) for n in range(4, len(shown) + 1)
     ]
 
 

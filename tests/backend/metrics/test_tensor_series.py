@@ -107,7 +107,7 @@ def test_streams_send_them_only_on_request(scene: Scene) -> None:
 
     assert set(follow()) == {"loss", "tokens", "fp8_saturated"}
     assert follow(names=one) == {one: [10, 20]}
-    assert follow(cursor, names=one) == {one: [20]}, "it goes on from a place that another selection gave"
+    assert follow(cursor, names=one) == {one: [20]}, "it continues from the cursor of another selection"
     assert follow(cursor) == {"fp8_saturated": [20]}
 
 

@@ -82,13 +82,13 @@ def test_a_point_posted_to_one_process_reaches_a_stream_of_the_other(
         headers["Content-Type"] = "application/json"
         for step in range(2, 2 + POINTS):
             batch = work.batch(metrics=[losses(step, step)])
-            begun = time.monotonic()
+            started = time.monotonic()
             to_other.request("POST", path, json.dumps(batch), headers)
             answer = to_other.getresponse()
             assert answer.status == 200, answer.read()
             work.offset = json.loads(answer.read())["offset"]
             assert _next_steps(reader) == [step]
-            lags.append(time.monotonic() - begun)
+            lags.append(time.monotonic() - started)
         reader.close()
     print(f"\nfrom post to stream: {median(lags[1:]) * 1_000:.0f} ms (median)")
 

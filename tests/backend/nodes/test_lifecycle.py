@@ -70,7 +70,7 @@ def test_cancel_moves_the_run_or_refuses_in_every_state(scene: Scene) -> None:
             assert (answer.json()["state"], answer.json()["verdict"]) == ("stopping", "cancel")
             assert answer.json()["sentence"] == "Cancelled by Ada"
             assert work.order("running") == "kill"
-            assert work.order("ended", exit={"code": "stopped", "message": "as asked"}) == "leave"
+            assert work.order("ended", exit={"code": "stopped", "message": "as requested"}) == "leave"
             assert work.order("ended") == "leave"
             assert work.ended("stopped") == "cancelled", "the agent may report what the supervisor has said"
         shown = scene.show(run_id)
@@ -253,7 +253,7 @@ def test_an_end_waits_for_what_was_shipped_and_counts_once(scene: Scene) -> None
     assert work.end("finished").json()["code"] == "not_exported"
     work.save(10)
     work.save(10, "export")
-    assert work.order("ended") == "wait", "the supervisor goes on until the end was accepted"
+    assert work.order("ended") == "wait", "the supervisor continues until the end is accepted"
     first, again = work.end("finished"), work.end("finished")
     assert first.json() == again.json() == {"state": "succeeded", "code": "finished"}
     assert scene.used() == 0

@@ -69,7 +69,7 @@ def test_a_live_run_continues_and_its_next_attempt_has_the_new_layout(scene: Sce
 
 
 def test_a_run_shows_its_current_and_its_next_layout(scene: Scene) -> None:
-    def told(run_id: str) -> tuple[Any, ...]:
+    def layouts(run_id: str) -> tuple[Any, ...]:
         """Pipeline and micro batch of the newest attempt, in the run and in the list, and of the next one."""
         shown = scene.show(run_id)
         [listed] = scene.site.admin.get(scene.runs).json()["items"]
@@ -79,17 +79,17 @@ def test_a_run_shows_its_current_and_its_next_layout(scene: Scene) -> None:
         return now and (now["parallelism"]["pipeline"], now["micro_sequences"]), then
 
     run_id = scene.submit(2, **TENSOR)
-    assert told(run_id) == (None, (1, 2))
+    assert layouts(run_id) == (None, (1, 2))
     scene.control.sweep()
     work = scene.agent.claim(run_id)
     assert change(scene, run_id, PIPELINE | {"micro_sequences": 1}).status_code == 200
-    assert told(run_id) == ((1, 2), (2, 1))
+    assert layouts(run_id) == ((1, 2), (2, 1))
     assert work.ended("crashed") == "retry_wait"
-    assert told(run_id) == ((1, 2), (2, 1))
+    assert layouts(run_id) == ((1, 2), (2, 1))
     again = scene.again(run_id)
-    assert told(run_id) == ((2, 1), (2, 1))
+    assert layouts(run_id) == ((2, 1), (2, 1))
     assert again.finish(10) == "succeeded"
-    assert told(run_id) == ((2, 1), (2, 1))
+    assert layouts(run_id) == ((2, 1), (2, 1))
 
 
 def test_the_current_layout_changes_nothing_and_adds_no_event(scene: Scene) -> None:

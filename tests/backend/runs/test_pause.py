@@ -52,7 +52,7 @@ def test_a_pause_in_any_state_frees_slots_and_quota_and_the_run_resumes(scene: S
             assert (answer.json()["state"], answer.json()["verdict"]) == ("stopping", "pause")
             assert scene.used() == 1, "held until the node has let go of it"
             assert work.order("running") == "save"
-            assert work.order("ended", exit={"code": "saved", "message": "as asked"}) == "wait"
+            assert work.order("ended", exit={"code": "saved", "message": "as requested"}) == "wait"
             assert work.ended("saved") == "paused", arrange.__name__
         shown = scene.show(run_id)
         assert (shown["state"], shown["nodes"], scene.used()) == ("paused", [], 0), arrange.__name__

@@ -102,7 +102,7 @@ def test_a_team_cannot_save_more_recipes_than_the_limit(site: Site, monkeypatch:
     monkeypatch.setattr(recipes, "MAX_RECIPES", 1)
     assert save(site).status_code == 201
     assert save(site, name="second").json()["code"] == "too_many_recipes"
-    assert save(site, {"seed": 1}).status_code == 201, "replacing needs no more room"
+    assert save(site, {"seed": 1}).status_code == 201, "replacing needs no additional space"
     assert [one["name"] for one in listed(site)] == ["small"]
 
 

@@ -104,8 +104,8 @@ def test_time_between_attempts_is_not_metered(scene: Scene) -> None:
     set_mark(scene, work.run_id, 1)
     assert work.ended("crashed") == "retry_wait"
     again = scene.again(work.run_id)
-    begun = mark(scene, work.run_id)
-    assert begun is not None and now() - begun < timedelta(seconds=SLACK_SECONDS)
+    started = mark(scene, work.run_id)
+    assert started is not None and now() - started < timedelta(seconds=SLACK_SECONDS)
     set_mark(scene, work.run_id, 2)
     assert again.order("starting") == "go"
     assert again.ended("crashed") == "retry_wait"

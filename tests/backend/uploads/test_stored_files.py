@@ -161,8 +161,8 @@ def test_uploads_expire_and_free_their_storage(site: Site, tus: Tus, team_id: UU
     half = tus.begin(100)
     tus.add(half, 0, b"x" * 40)
     unused = f"{tus.path}/{tus.send(CONTENT)}"
-    tus.send(b"used by somebody")
-    used = take(site, team_id, tus.send(b"used by somebody"))
+    tus.send(b"used by a dataset")
+    used = take(site, team_id, tus.send(b"used by a dataset"))
     with site.app.state.database.write() as session:
         over = now() - timedelta(seconds=1)
         session.execute(update(Upload).where(Upload.bytes != 50).values(expires=over))
@@ -172,7 +172,7 @@ def test_uploads_expire_and_free_their_storage(site: Site, tus: Tus, team_id: UU
     assert [one["bytes"] for one in tus.client.get(tus.path).json()] == [50]
     control_loop(site).run_round(sweep=True)
     assert tus.client.head(half, headers=TUS).status_code == 404
-    assert used_bytes(site) == 50 + len(b"used by somebody") and exact()
+    assert used_bytes(site) == 50 + len(b"used by a dataset") and exact()
     assert site.app.state.store.list_partials() == [] and tus.offset(kept) == 0
     leave(site, team_id, used)
     control_loop(site).run_round(sweep=True)

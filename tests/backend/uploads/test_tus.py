@@ -84,9 +84,9 @@ def hours_until(time: datetime) -> float:
 @pytest.mark.both_databases
 def test_the_first_bytes_can_come_with_the_creation(site: Site, tus: Tus, exact: Exact) -> None:
     said = BYTES | {"Upload-Length": str(len(CONTENT)), "Upload-Metadata": metadata(filename="a.txt")}
-    begun = tus.client.post(tus.path, headers=said, content=CONTENT[:5])
-    assert (begun.status_code, begun.headers["Upload-Offset"]) == (201, "5")
-    assert tus.add(begun.headers["Location"], 5, CONTENT[5:]).status_code == 204
+    created = tus.client.post(tus.path, headers=said, content=CONTENT[:5])
+    assert (created.status_code, created.headers["Upload-Offset"]) == (201, "5")
+    assert tus.add(created.headers["Location"], 5, CONTENT[5:]).status_code == 204
     whole = tus.client.post(tus.path, headers=said, content=CONTENT)
     assert (whole.status_code, whole.headers["Upload-Offset"]) == (201, str(len(CONTENT)))
     assert stored(site) == [(hashlib.sha256(CONTENT).hexdigest(), CONTENT)], "the same bytes are stored once"

@@ -146,7 +146,7 @@ def test_a_request_of_another_team_interrupts_nothing(site: Site, connect: Calla
             assert tus.client.post(theirs, content=b"x", headers=overridden).status_code == 404
             assert tus.client.delete(theirs, headers=TUS | key).status_code == 404
             halting.go_on(CONTENT[FIRST:])
-            eventually(lambda: tus.offset(url) == len(CONTENT), "the team's own request went on")
+            eventually(lambda: tus.offset(url) == len(CONTENT), "the team's own request continued")
     (shown,) = site.admin.get(tus.path).json()
     assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
 

@@ -126,13 +126,13 @@ def _growing(site: Site, run: str, steps: int) -> Iterator[None]:
 
 
 def _grow(node: Caller, run: str, last: int, done: threading.Event) -> None:
-    begun = last
+    first = last
     while not done.wait(GROWTH_SECONDS):
         block = {
             "steps": list(range(last + 1, last + GROWTH_STEPS + 1)),
             "series": {"loss": [0.5] * GROWTH_STEPS},
         }
-        offsets = {"offset": last - begun, "next_offset": last - begun + GROWTH_STEPS}
+        offsets = {"offset": last - first, "next_offset": last - first + GROWTH_STEPS}
         node.post(
             f"/api/v1/agent/runs/{run}/batches", {"fence": 1, "attempt": 1, **offsets, "metrics": [block]}
         )

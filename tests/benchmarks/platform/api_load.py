@@ -78,9 +78,9 @@ def _ask(site: Site, calls: Iterator[tuple[str, Call]]) -> Waits:
     callers = [threading.Thread(target=_serve, args=(site.person(), due, waits)) for _ in range(CALLERS)]
     for caller in callers:
         caller.start()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for number, (kind, call) in enumerate(calls):
-        at = begun + number / REQUESTS_PER_SECOND
+        at = started + number / REQUESTS_PER_SECOND
         time.sleep(max(0.0, at - time.perf_counter()))
         due.put((at, kind, call))
     for _ in callers:

@@ -34,10 +34,10 @@ class Mlflow:
         run = caller.post("/api/2.0/mlflow/runs/create", {"experiment_id": "0", "start_time": 0})
         run_id = run["run"]["info"]["run_id"]
         bodies = [self._body(run_id, number) for number in range(self.batches)]
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for body in bodies:
             caller.ask("POST", "/api/2.0/mlflow/runs/log-batch", body)
-        return self.batches * BATCH_POINTS / (time.perf_counter() - begun)
+        return self.batches * BATCH_POINTS / (time.perf_counter() - started)
 
     def _body(self, run_id: str, number: int) -> bytes:
         first = number * BATCH_POINTS // SERIES

@@ -91,10 +91,10 @@ def _batches(folder: Path, steps: int) -> tuple[list[bytes], int]:
 def _post_all(site: Site, bodies: Iterable[bytes], points: int) -> float:
     _, run = site.start_run()
     node = site.node()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for body in bodies:
         node.ask("POST", f"/api/v1/agent/runs/{run}/batches", body)
-    return points / (time.perf_counter() - begun)
+    return points / (time.perf_counter() - started)
 
 
 def _small_batch(site: Site) -> float:
@@ -312,9 +312,9 @@ def _p95(values: list[float]) -> float:
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     work()
-    return (time.perf_counter() - begun) * 1_000
+    return (time.perf_counter() - started) * 1_000
 
 
 PLATFORM_ROWS: dict[str, Callable[[argparse.Namespace], Entries]] = {

@@ -99,11 +99,11 @@ def _start(live: Live, spec: dict[str, Any]) -> dict[str, float]:
     """Seconds of each phase of a run that has the node to itself."""
     free = live.client.nodes()[0].slots["cpu"]
     eventually(lambda: live.client.nodes()[0].slots_free["cpu"] == free, "the node is free", 60)
-    begun = time.time()
+    started = time.time()
     run = live.team.submit(spec).id
     try:
         events = _events_with_a_step(live, run)
-        marks = [begun, _claimed(live, run), *_marks(events)]
+        marks = [started, _claimed(live, run), *_marks(events)]
     finally:
         live.team.cancel(run)
     return {name: end - start for name, (start, end) in zip(PHASES, pairwise(marks), strict=True)}
@@ -160,8 +160,8 @@ def _time_of(events: Path, kind: str) -> float | None:
 
 def _creation_time(path: Path) -> float:
     """When the file was created, which Python's ``stat`` lacks."""
-    told = subprocess.run(["stat", "-c", "%.9W", str(path)], check=True, stdout=subprocess.PIPE, text=True)
-    born = float(told.stdout)
+    shown = subprocess.run(["stat", "-c", "%.9W", str(path)], check=True, stdout=subprocess.PIPE, text=True)
+    born = float(shown.stdout)
     if not born:
         raise RefusedError(f"the file system of {path.parent} does not record when a file was created")
     return born

@@ -116,5 +116,5 @@ def _step(world: Mesh, training: Training, number: int) -> float:
 def _remark(job_file: Path) -> str:
     """The trainer's note on the stages that it chose."""
     lines = (output_folder(job_file) / EVENTS_NAME).read_text().splitlines()
-    told = [json.loads(line).get("message", "") for line in lines]
-    return next(message for message in told if message.startswith("The stages have"))
+    messages = [json.loads(line).get("message", "") for line in lines]
+    return next(message for message in messages if message.startswith("The stages have"))

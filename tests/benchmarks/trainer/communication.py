@@ -63,8 +63,8 @@ def count(level: str, what: str, ranks: int, shape: Shape) -> tuple[float, float
         job_file = write_job(
             Path(folder), given, 3, precision=precision, resources={"device": "cpu", "slots_per_node": ranks}
         )
-        told = on_ranks(ranks, _on_a_rank, str(job_file), what, shape.parameters)
-    ours, peer = zip(*told, strict=True)
+        results = on_ranks(ranks, _on_a_rank, str(job_file), what, shape.parameters)
+    ours, peer = zip(*results, strict=True)
     return max(ours) / shape.parameters, max(peer) / shape.parameters
 
 

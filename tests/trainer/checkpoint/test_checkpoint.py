@@ -299,13 +299,13 @@ def test_a_damaged_checkpoint_ends_the_launch_with_its_code(
     job_file = write_job(tmp_path / "run", data, ranks=2, job=resume_from(copy, tmp_path / "run"))
     damage(copy)
     assert run_trainer("train", job_file) == 1
-    told = [json.loads(path.read_text()) for path in (tmp_path / "run/out").glob("failure-*.json")]
-    assert told and {words["code"] for words in told} == {"checkpoint_invalid"}
+    failures = [json.loads(path.read_text()) for path in (tmp_path / "run/out").glob("failure-*.json")]
+    assert failures and {failure["code"] for failure in failures} == {"checkpoint_invalid"}
     assert not events(job_file, "step")
 
 
 @pytest.mark.parametrize("damage", [_flip_a_bit, _flip_a_bit_of_a_header])
-def test_a_wrong_digest_is_told_whatever_else_the_damage_led_to(
+def test_a_wrong_digest_is_reported_whatever_else_the_damage_caused(
     tmp_path: Path, trained: Path, damage: Callable[[Path], None]
 ) -> None:
     """Tensors are read while files are hashed, so another error may occur before the damage is known."""
@@ -325,7 +325,9 @@ def test_a_wrong_digest_is_told_whatever_else_the_damage_led_to(
     assert torch.get_num_threads() == threads
 
 
-def test_damage_in_another_rank_s_share_is_told_by_a_rank_that_met_it(tmp_path: Path, trained: Path) -> None:
+def test_damage_in_another_rank_s_share_is_reported_by_a_rank_that_found_it(
+    tmp_path: Path, trained: Path
+) -> None:
     """The others may be at any point of their reading by then, so this one checks the files itself."""
     copy = tmp_path / "checkpoint"
     shutil.copytree(trained / "step-10", copy)

@@ -20,7 +20,7 @@ from trainwright_trainer.distributed.process_group import CPU_BACKEND
 from trainwright_trainer.process.job_file import read_job
 
 
-def _rank(rank: int, store: str, told: Connection) -> None:
+def _rank(rank: int, store: str, results: Connection) -> None:
     """Rank 1 leaves after the first sum; rank 0 reports the error that it gets in the second."""
     dist.init_process_group(CPU_BACKEND, init_method=f"file://{store}", rank=rank, world_size=2)
     mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
@@ -30,7 +30,7 @@ def _rank(rank: int, store: str, told: Connection) -> None:
     try:
         mesh.world.all_reduce(torch.ones(1))
     except Exception as error:
-        told.send(type(error))
+        results.send(type(error))
     os._exit(0)
 
 
@@ -49,7 +49,7 @@ def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("met", "told"),
+    ("raised", "expected"),
     [
         (torch.OutOfMemoryError("CUDA out of memory."), torch.OutOfMemoryError),
         (RuntimeError("The size of tensor a (2) must match the size of tensor b (3)"), RuntimeError),
@@ -58,16 +58,16 @@ def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
     ],
 )
 def test_only_a_lost_connection_is_a_lost_rank(
-    monkeypatch: pytest.MonkeyPatch, met: Exception, told: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
     def fail(tensor: torch.Tensor, group: object) -> None:
-        raise met
+        raise raised
 
     monkeypatch.setattr(dist, "all_reduce", fail)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     with pytest.raises(RuntimeError) as caught:
         make_mesh(0, Degrees(replicas=2), torch.device("cpu")).world.all_reduce(torch.ones(1))
-    assert caught.type is told
+    assert caught.type is expected
 
 
 def test_ranks_wait_for_a_slow_checkpoint(

@@ -59,7 +59,7 @@ def test_all_gpus_train_in_fp8(tmp_path: Path, data: Path) -> None:
     assert any("fp8_underflow" in event["values"] for event in events(job_file, "step"))
 
 
-def test_a_resumed_run_goes_on(tmp_path: Path, data: Path) -> None:
+def test_a_resumed_run_continues(tmp_path: Path, data: Path) -> None:
     straight = make_job(tmp_path / "straight", data, precision=fp8(level="O2"))
     train_here(straight, "cuda")
     point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")

@@ -35,7 +35,7 @@ SECTIONS: dict[str, Any] = {
 }
 
 
-class Told(NamedTuple):
+class RankResult(NamedTuple):
     """What a rank reports after the last step."""
 
     losses: list[float]
@@ -43,33 +43,33 @@ class Told(NamedTuple):
     """On rank 0: values of all layers, in the order of the full model."""
 
 
-def learn(mesh: Mesh, job_file: Path, fault: bool = False) -> Told:
+def learn(mesh: Mesh, job_file: Path, fault: bool = False) -> RankResult:
     scaling.HISTORY_STEPS = HISTORY_STEPS
     if fault:
         _remember_twice()
     training = start(mesh, job_file)
     losses = [one_step(training, step).loss for step in range(1, STEPS + 1)]
     kept = training.engine.updater.state()
-    return Told(losses, {one.name: one.tensor for one in kept if one.name.startswith("fp8.")})
+    return RankResult(losses, {one.name: one.tensor for one in kept if one.name.startswith("fp8.")})
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    (told,) = on_mesh(Degrees(), learn, write_job(tmp_path_factory.mktemp("whole"), data, **SECTIONS))
-    assert isinstance(told, Told)
-    return told
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> RankResult:
+    (result,) = on_mesh(Degrees(), learn, write_job(tmp_path_factory.mktemp("whole"), data, **SECTIONS))
+    assert isinstance(result, RankResult)
+    return result
 
 
-def in_stages(folder: Path, data: Path, schedule: str, fault: bool = False) -> Told:
+def in_stages(folder: Path, data: Path, schedule: str, fault: bool = False) -> RankResult:
     layers = {"1f1b": (3, 3), "zbv": (1, 2, 2, 1)}[schedule]
     parallelism = {"pipeline": 2, "schedule": schedule, "stages": layers}
     job_file = write_job(folder, data, 2, parallelism=parallelism, **SECTIONS)
-    told: list[Told] = on_mesh(read_job(job_file).spec.degrees, learn, job_file, fault)
-    assert told[0].losses == told[1].losses
-    return told[0]
+    results: list[RankResult] = on_mesh(read_job(job_file).spec.degrees, learn, job_file, fault)
+    assert results[0].losses == results[1].losses
+    return results[0]
 
 
-def _agree(one: Told, other: Told) -> bool:
+def _agree(one: RankResult, other: RankResult) -> bool:
     assert one.state.keys() == other.state.keys()
     same = all(torch.equal(one.state[name], other.state[name]) for name in one.state)
     return same and one.losses == other.losses
@@ -77,12 +77,12 @@ def _agree(one: Told, other: Told) -> bool:
 
 @pytest.mark.parametrize("schedule", partly_slow(["1f1b", "zbv"], ["zbv"]))
 def test_stages_remember_each_step_once_and_what_one_process_does(
-    schedule: str, tmp_path: Path, data: Path, whole: Told
+    schedule: str, tmp_path: Path, data: Path, whole: RankResult
 ) -> None:
     assert bool((whole.state["fp8.scale"] > 0).all()), "scales are remembered ones"
-    told = in_stages(tmp_path, data, schedule)
-    assert _agree(told, whole)
-    history_HL2 = told.state["fp8.history"]
+    result = in_stages(tmp_path, data, schedule)
+    assert _agree(result, whole)
+    history_HL2 = result.state["fp8.history"]
     assert len(history_HL2) == HISTORY_STEPS and bool((history_HL2 > 0).all())
     assert not any(torch.equal(one, other) for one, other in pairwise(history_HL2))
 
@@ -98,6 +98,6 @@ def _remember_twice() -> None:
     AmaxHistory.end_step = twice
 
 
-def test_a_step_that_is_remembered_twice_is_seen(tmp_path: Path, data: Path, whole: Told) -> None:
-    told = in_stages(tmp_path, data, "zbv", fault=True)
-    assert not _agree(told, whole)
+def test_a_step_that_is_remembered_twice_is_seen(tmp_path: Path, data: Path, whole: RankResult) -> None:
+    result = in_stages(tmp_path, data, "zbv", fault=True)
+    assert not _agree(result, whole)

@@ -34,45 +34,45 @@ WIDE = {"layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "feed_forward": 25
 """Halves of its rows are blocks of 128."""
 
 
-class Piece(NamedTuple):
+class TensorShard(NamedTuple):
     name: str
     box: Slice
     tensor: Tensor
 
 
-class Told(NamedTuple):
+class RankResult(NamedTuple):
     """What one rank reports after a few updates."""
 
-    pieces: list[Piece]
+    shards: list[TensorShard]
     norms: list[float]
     numbers: dict[str, float]
     non_finite_tensor: str | None
 
 
-def _fed(mesh: Mesh, job_file: Path, fault: str = "none") -> Told:
+def _fed(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
     with FAULTS[fault]():
         training = build(read_job(job_file), job_file, mesh)
-        held = training.engine.updater
-        assert isinstance(held, FP8Updater)
-        weights = _weights(held, training.engine.model)
+        fp8_updater = training.engine.updater
+        assert isinstance(fp8_updater, FP8Updater)
+        weights = _weights(fp8_updater, training.engine.model)
         norms = []
         for step in range(1, STEPS + 1):
-            held.begin_step(1e-2)
-            _give(held, weights, step)
-            norms.append(float(held.grad_norm()))
-            held.update(torch.tensor(norms[-1]))
-        numbers = held.metrics(STEPS)
-        pieces = [Piece(one.name, one.box, _bits(one.tensor)) for one in held.state()]
-        held.begin_step(1e-2)
-        _give(held, weights, STEPS + 1, spoilt="layers.1.feed_forward.down.weight")
-        norms.append(float(held.grad_norm()))
-        return Told(pieces, norms, numbers, held.non_finite_tensor())
+            fp8_updater.begin_step(1e-2)
+            _give(fp8_updater, weights, step)
+            norms.append(float(fp8_updater.grad_norm()))
+            fp8_updater.update(torch.tensor(norms[-1]))
+        numbers = fp8_updater.metrics(STEPS)
+        tensor_shards = [TensorShard(one.name, one.box, _bits(one.tensor)) for one in fp8_updater.state()]
+        fp8_updater.begin_step(1e-2)
+        _give(fp8_updater, weights, STEPS + 1, spoilt="layers.1.feed_forward.down.weight")
+        norms.append(float(fp8_updater.grad_norm()))
+        return RankResult(tensor_shards, norms, numbers, fp8_updater.non_finite_tensor())
 
 
-def _weights(held: FP8Updater, model: torch.nn.Module) -> dict[str, Weight]:
+def _weights(fp8_updater: FP8Updater, model: torch.nn.Module) -> dict[str, Weight]:
     """Weights by canonical name. A weight used in two places has two names and is listed under the first."""
     by_handle = {id(one.handle): one for one in model.modules() if isinstance(one, Weight)}
-    names = {slot.name for slot in held.layout.slots}
+    names = {slot.name for slot in fp8_updater.layout.slots}
     found = {}
     for name, handle in model.named_parameters(remove_duplicate=False):
         canonical = name.replace(".stored_weight.handle", ".weight")
@@ -82,9 +82,9 @@ def _weights(held: FP8Updater, model: torch.nn.Module) -> dict[str, Weight]:
     return found
 
 
-def _give(held: FP8Updater, weights: dict[str, Weight], step: int, spoilt: str = "") -> None:
+def _give(fp8_updater: FP8Updater, weights: dict[str, Weight], step: int, spoilt: str = "") -> None:
     """Draw gradients of the full model and give each rank those of its shards. Data ranks get equal ones."""
-    boxes = {slot.name: slot.box for slot in held.layout.slots}
+    boxes = {slot.name: slot.box for slot in fp8_updater.layout.slots}
     for name, weight in weights.items():
         box = boxes[name]
         draw = torch.Generator().manual_seed(sum(name.encode()) + step)
@@ -94,26 +94,26 @@ def _give(held: FP8Updater, weights: dict[str, Weight], step: int, spoilt: str =
         if name == spoilt:
             gradient.view(-1)[0] = torch.inf  # in the first shard only
         weight.handle.grad = gradient[box.slices].to(weight.handle.dtype).contiguous()
-    held.mark_ready(list(weights))
-    held.wait_for_gradients()
+    fp8_updater.mark_ready(list(weights))
+    fp8_updater.wait_for_gradients()
 
 
 def _bits(tensor: Tensor) -> Tensor:
     return tensor.detach().clone().view(torch.uint8) if tensor.itemsize == 1 else tensor.detach().clone()
 
 
-def assembled(told: list[Told]) -> dict[str, Tensor]:
+def assembled(results: list[RankResult]) -> dict[str, Tensor]:
     """Assemble the state written by all ranks, each element once.
     Block scales are named after their tensor."""
     wholes: dict[str, Tensor] = {}
     filled: dict[str, Tensor] = {}
-    for piece in (piece for one in told for piece in one.pieces):
-        if "@" in piece.name:
+    for shard in (shard for one in results for shard in one.shards):
+        if "@" in shard.name:
             continue
-        into = wholes.setdefault(piece.name, torch.zeros(piece.box.full_shape, dtype=piece.tensor.dtype))
-        into[piece.box.slices] = piece.tensor
-        filled.setdefault(piece.name, torch.zeros(piece.box.full_shape, dtype=torch.int32))[
-            piece.box.slices
+        into = wholes.setdefault(shard.name, torch.zeros(shard.box.full_shape, dtype=shard.tensor.dtype))
+        into[shard.box.slices] = shard.tensor
+        filled.setdefault(shard.name, torch.zeros(shard.box.full_shape, dtype=torch.int32))[
+            shard.box.slices
         ] += 1
     assert all((count == 1).all() for count in filled.values())
     return wholes
@@ -166,10 +166,14 @@ def make_job(
     return job_file
 
 
-def fed(folder: Path, data: Path, degrees: Degrees, recipe: dict[str, Any], **options: Any) -> list[Told]:
+def fed(
+    folder: Path, data: Path, degrees: Degrees, recipe: dict[str, Any], **options: Any
+) -> list[RankResult]:
     fault = options.pop("fault", "none")
-    told: list[Told] = on_mesh(degrees, _fed, make_job(folder, data, degrees, recipe, **options), fault)
-    return told
+    results: list[RankResult] = on_mesh(
+        degrees, _fed, make_job(folder, data, degrees, recipe, **options), fault
+    )
+    return results
 
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], Degrees]] = [

@@ -79,7 +79,7 @@ def rounding_bound(job_file: Path) -> float:
 
     Gradients rounded twice and once differ by ε = √2 · 10^(-25/20) of their norm (the reduction keeps 25 dB).
     So does Adam's update, whose elements are about the learning rate η: it moves by η ε √P in a random
-    direction, of which 1 / √P lies along the gradient. Steps add up as squares, and three deviations are
+    direction, and 1 / √P of it lies along the gradient. Steps add up as squares, and three deviations are
     allowed: 3 η ε √steps · ‖g‖.
     """
     norm: float = max(event["values"]["grad_norm"] for event in events(job_file, "step"))
@@ -102,10 +102,10 @@ def test_ranks_hold_equal_weights_and_learn_what_one_process_learns(
     alone = make_job(tmp_path / "alone", data, precision=fp8(level=level))
     on_ranks(1, _train, alone)
     together = make_job(tmp_path / "together", data, ranks, precision=fp8(level=level))
-    told = on_ranks(ranks, _train, together)
-    assert len({one.weights for one in told}) == 1
+    results = on_ranks(ranks, _train, together)
+    assert len({one.weights for one in results}) == 1
     # At O1 all ranks have the full state; at O3 each has its own tensors.
-    assert len({one.state for one in told}) == (1 if level == "O1" else ranks)
+    assert len({one.state for one in results}) == (1 if level == "O1" else ranks)
     assert distance(alone, together) < rounding_bound(alone)
 
 
@@ -159,7 +159,7 @@ def resumed_job(folder: Path, data: Path, checkpoint: Path, **sections: Any) -> 
 @pytest.mark.parametrize(
     ("recipe", "shapes"),
     partly_slow(RECIPES, RECIPES_IN_MAKE_TEST),
-    ids=lambda one: "-".join(map(str, one.values()))[:40],
+    ids=lambda case: "-".join(map(str, case.values()))[:40],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     tmp_path: Path, data: Path, recipe: dict[str, Any], shapes: dict[str, Any]
@@ -214,20 +214,20 @@ def test_headroom_is_part_of_what_is_resumed(tmp_path: Path, data: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("planted", "named"),
+    ("spoilt", "named"),
     [
         ("norm.weight", "norm.weight:gradient"),
         ("layers.0.attention.query.weight", "layers.0.attention.query.weight:gradient"),
     ],
 )
 def test_the_first_tensor_that_was_not_finite_is_named(
-    tmp_path: Path, data: Path, planted: str, named: str
+    tmp_path: Path, data: Path, spoilt: str, named: str
 ) -> None:
     """An infinite gradient spoils everything computed after it;
     a weight's own gradient is where it started."""
     training = build_here(make_job(tmp_path, data, precision=fp8()))
     engine = training.engine
-    handle = dict(engine.model.named_modules())[planted.removesuffix(".weight")].stored_weight.handle
+    handle = dict(engine.model.named_modules())[spoilt.removesuffix(".weight")].stored_weight.handle
     handle.register_hook(lambda gradient: torch.full_like(gradient, torch.inf))
     numbers = engine.step(training.loader.micro_batches(1), 1e-3, StepTimer(torch.device("cpu")))
     assert not numbers.finite
@@ -252,7 +252,7 @@ def test_a_model_takes_no_memory_beside_its_state(tmp_path: Path, data: Path) ->
         [("O2", 1, 2), ("O3", 2, 1)],
     ),
 )
-def test_a_run_goes_on_with_another_number_of_ranks(
+def test_a_run_continues_with_another_number_of_ranks(
     tmp_path: Path, data: Path, level: str, before: int, after: int
 ) -> None:
     sections: dict[str, Any] = {

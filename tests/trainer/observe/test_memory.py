@@ -11,7 +11,7 @@ from trainwright_trainer.observe import memory
 
 
 @pytest.mark.parametrize("kernel_tells", [True, False])
-def test_memory_and_name_are_told_with_and_without_proc(
+def test_memory_and_name_are_reported_with_and_without_proc(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel_tells: bool
 ) -> None:
     if not kernel_tells:
@@ -21,7 +21,7 @@ def test_memory_and_name_are_told_with_and_without_proc(
     assert memory.device_name(torch.device("cpu"))
 
 
-def test_memory_that_is_taken_is_told_a_tenth_of_a_second_later() -> None:
+def test_allocated_memory_is_reported_a_tenth_of_a_second_later() -> None:
     cpu = torch.device("cpu")
     before = memory.memory_bytes(cpu)
     taken = torch.ones(2**26)
@@ -32,7 +32,7 @@ def test_memory_that_is_taken_is_told_a_tenth_of_a_second_later() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the kernel has no /proc")
-def test_a_forked_child_tells_of_its_own_memory() -> None:
+def test_a_forked_child_reports_its_own_memory() -> None:
     """It allocates 512 MB that its parent, which measured earlier, has not."""
     memory.memory_bytes(torch.device("cpu"))
     child = os.fork()

@@ -11,9 +11,9 @@ def _tell(mesh: Mesh, step: int) -> dict[str, float]:
     return rank_seconds(mesh.world, step, timings)
 
 
-def test_all_ranks_are_told_now_and_then() -> None:
-    told = on_ranks(2, _tell, EVERY_STEPS)
-    assert told[0] == {
+def test_timings_of_all_ranks_are_reported_every_few_steps() -> None:
+    results = on_ranks(2, _tell, EVERY_STEPS)
+    assert results[0] == {
         f"rank_seconds/{rank}:{timing}": rank + 0.125 * number
         for rank in range(2)
         for number, timing in enumerate(Timing)

@@ -20,7 +20,7 @@ def _peak(tera: float, dtype: str) -> Peak:
         (None, _peak(10, "bf16"), {"bf16_mfu": 0.4}),
     ],
 )
-def test_mfu_is_told_against_each_known_peak(
+def test_mfu_is_reported_for_each_known_peak(
     peak: Peak | None, bf16_peak: Peak | None, fractions: dict[str, float]
 ) -> None:
     """1,000 tokens of 32 GFLOP in 4 seconds on two ranks are 4 TFLOP/s on each."""
@@ -40,7 +40,7 @@ def test_mfu_is_told_against_each_known_peak(
 def test_hfu_counts_what_is_computed_twice_and_is_missing_with_mfu() -> None:
     """A quarter more FLOPs than the model's: 4 TFLOP/s of the model are 5 of the device."""
 
-    def told(peak: Peak | None, again: int) -> dict[str, float]:
+    def values_of(peak: Peak | None, again: int) -> dict[str, float]:
         throughput = Throughput(
             steps=5,
             tokens_per_step=1_000,
@@ -53,6 +53,6 @@ def test_hfu_counts_what_is_computed_twice_and_is_missing_with_mfu() -> None:
         return throughput.values(1, {Timing.FORWARD: 4.0})
 
     for again, hfu in ((0, 0.4), (8_000_000_000, 0.5)):
-        values = told(_peak(10, "bf16"), again)
+        values = values_of(_peak(10, "bf16"), again)
         assert (values["mfu"], values["hfu"]) == pytest.approx((0.4, hfu))
-    assert "hfu" not in told(None, 8_000_000_000)
+    assert "hfu" not in values_of(None, 8_000_000_000)

@@ -27,7 +27,7 @@ def test_rates_by_hand(kind: ScheduleKind, step: int, fraction: float) -> None:
     assert learning_rate_at(step, 2.0, schedule) == pytest.approx(2.0 * fraction)
 
 
-def test_the_fall_of_wsd_is_as_long_as_asked_for() -> None:
+def test_the_decay_of_wsd_is_as_long_as_requested() -> None:
     schedule = ScheduleSpec(
         kind=ScheduleKind.WSD, steps=100, warmup_steps=0, final_fraction=0.0, decay_steps=4
     )

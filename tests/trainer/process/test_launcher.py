@@ -131,9 +131,9 @@ def test_a_bad_job_is_refused_with_the_field(
 ) -> None:
     job_file = write_job(tmp_path, data, job=change)
     assert run_trainer("train", job_file) == 1
-    told = read_out(job_file, "failure-0.json")
-    assert told["code"] == "bad_job"
-    assert word in told["message"]
+    failure = read_out(job_file, "failure-0.json")
+    assert failure["code"] == "bad_job"
+    assert word in failure["message"]
 
 
 @pytest.fixture
@@ -225,13 +225,13 @@ def test_killing_whoever_started_the_launcher_leaves_nothing(tmp_path: Path, dat
     _wait_until(lambda: not _marked(marker), seconds=5)
 
 
-def test_a_failure_tells_the_last_step_made(tmp_path: Path, data: Path) -> None:
+def test_a_failure_reports_the_last_completed_step(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, ranks=2, checkpoint={"every_steps": 20})
     (tmp_path / "out").mkdir()
     (tmp_path / "out/checkpoints").write_text("a file stands where the folder should")
     assert run_trainer("train", job_file) == 1
-    told = read_out(job_file, "failure-0.json")
-    assert (told["code"], told["step"]) == ("crashed", 20)
+    failure = read_out(job_file, "failure-0.json")
+    assert (failure["code"], failure["step"]) == ("crashed", 20)
 
 
 def test_a_trainer_whose_parent_is_another_leaves_at_once(tmp_path: Path, data: Path) -> None:

@@ -31,15 +31,15 @@ from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidErr
         (KeyError("wq"), EndCode.CRASHED, "KeyError: 'wq'"),
     ],
 )
-def test_an_error_is_told_with_its_code(
+def test_an_error_is_reported_with_its_code(
     tmp_path: Path, error: Exception, code: EndCode, message: str | None
 ) -> None:
     outcome.reserve_failure_file(tmp_path, 3)
     outcome.write_failure(tmp_path, 3, error)
-    told = json.loads((tmp_path / "failure-3.json").read_text())
-    assert (told["code"], told["rank"]) == (code, 3)
+    failure = json.loads((tmp_path / "failure-3.json").read_text())
+    assert (failure["code"], failure["rank"]) == (code, 3)
     if message is not None:
-        assert told["message"] == message
+        assert failure["message"] == message
     assert [path.name for path in tmp_path.iterdir()] == ["failure-3.json"]
 
 
@@ -55,9 +55,9 @@ def test_last_words_use_room_that_was_taken_at_the_start(tmp_path: Path) -> None
     reserved = next(tmp_path.iterdir()).stat()
     assert reserved.st_size == 4_096
     outcome.write_failure(tmp_path, 0, OSError(errno.ENOSPC, "No space left on device"))
-    told = tmp_path / "failure-0.json"
-    assert told.stat().st_ino == reserved.st_ino
-    assert json.loads(told.read_text())["code"] == "disk_full"
+    path = tmp_path / "failure-0.json"
+    assert path.stat().st_ino == reserved.st_ino
+    assert json.loads(path.read_text())["code"] == "disk_full"
 
 
 def test_a_very_long_message_still_fits(tmp_path: Path) -> None:

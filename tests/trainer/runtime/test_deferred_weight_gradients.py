@@ -75,15 +75,15 @@ def test_gradients_wait_until_they_are_asked_for_each_backward_pass_by_itself() 
     assert all(torch.equal(gradients(split)[name], 2 * half[name]) for name in missing), "they are given once"
 
 
-def test_autograd_never_tells_of_a_deferred_gradient() -> None:
+def test_autograd_never_reports_a_deferred_gradient() -> None:
     split, deferred = model(), DeferredWeightGradients()
     defer_weight_gradients(split, deferred)
-    told: list[str] = []
+    calls: list[str] = []
     for name, weight in split.named_parameters():
-        weight.register_post_accumulate_grad_hook(lambda _, name=name: told.append(name))
+        weight.register_post_accumulate_grad_hook(lambda _, name=name: calls.append(name))
     backward(split, nullcontext)
     deferred.take()()
-    assert set(told) == {
+    assert set(calls) == {
         name for name in gradients(split) if "attention." not in name and "feed_forward." not in name
     }
 

@@ -21,14 +21,14 @@ from tests.trainer.zero_trainings import (
     GRADIENTS,
     LEARNING_RATE,
     Learned,
-    Piece,
+    TensorShard,
     assembled,
     complaints,
     farthest,
     learn,
     one_step,
-    pieces,
     start,
+    tensor_shards,
     uneven_losses,
 )
 from trainwright.contracts.checkpoint import CheckpointManifest
@@ -68,7 +68,10 @@ def run_all(jobs: list[Path], function: Callable[..., Any]) -> list[list[Any]]:
     """Run ``function`` on each job, one after the other on the same ranks,
     which take seconds to import DeepSpeed."""
     ranks = read_job(jobs[0]).ranks
-    return [list(told) for told in zip(*on_mesh(Degrees(replicas=ranks), _each, jobs, function), strict=True)]
+    return [
+        list(results)
+        for results in zip(*on_mesh(Degrees(replicas=ranks), _each, jobs, function), strict=True)
+    ]
 
 
 def _each(mesh: Mesh, jobs: list[Path], function: Callable[..., Any]) -> list[Any]:
@@ -81,9 +84,9 @@ def one_process(job: Callable[..., Path]) -> Callable[[], Learned]:
 
     @cache
     def of() -> Learned:
-        (told,) = run(job(1))
-        assert told.norms[0] > 0.5, "gradients are to be clipped"
-        return told
+        (result,) = run(job(1))
+        assert result.norms[0] > 0.5, "gradients are to be clipped"
+        return result
 
     return of
 
@@ -123,10 +126,10 @@ def test_every_stage_learns_what_the_native_engine_does(
     one_process: Callable[[], Learned],
 ) -> None:
     """In float32; ``complaints`` derives what rounding may change."""
-    told, wanted = learned(CASES[case][0])[case], one_process()
-    initial, expected = assembled([one.initial for one in told]), assembled([wanted.initial])
+    results, wanted = learned(CASES[case][0])[case], one_process()
+    initial, expected = assembled([one.initial for one in results]), assembled([wanted.initial])
     assert all(torch.equal(initial[name], expected[name]) for name in expected)
-    assert not complaints(told, wanted)
+    assert not complaints(results, wanted)
 
 
 BF16: dict[str, Any] = {
@@ -150,30 +153,30 @@ def bf16(job: Callable[..., Path]) -> list[list[Learned]]:
 def test_bfloat16_is_rounded_where_the_native_engine_rounds(stage: int, bf16: list[list[Learned]]) -> None:
     """Weights, gradients and their sums are float32.
     Loss chunks and recomputation run with DeepSpeed's hooks."""
-    told, wanted = bf16[stage], bf16[-1]
-    assert told[0].losses[0] == wanted[0].losses[0]
+    results, wanted = bf16[stage], bf16[-1]
+    assert results[0].losses[0] == wanted[0].losses[0]
     if not stage:
-        assert (told[0].losses, told[0].norms) == (wanted[0].losses, wanted[0].norms)
-    first, expected = assembled([one.first for one in told]), assembled([one.first for one in wanted])
+        assert (results[0].losses, results[0].norms) == (wanted[0].losses, wanted[0].norms)
+    first, expected = assembled([one.first for one in results]), assembled([one.first for one in wanted])
     # Two ranks with two micro batches each sum four numbers in another order, and the norm used for clipping
     # is rounded differently. Gradients rounded to bfloat16 before they are summed would be off by about 2⁻¹⁰.
     assert farthest(first, expected, GRADIENTS) <= 16 * 2.0**-24
     # A weight that differs in its last bits makes a few activations round to their other neighbour, 2⁻⁸ away.
     # That moves the loss by less than if one of them all did.
-    for loss, one in zip(told[0].losses, wanted[0].losses, strict=True):
+    for loss, one in zip(results[0].losses, wanted[0].losses, strict=True):
         assert abs(loss - one) <= 2.0**-9
 
 
 STEPS_RESUMED = 5
 
 
-def _train(mesh: Mesh, job_file: Path, fault: str | None = None) -> dict[str, Piece]:
+def _train(mesh: Mesh, job_file: Path, fault: str | None = None) -> dict[str, TensorShard]:
     if fault is not None:
         FAULTS[fault]()
     training = start(mesh, job_file)
-    begun = pieces(training)
+    restored = tensor_shards(training)
     train(training)
-    return begun
+    return restored
 
 
 LONG: dict[str, Any] = {
@@ -208,24 +211,24 @@ def resumed(
 ) -> tuple[Path, list[str]]:
     """Resume from ``source``. Returns the job and the tensors that differ from the stored state."""
     path = job(ranks, source, parallelism=parallelism, **LONG)
-    begun, kept = assembled(run(path, _train, fault)), stored(source)
-    assert begun.keys() == kept.keys()
-    return path, [name for name in kept if not torch.equal(begun[name], kept[name])]
+    restored, kept = assembled(run(path, _train, fault)), stored(source)
+    assert restored.keys() == kept.keys()
+    return path, [name for name in kept if not torch.equal(restored[name], kept[name])]
 
 
-def same_losses(told: list[float], wanted: list[float]) -> bool:
+def same_losses(results: list[float], wanted: list[float]) -> bool:
     """Layouts sum the same gradients in other orders, each at most 2⁻²¹ off, and likewise their norm.
 
     ``complaints`` derives the effect over this many steps.
     """
     shift = len(wanted) * 2 * LEARNING_RATE / EPSILON * 2.0**-20
-    return len(told) == len(wanted) and all(
-        abs(loss - one) <= 2 * shift + 512 * 2.0**-24 * one for loss, one in zip(told, wanted, strict=True)
+    return len(results) == len(wanted) and all(
+        abs(loss - one) <= 2 * shift + 512 * 2.0**-24 * one for loss, one in zip(results, wanted, strict=True)
     )
 
 
 @pytest.mark.parametrize(("stage", "ranks"), partly_slow([(0, 2), (1, 4), (2, 2), (3, 4)], [(2, 2)]))
-def test_a_checkpoint_goes_on_in_the_other_engine_and_back(
+def test_a_checkpoint_resumes_in_the_other_engine_and_back(
     stage: int, ranks: int, native: Path, job: Callable[..., Path]
 ) -> None:
     wanted = losses(native)
@@ -258,12 +261,12 @@ def _with_bad_numbers(mesh: Mesh, job_file: Path) -> list[Any]:
 
     found: list[Any] = [one_step(training, 1).finite]
     for wrong in (spoilt_loss, spoilt_gradient, infinite_loss):
-        before = pieces(training)
+        before = tensor_shards(training)
         updates = engine.updater.position()
         loss_module.head_loss = wrong if mesh.rank == mesh.ranks - 1 else right
         bad = one_step(training, 2)
         loss_module.head_loss = right
-        after = pieces(training)
+        after = tensor_shards(training)
         found.append(bad.finite)
         found.append(all(torch.equal(before[name].tensor, after[name].tensor) for name in before))
         found.append(engine.updater.position() == updates)
@@ -299,9 +302,9 @@ def test_a_step_that_is_not_finite_leaves_all_untouched_on_every_rank(
     case: str, spoilt: dict[str, list[Any]]
 ) -> None:
     """A loss, a gradient, or a loss whose gradients are nevertheless finite."""
-    told = spoilt[case]
-    assert told[0] == told[1]
-    first, *rest = told[0]
+    results = spoilt[case]
+    assert results[0] == results[1]
+    first, *rest = results[0]
     assert first
     for index in range(3):
         finite, unchanged, counted, (loss, norm) = rest[4 * index : 4 * index + 4]
@@ -314,25 +317,25 @@ def _validated_and_left_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], 
     when it gathers the state after the other has left."""
     training = start(mesh, job_file)
     validation = uneven_losses(training)
-    pieces(training)
+    tensor_shards(training)
     if mesh.rank == 1:
         threading.Timer(1.0, os._exit, [0]).start()  # after its answer was received
         return validation, "gone"
     with pytest.raises(RankLostError) as raised:
-        pieces(training)
+        tensor_shards(training)
     return validation, str(raised.value)
 
 
 @pytest.mark.parametrize("stage", partly_slow([1, 3], [3]))
-def test_ranks_with_fewer_batches_of_validation_keep_no_other_waiting_and_one_left_alone_says_so(
+def test_ranks_with_fewer_validation_batches_block_no_other_and_one_left_alone_says_so(
     stage: int, job: Callable[..., Path]
 ) -> None:
     """At stage 3 each forward pass gathers weights, so all ranks must run as many.
     A checkpoint gathers at any stage."""
-    told = run(job(2, parallelism=DEEPSPEED | {"zero_stage": stage}), _validated_and_left_alone)
+    results = run(job(2, parallelism=DEEPSPEED | {"zero_stage": stage}), _validated_and_left_alone)
     ((wanted, *_),) = run(job(1), _uneven_alone)
-    assert told[0][0] == told[1][0] == pytest.approx(wanted, rel=1e-6)
-    assert told[0][1].startswith("lost contact with another rank")
+    assert results[0][0] == results[1][0] == pytest.approx(wanted, rel=1e-6)
+    assert results[0][1].startswith("lost contact with another rank")
 
 
 def _uneven_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], str]:
@@ -381,7 +384,7 @@ def test_a_fault_in_resuming_is_caught(fault: str, native: Path, job: Callable[.
     assert not same_losses(losses(path), losses(native)[STEPS_RESUMED:]), "the losses alone tell it"
 
 
-def test_a_run_without_deepspeed_installed_is_told_how_to_get_it(
+def test_without_deepspeed_the_error_says_how_to_install_it(
     job: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "deepspeed", None)

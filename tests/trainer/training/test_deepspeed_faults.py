@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 from torch import Tensor
 
-from tests.trainer.fault_injection import DONE, own, planted
+from tests.trainer.fault_injection import DONE, inject_fault, own
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import BASE, Learned, complaints, learn
@@ -43,7 +43,7 @@ def _backend() -> Any:
 def _collective(
     name: str, wrong: Callable[..., Any], within: str = ""
 ) -> Callable[[], AbstractContextManager[object]]:
-    return lambda: planted(_backend(), name, wrong, within)
+    return lambda: inject_fault(_backend(), name, wrong, within)
 
 
 def _keeps(self: Any, tensor: Tensor, *_: Any, **__: Any) -> Any:
@@ -68,7 +68,7 @@ def _takes_its_own_part(
     return DONE
 
 
-def _told(changed: dict[str, Any]) -> Callable[[], AbstractContextManager[object]]:
+def _with_settings(changed: dict[str, Any]) -> Callable[[], AbstractContextManager[object]]:
     """Change DeepSpeed's settings."""
     right = deepspeed_engine.deepspeed_settings
     return lambda: patch.object(
@@ -81,10 +81,10 @@ FAULTS: dict[str, Fault] = {
         0, _collective("all_reduce", _keeps, "DeepSpeedEngine._compute_gradients")
     ),
     "stage 0: the loss is a rank's own": Fault(
-        0, lambda: planted(Axis, "all_reduce", own, "DeepSpeedEngine.step")
+        0, lambda: inject_fault(Axis, "all_reduce", own, "DeepSpeedEngine.step")
     ),
     "stage 0: the validation loss is a rank's own": Fault(
-        0, lambda: planted(Axis, "all_reduce", own, "DeepSpeedEngine.mean_loss")
+        0, lambda: inject_fault(Axis, "all_reduce", own, "DeepSpeedEngine.mean_loss")
     ),
     "stage 1: moved weights are not gathered": Fault(
         1, _collective("all_gather_into_tensor", _keeps_its_own_part)
@@ -102,8 +102,8 @@ FAULTS: dict[str, Fault] = {
         2, _collective("all_gather_into_tensor", _keeps_its_own_part)
     ),
     "stage 2: losses are not averaged": Fault(2, lambda: patch.object(Axis, "all_reduce", own)),
-    "stage 2: gradients are summed": Fault(2, _told({"gradient_allreduce_op": "sum"})),
-    "stage 2: nothing is clipped": Fault(2, _told({"gradient_clipping": 0.0})),
+    "stage 2: gradients are summed": Fault(2, _with_settings({"gradient_allreduce_op": "sum"})),
+    "stage 2: nothing is clipped": Fault(2, _with_settings({"gradient_clipping": 0.0})),
     "stage 2: every round is the last": Fault(
         2,
         lambda: patch.object(
@@ -148,9 +148,9 @@ def write(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
 @pytest.fixture(scope="module")
 def one_process(write: Callable[..., Path]) -> Learned:
     """What the native engine learns in one process."""
-    (told,) = on_mesh(Degrees(), learn, write(1, {}))
-    assert isinstance(told, Learned)
-    return told
+    (result,) = on_mesh(Degrees(), learn, write(1, {}))
+    assert isinstance(result, Learned)
+    return result
 
 
 @pytest.fixture(scope="module")

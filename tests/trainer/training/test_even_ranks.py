@@ -57,14 +57,14 @@ def _live(mesh: Mesh, job_file: Path) -> Lived:
         seen.enabled.append(gc.isenabled())
         return step(*given)
 
-    def told(phase: str, about: dict[str, int]) -> None:
+    def record(phase: str, about: dict[str, int]) -> None:
         if phase == "start" and seen.enabled:
             seen.collected.append((len(seen.enabled), about["generation"]))
 
     training.engine.step = watched
-    gc.callbacks.append(told)
+    gc.callbacks.append(record)
     train(training)
-    gc.callbacks.remove(told)
+    gc.callbacks.remove(record)
     return seen
 
 
@@ -86,12 +86,12 @@ def test_ranks_collect_garbage_after_the_same_steps_and_never_within_one(tmp_pat
 
 def test_every_ranks_seconds_are_in_the_events_of_every_tenth_step(tmp_path: Path, data: Path) -> None:
     _, job_file = _lives(tmp_path, data, Degrees(replicas=2))
-    told = {
+    series = {
         line["step"]: {name for name in line["values"] if name.startswith("rank_seconds/")}
         for line in events(job_file, "step")
     }
     every = {f"rank_seconds/{rank}:{phase}" for rank in range(2) for phase in Timing}
-    assert told == {step: every if step % 10 == 0 else set() for step in range(1, STEPS + 1)}
+    assert series == {step: every if step % 10 == 0 else set() for step in range(1, STEPS + 1)}
 
 
 GROUPS = {

@@ -90,15 +90,15 @@ def test_a_fork_of_a_fork_s_own_checkpoint_counts_on_with_its_own_steps(
     assert tokens(resumed) == tokens(whole)[5:]
 
 
-def test_the_same_data_goes_on_where_the_parent_stood_and_other_data_starts_at_its_beginning(
+def test_the_same_data_continues_where_the_parent_stopped_and_other_data_starts_at_its_beginning(
     tmp_path: Path, data: Path, parent: Path
 ) -> None:
     first = read(write_job(tmp_path / "plain", data), 1)
     next_of_parent = read(fork(tmp_path / "same", data, parent), FORKED_AT + 1)
     smaller = fork(tmp_path / "smaller", data, parent, batch={"global_sequences": 4})
     assert read(smaller, FORKED_AT + 1) + read(smaller, FORKED_AT + 2) == next_of_parent
-    anew = fork(tmp_path / "anew", data, parent, resume={"data_from_start": True})
-    assert read(anew, FORKED_AT + 1) == first
+    restarted = fork(tmp_path / "restarted", data, parent, resume={"data_from_start": True})
+    assert read(restarted, FORKED_AT + 1) == first
     assert not np.array_equal(first, next_of_parent)
 
 

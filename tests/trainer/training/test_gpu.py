@@ -37,7 +37,7 @@ def test_all_gpus_train_in_bf16(tmp_path: Path, data: Path) -> None:
     assert run_trainer("export", job_file) == 0
 
 
-def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_goes_on(tmp_path: Path, data: Path) -> None:
+def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_continues(tmp_path: Path, data: Path) -> None:
     """The state is equal to the bit. Losses are not, where a kernel sums in any order:
     see ``test_launcher`` for 3e-5."""
     straight = write_job(tmp_path / "straight", data, job=ON_GPU)
@@ -60,7 +60,7 @@ def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_goes_on(tmp_path: Path
     assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=3e-5)
 
 
-def test_phases_sum_to_the_step_and_mfu_is_told(tmp_path: Path, data: Path) -> None:
+def test_phases_sum_to_the_step_and_mfu_is_reported(tmp_path: Path, data: Path) -> None:
     peak = {"flops_per_second": 1e15, "dtype": "bf16", "device": "a GPU", "measured": False}
     job_file = write_job(tmp_path, data, job=ON_GPU | {"peak": peak}, precision={"kind": "bf16"})
     train_here(job_file, "cuda")
@@ -78,8 +78,8 @@ def test_too_large_a_batch_is_out_of_memory(tmp_path: Path, data: Path) -> None:
     sizes = {"sequence_tokens": 1_024, "micro_sequences": 20_000, "global_sequences": 20_000}
     job_file = write_job(tmp_path, data, job=ON_GPU, batch=sizes, model={"width": 1_024, "heads": 8})
     assert run_trainer("train", job_file) == 1
-    told = read_out(job_file, "failure-0.json")
-    assert (told["code"], told["step"]) == ("out_of_memory", 0)
+    failure = read_out(job_file, "failure-0.json")
+    assert (failure["code"], failure["step"]) == ("out_of_memory", 0)
 
 
 @pytest.fixture

@@ -278,8 +278,8 @@ def judged(table: Table, pair: Pair) -> Found:
     allowed = bound + _of_a_loss(table)
     faults = {
         "the other layout is too far": not all(number < allowed for number in apart),
-        "numbers were rounded anew": rounded and not table.rounded,
-        "what was rounded anew is too far": rounded and not all(number < bound for number in drift),
+        "numbers were rounded again": rounded and not table.rounded,
+        "numbers rounded again are too far off": rounded and not all(number < bound for number in drift),
         "not the same bits after the detour": not rounded and detour.losses != straight.losses,
     }
     wrong = [words for words, is_so in faults.items() if is_so]
@@ -295,7 +295,7 @@ def tour(folder: Path, data: Path, table: Table, patience_seconds: int = 100) ->
 
 
 @pytest.mark.parametrize("name", partly_slow(TABLES, IN_MAKE_TEST))
-def test_a_run_goes_on_in_another_layout(tmp_path: Path, data: Path, name: str) -> None:
+def test_a_run_continues_in_another_layout(tmp_path: Path, data: Path, name: str) -> None:
     table = TABLES[name]
     found = {pair.names: judged(table, pair) for pair in tour(tmp_path, data, table)}
     assert not {names: one.wrong for names, one in found.items() if one.wrong}

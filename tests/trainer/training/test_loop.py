@@ -124,20 +124,20 @@ def _overflow_after(training: Training, *steps: int) -> None:
     weight.register_hook(spoil)
 
 
-def test_steps_are_skipped_and_training_goes_on(tmp_path: Path, data: Path) -> None:
+def test_steps_are_skipped_and_training_continues(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, precision=SKIPPING)
     training = build_here(job_file)
     _overflow_after(training, 3, 4, 6)
     train(training)
     lines = [event["values"] for event in events(job_file, "step")]
     skipped = [step for step, values in enumerate(lines, start=1) if "loss" not in values]
-    assert skipped == [4, 5, 7], "two in a row, and the count begins anew after a good step"
+    assert skipped == [4, 5, 7], "two in a row, and the count restarts after a good step"
     assert skipped == [step for step, values in enumerate(lines, start=1) if "grad_norm" not in values]
     assert [values["skipped_steps"] for values in lines[2:8]] == [0, 1, 2, 2, 3, 3]
     assert lines[3]["learning_rate"] > 0
-    told = [note["message"] for note in events(job_file, "note")]
-    assert [message.split(" was skipped")[0] for message in told] == ["Step 4", "Step 5", "Step 7"]
-    assert all("layers.1.feed_forward.down.weight" in message for message in told)
+    messages = [note["message"] for note in events(job_file, "note")]
+    assert [message.split(" was skipped")[0] for message in messages] == ["Step 4", "Step 5", "Step 7"]
+    assert all("layers.1.feed_forward.down.weight" in message for message in messages)
     assert training.engine.updater.position() == {"updates": 17}
     manifest = json.loads((tmp_path / "out/checkpoints/step-10/manifest.json").read_bytes())
     assert (manifest["state"]["skipped_steps"], manifest["state"]["updates"]) == (3, 7)

@@ -56,20 +56,22 @@ def _train(mesh: Mesh, job_file: Path, asked_from: int | None) -> Outcome:
 
 def _on_ranks(function: Callable[..., Any], job_file: Path, *arguments: Any) -> Any:
     """Result of ``function``, which all ranks must return alike."""
-    told = on_mesh(read_job(job_file).spec.degrees, function, job_file, *arguments)
-    assert all(one == told[0] for one in told)
-    return told[0]
+    results = on_mesh(read_job(job_file).spec.degrees, function, job_file, *arguments)
+    assert all(one == results[0] for one in results)
+    return results[0]
 
 
-def _leave_and_go_on(mesh: Mesh, straight: Path, paused: Path, resumed: Callable[..., Path]) -> list[Outcome]:
+def _pause_and_resume(
+    mesh: Mesh, straight: Path, paused: Path, resumed: Callable[..., Path]
+) -> list[Outcome]:
     """Train a job to the end; then one that is paused, and ``resumed`` from its checkpoint."""
-    told = [_train(mesh, straight, None), _train(mesh, paused, AT_STEP)]
+    results = [_train(mesh, straight, None), _train(mesh, paused, AT_STEP)]
     folder = paused.parent.with_name("resumed")
     if mesh.rank == 0:
         checkpoint = output_folder(paused) / f"checkpoints/step-{AT_STEP}"
         output_folder(resumed(folder, job=resume_from(checkpoint, folder))).mkdir()
     mesh.world.barrier()
-    return [*told, _train(mesh, folder / "job.json", None)]
+    return [*results, _train(mesh, folder / "job.json", None)]
 
 
 def _checkpoints(job_file: Path) -> list[str]:
@@ -83,7 +85,7 @@ def test_all_ranks_leave_after_one_step_and_the_losses_stay(tmp_path: Path, data
     ranks, sections = LAYOUTS[layout]
     job = partial(write_job, shards=data, ranks=ranks, **SHAPE | sections)
     straight, paused = job(tmp_path / "straight"), job(tmp_path / "paused")
-    outcomes = _on_ranks(_leave_and_go_on, straight, paused, job)
+    outcomes = _on_ranks(_pause_and_resume, straight, paused, job)
     assert [(one.code, one.step) for one in outcomes] == [
         ("finished", STEPS),
         ("saved", AT_STEP),

@@ -224,7 +224,7 @@ def _comes_beside(training: Training, step: int, mesh: Mesh) -> int:
         training.engine.step(training.loader.micro_batches(step), 1e-3, StepTimer(mesh.device))
     assert seen.profiler is not None and seen.profiler.kineto_results is not None
     record = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
-    return max(accumulate(one.nbytes() for one in sorted(record, key=lambda one: one.start_ns())))
+    return max(accumulate(event.nbytes() for event in sorted(record, key=lambda event: event.start_ns())))
 
 
 @pytest.mark.parametrize("layout", partly_slow(DEEPSPEED, ["zero 2"]))

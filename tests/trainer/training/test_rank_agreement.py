@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainer.fault_injection import own, planted
+from tests.trainer.fault_injection import inject_fault, own
 from tests.trainer.jobs import train_here, write_job
 from tests.trainer.parallel.pipeline.test_auto_stages import spec_of
 from tests.trainer.ranks import on_mesh
@@ -68,15 +68,17 @@ def _nothing(*_: Any) -> None:
 
 QUESTIONS: dict[str, Question] = {
     "the first tensor that is not finite": Question(
-        non_finite_tensor, "second:weight", lambda: planted(Axis, "all_reduce_max", own)
+        non_finite_tensor, "second:weight", lambda: inject_fault(Axis, "all_reduce_max", own)
     ),
-    "whether a checkpoint is damaged": Question(damaged, True, lambda: planted(Axis, "all_reduce", own)),
+    "whether a checkpoint is damaged": Question(damaged, True, lambda: inject_fault(Axis, "all_reduce", own)),
     "each rank's seconds": Question(
         seconds,
         {f"rank_seconds/{rank}:{phase}": 1.0 + rank for rank in range(2) for phase in Timing},
-        lambda: planted(Axis, "all_gather_into", _nothing),
+        lambda: inject_fault(Axis, "all_gather_into", _nothing),
     ),
-    "how many layers a stage gets": Question(stages, (2, 6), lambda: planted(Axis, "all_reduce_max", own)),
+    "how many layers a stage gets": Question(
+        stages, (2, 6), lambda: inject_fault(Axis, "all_reduce_max", own)
+    ),
 }
 
 
@@ -102,8 +104,8 @@ def answers(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     content = bytearray(tensors.read_bytes())
     content[-1] ^= 1
     tensors.write_bytes(content)
-    told: list[dict[str, tuple[Any, Any]]] = on_mesh(Degrees(pipeline=2), _answers, checkpoint)
-    return told
+    results: list[dict[str, tuple[Any, Any]]] = on_mesh(Degrees(pipeline=2), _answers, checkpoint)
+    return results
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from torch import Tensor
 
-from tests.trainer.fault_injection import own, planted
+from tests.trainer.fault_injection import inject_fault, own
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.training.test_layouts import FP8_NOISE
@@ -33,7 +33,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.process.job_file import read_job
 
 
-class Told(NamedTuple):
+class RankResult(NamedTuple):
     """What one rank reports after one step."""
 
     loss: float
@@ -42,9 +42,9 @@ class Told(NamedTuple):
     numbers: dict[str, float]
 
 
-def learn(mesh: Mesh, job_file: Path, faults: list[str]) -> dict[str | None, Told | str]:
+def learn(mesh: Mesh, job_file: Path, faults: list[str]) -> dict[str | None, RankResult | str]:
     """Run one step without a fault, and one with each; some faults end in an error text."""
-    found: dict[str | None, Told | str] = {None: _one_step(mesh, job_file)}
+    found: dict[str | None, RankResult | str] = {None: _one_step(mesh, job_file)}
     for fault in faults:
         with FAULTS[fault].plant():
             try:
@@ -55,11 +55,11 @@ def learn(mesh: Mesh, job_file: Path, faults: list[str]) -> dict[str | None, Tol
     return found
 
 
-def _one_step(mesh: Mesh, job_file: Path) -> Told:
+def _one_step(mesh: Mesh, job_file: Path) -> RankResult:
     training = start(mesh, job_file)
     step = one_step(training, 1)
     numbers = training.engine.updater.metrics(1)
-    return Told(step.loss, step.grad_norm, validation_loss(training), numbers)
+    return RankResult(step.loss, step.grad_norm, validation_loss(training), numbers)
 
 
 def fp8(level: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Fault(NamedTuple):
 
 
 def _own_in(function: str, method: str = "all_reduce") -> Callable[[], AbstractContextManager[object]]:
-    return lambda: planted(Axis, method, own, function)
+    return lambda: inject_fault(Axis, method, own, function)
 
 
 _receive = Axis.receive
@@ -103,7 +103,8 @@ FAULTS: dict[str, Fault] = {
     "the validation loss is a data rank's own": Fault("data 2", _own_in("TorchEngine.mean_loss")),
     "the validation loss stays with the last stage": Fault("pipeline 2", _own_in("TorchEngine.mean_loss")),
     "no activation reaches the last stage in validation": Fault(
-        "pipeline 2", lambda: planted(Axis, "receive", _nothing_arrives, "PipelineForwardBackward.sum_losses")
+        "pipeline 2",
+        lambda: inject_fault(Axis, "receive", _nothing_arrives, "PipelineForwardBackward.sum_losses"),
     ),
     "FP8: the norm is a data rank's own": Fault("O3, data 2", _own_in("FP8Gradients.norm")),
     "FP8: the norm is a tensor rank's own": Fault("O3, tensor 2", _own_in("FP8Gradients.norm")),
@@ -123,20 +124,20 @@ FAULTS: dict[str, Fault] = {
     "FP8: the largest weights are known to owners only": Fault(
         "O3, data 2", _own_in("FP8Updater._sync_weights", "all_reduce_max")
     ),
-    "FP8: what rounding cost is told of one rank": Fault(
+    "FP8: rounding metrics are those of one rank": Fault(
         "O3, data 2", _own_in("FP8Updater._rounding_metrics")
     ),
 }
 
 
 @pytest.fixture(scope="module")
-def told(
+def results(
     data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], dict[str | None, list[Told | str]]]:
+) -> Callable[[str], dict[str | None, list[RankResult | str]]]:
     """What the ranks of a layout report, by fault."""
 
     @cache
-    def of(layout: str) -> dict[str | None, list[Told | str]]:
+    def of(layout: str) -> dict[str | None, list[RankResult | str]]:
         ranks, sections = LAYOUTS[layout]
         spec = {name: BASE.get(name, {}) | sections.get(name, {}) for name in BASE | sections}
         path = write_job(tmp_path_factory.mktemp("job"), data, ranks, **spec)
@@ -147,20 +148,20 @@ def told(
     return of
 
 
-def complaints(told: list[Told | str], wanted: Told | str, noise: float) -> list[str]:
+def complaints(results: list[RankResult | str], wanted: RankResult | str, noise: float) -> list[str]:
     """How ranks differ from each other, or from one process by more than ``noise``,
     the relative error of a gradient."""
-    assert isinstance(wanted, Told)
-    found = [one for one in told if isinstance(one, str)]
+    assert isinstance(wanted, RankResult)
+    found = [one for one in results if isinstance(one, str)]
     if found:
         return found
-    if any(one != told[0] for one in told):
+    if any(one != results[0] for one in results):
         found.append("ranks differ")
     # As derived in ``zero_trainings.complaints``, for one step.
     shift = 2 * LEARNING_RATE / EPSILON * noise
     rounding = max(512 * 2.0**-24, noise / 8) * wanted.loss
-    for one in told:
-        assert isinstance(one, Told)
+    for one in results:
+        assert isinstance(one, RankResult)
         if not abs(one.norm / wanted.norm - 1) <= noise:
             found.append(f"the norm is {one.norm}, not {wanted.norm}")
         if not abs(one.loss - wanted.loss) <= rounding:
@@ -168,7 +169,7 @@ def complaints(told: list[Told | str], wanted: Told | str, noise: float) -> list
         if not abs(one.validation - wanted.validation) <= shift + rounding:
             found.append(f"the validation loss is {one.validation}, not {wanted.validation}")
         if one.numbers.keys() != wanted.numbers.keys():
-            found.append("other numbers are told")
+            found.append("the metrics have other names")
         if one.numbers.get("fp8_smallest_headroom") != wanted.numbers.get("fp8_smallest_headroom"):
             found.append("the smallest headroom is another")
     return found
@@ -183,13 +184,13 @@ def _alone(layout: str) -> str:
 
 
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if "process" not in layout])
-def test_all_ranks_tell_the_numbers_of_one_process(layout: str, told: Callable[..., Any]) -> None:
-    (wanted,) = told(_alone(layout))[None]
-    assert not complaints(told(layout)[None], wanted, _noise(layout))
+def test_all_ranks_report_the_numbers_of_one_process(layout: str, results: Callable[..., Any]) -> None:
+    (wanted,) = results(_alone(layout))[None]
+    assert not complaints(results(layout)[None], wanted, _noise(layout))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_sum_that_is_left_out_is_missed(fault: str, told: Callable[..., Any]) -> None:
+def test_a_sum_that_is_left_out_is_missed(fault: str, results: Callable[..., Any]) -> None:
     layout = FAULTS[fault].layout
-    (wanted,) = told(_alone(layout))[None]
-    assert complaints(told(layout)[fault], wanted, _noise(layout))
+    (wanted,) = results(_alone(layout))[None]
+    assert complaints(results(layout)[fault], wanted, _noise(layout))

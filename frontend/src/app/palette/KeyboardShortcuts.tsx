@@ -68,7 +68,7 @@ export function KeyboardShortcuts({ team, me }: { team: string; me: Me }) {
         }}
       >
         <Search aria-hidden size={16} />
-        Find
+        Search
         <kbd className="ml-auto font-sans max-desk:hidden">Ctrl K</kbd>
       </button>
       {open === "keys" && <ShortcutsDialog me={me} onClose={close} />}

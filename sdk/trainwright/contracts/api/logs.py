@@ -32,7 +32,7 @@ class LogMatches(Envelope):
 
     lines: list[LogLine]
     searched_to: int
-    """The last line that was looked at: pass it as `after_line` to go on."""
+    """The last line that was looked at: pass it as `after_line` to continue."""
 
     end: bool
     """The whole log was looked at."""
@@ -43,4 +43,4 @@ class LogText(Envelope):
     offset: int
     next_offset: int
     end: bool
-    """No more is stored beyond `next_offset` now."""
+    """Nothing is stored beyond `next_offset` yet."""

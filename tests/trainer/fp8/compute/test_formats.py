@@ -85,9 +85,7 @@ def strict_casts() -> Iterator[list[torch.dtype]]:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is Tensor.to and args[1] in FORMATS:
                 seen.append(args[1])
-                assert not (args[0].abs() > LARGEST[args[1]]).any(), (
-                    "the cast would decide what becomes of it"
-                )
+                assert not (args[0].abs() > LARGEST[args[1]]).any(), "the result would depend on the cast"
             return func(*args, **(kwargs or {}))
 
     with Strict():

@@ -463,7 +463,7 @@ def scales_of(taps: dict[str, LayerScaling]) -> list[float]:
     return [float(scale) for tap in taps.values() for scale in (tap.input_scale, tap.output_gradient_scale)]
 
 
-def test_delayed_scales_follow_the_rules_and_a_resumed_history_goes_on_bitwise() -> None:
+def test_delayed_scales_follow_the_rules_and_a_resumed_history_continues_bitwise() -> None:
     draw = random.Random(0)
     taps = {name: _scalar_tap() for name in "abc"}
     records = AmaxHistory(taps, AmaxKind.DELAYED)
@@ -520,7 +520,7 @@ def test_all_ranks_keep_the_largest_amax_of_any() -> None:
     assert scales == [2.0**-3, 0.0] * 2
 
 
-def test_the_fraction_of_tensors_that_were_clamped_is_told() -> None:
+def test_the_fraction_of_tensors_that_were_clamped_is_reported() -> None:
     taps = {name: _scalar_tap() for name in "ab"}
 
     def saturated(records: AmaxHistory, *amaxes: float) -> float:

@@ -92,12 +92,12 @@ def _one_reduction(mesh: Mesh, cut: bool) -> tuple[dict[str, Tensor], float, lis
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4, 8], [4]))
 def test_the_sum_over_ranks_is_near_the_exact_one_and_equal_on_all(ranks: int) -> None:
-    told = on_ranks(ranks, _one_reduction, False)
+    results = on_ranks(ranks, _one_reduction, False)
     exact = {
         name: sum((draw_gradients(rank + 1)[name].double() for rank in range(ranks)), torch.zeros(()))
         for name in SHAPES
     }
-    ours, norm, _ = told[0]
+    ours, norm, _ = results[0]
     for name in SHAPES:
         # Rounded twice to E4M3, 31.5 dB each time: 28.5 dB together. A ring that adds in E4M3 has below 20 dB
         # at 8 ranks.
@@ -106,8 +106,8 @@ def test_the_sum_over_ranks_is_near_the_exact_one_and_equal_on_all(ranks: int) -
     assert norm == pytest.approx(
         torch.cat([one.flatten() for one in exact.values()]).norm().item(), rel=0.056
     )
-    for gradients, other_norm, digest in told[1:]:
-        assert digest == told[0][2]
+    for gradients, other_norm, digest in results[1:]:
+        assert digest == results[0][2]
         assert other_norm == norm
         assert all(torch.equal(gradients[name], ours[name]) for name in SHAPES)
 
@@ -179,9 +179,9 @@ def test_headroom_stays_one_while_nothing_overflows(elements: int) -> None:
 
 def test_a_planted_overflow_halves_the_headroom_once_and_it_grows_back() -> None:
     stage = Stage(single_rank_mesh(torch.device("cpu")))
-    planted = draw_gradients(1)
-    planted["query"][3, 4] = torch.inf
-    norm = stage.step(planted)
+    gradients = draw_gradients(1)
+    gradients["query"][3, 4] = torch.inf
+    norm = stage.step(gradients)
     assert not torch.isfinite(norm)
     assert stage.non_finite_tensor() == ["query"]
     places = {slot.name: slot.index for slot in stage.layout.slots}
@@ -205,9 +205,9 @@ def _one_rank_overflows(mesh: Mesh, value: float) -> tuple[bool, list[str], floa
 
 @pytest.mark.parametrize("value", [torch.inf, torch.nan])
 def test_what_is_not_finite_on_one_rank_is_known_to_all(value: float) -> None:
-    told = on_ranks(2, _one_rank_overflows, value)
+    results = on_ranks(2, _one_rank_overflows, value)
     # A NaN is not a value that was too large, so it does not affect the headroom.
-    assert told == [(False, ["head"], 0.5 if value == torch.inf else 1.0)] * 2
+    assert results == [(False, ["head"], 0.5 if value == torch.inf else 1.0)] * 2
 
 
 def test_scales_survive_a_gradient_of_zeros() -> None:

@@ -49,9 +49,9 @@ def resumed(tmp_path: Path, data: Path) -> Callable[..., list[str]]:
             "checkpoint": {"every_steps": 1},
         }
         ranks, parallelism = first
-        begun = _run(write_job(tmp_path / "begun", data, ranks, parallelism=parallelism, **sections))
-        assert not _remarks(begun), "a run that begins takes nothing over"
-        job = resume_from(output_folder(begun) / "checkpoints/step-1", tmp_path / "then")
+        fresh = _run(write_job(tmp_path / "fresh", data, ranks, parallelism=parallelism, **sections))
+        assert not _remarks(fresh), "a new run restores nothing"
+        job = resume_from(output_folder(fresh) / "checkpoints/step-1", tmp_path / "then")
         ranks, parallelism = then
         found = _run(write_job(tmp_path / "then", data, ranks, job, parallelism=parallelism, **sections))
         (started,) = events(found, "attempt_started")
@@ -75,7 +75,7 @@ in_make_layouts = pytest.mark.slow(target="layouts")
         pytest.param((2, {"tensor": 2}), (1, {}), id="put together again", marks=in_make_layouts),
     ],
 )
-def test_blocks_that_a_slice_cuts_are_told_of(
+def test_blocks_that_a_slice_cuts_are_reported(
     first: tuple[int, Any], then: tuple[int, Any], resumed: Callable[..., list[str]]
 ) -> None:
     """Columns of 64 and 160 are halved, so a block has values of both shards. This affects two moments of two
@@ -97,7 +97,7 @@ def test_blocks_that_a_slice_cuts_are_told_of(
         pytest.param(NARROW, PAPER, (2, {"tensor": 2}), id="a scale for the tensor", marks=in_make_layouts),
     ],
 )
-def test_nothing_is_told_where_no_block_is_cut(
+def test_nothing_is_reported_if_no_block_is_cut(
     model: dict[str, Any], recipe: dict[str, Any], then: tuple[int, Any], resumed: Callable[..., list[str]]
 ) -> None:
     assert resumed(model, recipe, then) == []

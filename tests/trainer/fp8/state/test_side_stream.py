@@ -13,35 +13,35 @@ from trainwright_trainer.fp8.state.side_stream import SideStream
 CPU = torch.device("cpu")
 
 
-def _lane(ranks: int) -> SideStream:
+def _side_stream(ranks: int) -> SideStream:
     """One rank's side stream. It runs no collectives, so the other ranks need not exist."""
     return SideStream(make_mesh(0, Degrees(replicas=ranks), CPU).data)
 
 
-def test_work_is_done_in_order_while_the_training_goes_on() -> None:
-    lane, go, done = _lane(2), Event(), []
+def test_work_is_done_in_order_while_training_continues() -> None:
+    stream, go, done = _side_stream(2), Event(), []
 
     def first() -> None:
         assert go.wait(10)
         done.append(get_ident())
 
-    lane.submit(first, [])
-    lane.submit(lambda: done.append(2), [])
+    stream.submit(first, [])
+    stream.submit(lambda: done.append(2), [])
     assert done == []
     go.set()
-    lane.wait()
+    stream.wait()
     assert done[1:] == [2] and done[0] != get_ident()
 
 
 def test_alone_work_is_done_at_once() -> None:
-    lane, done = _lane(1), []
-    lane.submit(lambda: done.append(get_ident()), [])
+    stream, done = _side_stream(1), []
+    stream.submit(lambda: done.append(get_ident()), [])
     assert done == [get_ident()]
-    lane.wait()
+    stream.wait()
 
 
-def test_after_a_failure_nothing_is_done_and_the_first_one_is_told() -> None:
-    lane, done = _lane(2), []
+def test_after_a_failure_nothing_is_done_and_the_first_one_is_raised() -> None:
+    stream, done = _side_stream(2), []
 
     def fail() -> None:
         raise ArithmeticError("the first")
@@ -49,11 +49,11 @@ def test_after_a_failure_nothing_is_done_and_the_first_one_is_told() -> None:
     def fail_too() -> None:
         raise ArithmeticError("the second")
 
-    lane.submit(lambda: done.append(1), [])
+    stream.submit(lambda: done.append(1), [])
     for work in (fail, fail_too, lambda: done.append(2)):
-        lane.submit(work, [])
+        stream.submit(work, [])
     with pytest.raises(ArithmeticError, match="the first"):
-        lane.wait()
-    lane.submit(lambda: done.append(3), [])
-    lane.wait()
+        stream.wait()
+    stream.submit(lambda: done.append(3), [])
+    stream.wait()
     assert done == [1]

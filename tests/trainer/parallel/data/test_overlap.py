@@ -21,14 +21,14 @@ from trainwright_trainer.training import materialize
 GRADIENT, SENT, BROADCAST, WAITED = "gradient", "sent", "broadcast", "waited"
 
 
-def _told(mesh: Mesh, job_file: Path) -> list[str]:
+def _record_events(mesh: Mesh, job_file: Path) -> list[str]:
     """Events on this rank in a step of one micro batch, in order."""
     gradient_buckets.BUCKET_BYTES = BUCKET_BYTES
     materialize.FP8Updater = partial(FP8Updater, bucket_elements=BUCKET_BYTES)
     training = start(mesh, job_file)
-    told: list[str] = []
+    events: list[str] = []
     for weight in training.engine.model.parameters():
-        weight.register_post_accumulate_grad_hook(lambda _: told.append(GRADIENT))
+        weight.register_post_accumulate_grad_hook(lambda _: events.append(GRADIENT))
     for owner, method, word in (
         (Axis, "all_reduce_async", SENT),
         (Axis, "reduce_async", SENT),
@@ -36,16 +36,16 @@ def _told(mesh: Mesh, job_file: Path) -> list[str]:
         (Axis, "broadcast_async", BROADCAST),
         (Axis, "wait", WAITED),
     ):
-        _listen(owner, method, partial(told.append, word))
+        _listen(owner, method, partial(events.append, word))
     one_step(training, 1)
-    return told
+    return events
 
 
-def _listen(owner: type, method: str, told: Any) -> None:
+def _listen(owner: type, method: str, events: Any) -> None:
     right = getattr(owner, method)
 
     def heard(*given: Any) -> Any:
-        told()
+        events()
         return right(*given)
 
     setattr(owner, method, heard)
@@ -61,29 +61,29 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def told(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def events(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Events on the first rank, by layout."""
     found = {}
     for layout, sections in LAYOUTS.items():
         spec = {name: BASE.get(name, {}) | sections.get(name, {}) for name in BASE | sections}
         spec["batch"] = BASE["batch"] | {"micro_sequences": 4}
         path = write_job(tmp_path_factory.mktemp("job"), data, 2, **spec)
-        found[layout] = on_mesh(read_job(path).spec.degrees, _told, path)[0]
+        found[layout] = on_mesh(read_job(path).spec.degrees, _record_events, path)[0]
     return found
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_bucket_leaves_before_the_backward_pass_ends(layout: str, told: dict[str, list[str]]) -> None:
+def test_a_bucket_leaves_before_the_backward_pass_ends(layout: str, events: dict[str, list[str]]) -> None:
     """The first bucket leaves before most gradients are computed, one in the middle before many."""
-    happened = [word for word in told[layout] if word in (GRADIENT, SENT)]
+    happened = [word for word in events[layout] if word in (GRADIENT, SENT)]
     still_to_come = [happened[at:].count(GRADIENT) for at, word in enumerate(happened) if word == SENT]
     assert len(still_to_come) >= 3
     assert still_to_come[0] > happened.count(GRADIENT) / 2
     assert still_to_come[len(still_to_come) // 2] > happened.count(GRADIENT) / 5
 
 
-def test_owners_send_their_weights_at_the_same_time(told: dict[str, list[str]]) -> None:
-    happened = told["ZeRO 1"]
+def test_owners_send_their_weights_at_the_same_time(events: dict[str, list[str]]) -> None:
+    happened = events["ZeRO 1"]
     first, last = happened.index(BROADCAST), len(happened) - 1 - happened[::-1].index(BROADCAST)
     assert happened[first : last + 1] == [BROADCAST] * happened.count(BROADCAST)
     assert happened.count(BROADCAST) >= 2

@@ -73,11 +73,11 @@ def test_ranks_that_share_learn_what_one_process_does(
 ) -> None:
     ranks, parallelism = CASES[case]
     (wanted,) = stage_0(1)
-    told = run(job(ranks, parallelism=parallelism))
-    initial, expected = assembled([one.initial for one in told]), assembled([wanted.initial])
+    results = run(job(ranks, parallelism=parallelism))
+    initial, expected = assembled([one.initial for one in results]), assembled([wanted.initial])
     assert all(torch.equal(initial[name], expected[name]) for name in expected)
     assert wanted.norms[0] > 0.5, "gradients are to be clipped"
-    assert not complaints(told, wanted)
+    assert not complaints(results, wanted)
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_moments_may_be_shared_without_changing_a_bit(
     case: str, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:
     ranks, parallelism = CASES[case]
-    told, wanted = run(job(ranks, parallelism=parallelism)), stage_0(ranks)
-    assert [(one.losses, one.norms, one.validation) for one in told] == [
+    results, wanted = run(job(ranks, parallelism=parallelism)), stage_0(ranks)
+    assert [(one.losses, one.norms, one.validation) for one in results] == [
         (one.losses, one.norms, one.validation) for one in wanted
     ]
-    last, expected = assembled([one.last for one in told]), assembled([one.last for one in wanted])
+    last, expected = assembled([one.last for one in results]), assembled([one.last for one in wanted])
     assert all(torch.equal(last[name], expected[name]) for name in expected)
 
 
@@ -103,7 +103,7 @@ def test_two_ranks_in_one_round_add_two_numbers_wherever_they_keep_the_sum(
     stage: int, tied: bool, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:
     """This does not apply to the norm, a sum over all gradients: nothing is clipped here."""
-    told = run(
+    results = run(
         job(
             2,
             parallelism={"zero_stage": stage},
@@ -113,8 +113,8 @@ def test_two_ranks_in_one_round_add_two_numbers_wherever_they_keep_the_sum(
         )
     )
     wanted = stage_0(2, tied=tied, rounds=False)
-    assert told[0].losses == wanted[0].losses
-    last, expected = assembled([one.last for one in told]), assembled([one.last for one in wanted])
+    assert results[0].losses == wanted[0].losses
+    last, expected = assembled([one.last for one in results]), assembled([one.last for one in wanted])
     assert all(torch.equal(last[name], expected[name]) for name in expected)
 
 
@@ -131,9 +131,9 @@ def test_cut_weights_round_to_bfloat16_where_whole_ones_do(
         "precision": {"kind": "bf16"},
         "model": {"tied_embeddings": tied},
     }
-    told, wanted = run(job(2, parallelism={"zero_stage": 3}, **sections)), run(job(2, **sections))
-    assert told[0].losses[0] == wanted[0].losses[0]
-    first, expected = assembled([one.first for one in told]), assembled([one.first for one in wanted])
+    results, wanted = run(job(2, parallelism={"zero_stage": 3}, **sections)), run(job(2, **sections))
+    assert results[0].losses[0] == wanted[0].losses[0]
+    first, expected = assembled([one.first for one in results]), assembled([one.first for one in wanted])
     # Two ranks with two micro batches each sum four numbers in another order, and the norm of all is rounded
     # differently. A gradient that is rounded to bfloat16 in between is off by about 2⁻¹⁰.
     assert farthest(first, expected, GRADIENTS) <= 16 * 2.0**-24
@@ -201,12 +201,12 @@ def _gradient_bytes(mesh: Mesh, job_file: Path) -> tuple[int, int]:
 
 def test_stage_2_holds_its_own_gradients_and_two_buckets(job: Callable[..., Path]) -> None:
     model = {"layers": 8, "width": 64, "kv_heads": 4, "feed_forward": 192, "tied_embeddings": False}
-    told = on_mesh(Degrees(shard=4), _gradient_bytes, job(4, model=model, parallelism={"zero_stage": 2}))
-    whole = sum(own for _, own in told)
+    results = on_mesh(Degrees(shard=4), _gradient_bytes, job(4, model=model, parallelism={"zero_stage": 2}))
+    whole = sum(own for _, own in results)
     # A bucket is closed by the tensor that fills it, of at most 64 KiB; the most recent gradient still
     # exists.
     largest = 65_536
-    for most, own in told:
+    for most, own in results:
         assert own <= whole / 4 + largest
         assert own < most <= own + 2 * (BUCKET_BYTES + largest) + largest
         assert most < whole / 2

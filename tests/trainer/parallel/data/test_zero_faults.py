@@ -139,8 +139,8 @@ FAULTS: dict[str, tuple[int, dict[str, Any], Callable[[], None]]] = {
 
 @pytest.fixture(scope="module")
 def alone(job: Callable[..., Path]) -> Learned:
-    (told,) = run(job(1))
-    return told
+    (result,) = run(job(1))
+    return result
 
 
 IN_MAKE_TEST = (
@@ -154,9 +154,9 @@ IN_MAKE_TEST = (
 @pytest.mark.parametrize("fault", partly_slow(FAULTS, IN_MAKE_TEST))
 def test_a_planted_fault_is_caught(fault: str, job: Callable[..., Path], alone: Learned) -> None:
     ranks, parallelism, plant = FAULTS[fault]
-    told = run(job(ranks, parallelism=parallelism), STEPS, plant)
+    results = run(job(ranks, parallelism=parallelism), STEPS, plant)
     try:
-        found = complaints(told, alone)
+        found = complaints(results, alone)
     except AssertionError as error:  # the ranks' slices do not fill the full tensors
         found = [str(error)]
     assert found

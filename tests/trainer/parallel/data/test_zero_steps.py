@@ -18,12 +18,12 @@ from tests.trainer.zero_trainings import (
     CASES,
     EPSILON,
     LEARNING_RATE,
-    Piece,
+    TensorShard,
     assembled,
     job_writer,
     one_step,
-    pieces,
     start,
+    tensor_shards,
     uneven_losses,
 )
 from trainwright.contracts.checkpoint import CheckpointManifest
@@ -55,10 +55,10 @@ def _with_a_bad_number(mesh: Mesh, job_file: Path, where: str) -> tuple[bool, li
         return features
 
     if mesh.rank == mesh.ranks - 1:
-        planted = training.engine.model.norm.register_forward_hook(spoil)
+        hook = training.engine.model.norm.register_forward_hook(spoil)
     bad = one_step(training, 2)
     if mesh.rank == mesh.ranks - 1:
-        planted.remove()
+        hook.remove()
     after = _all_held(training)
     unchanged = all(torch.equal(before[name], after[name]) for name in before)
     assert training.engine.updater.position() == {"updates": 1}
@@ -70,7 +70,7 @@ def _all_held(training: Training) -> dict[str, Tensor]:
         name: (weight.to_local() if isinstance(weight, DTensor) else weight).detach().clone()
         for name, weight in training.engine.model.named_parameters()
     }
-    return weights | {name: piece.tensor for name, piece in pieces(training).items()}
+    return weights | {name: shard.tensor for name, shard in tensor_shards(training).items()}
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_step_that_is_not_finite_leaves_all_untouched_on_every_rank(
     stage: int, where: str, job: Callable[..., Path]
 ) -> None:
     path = job(4, parallelism={"zero_stage": stage, "shard": 2})
-    told = on_mesh(Degrees(replicas=2, shard=2), _with_a_bad_number, path, where)
-    assert all(unchanged for unchanged, _ in told)
-    (finite, name, next_loss) = told[0][1]
+    results = on_mesh(Degrees(replicas=2, shard=2), _with_a_bad_number, path, where)
+    assert all(unchanged for unchanged, _ in results)
+    (finite, name, next_loss) = results[0][1]
     assert not finite
     assert name == "norm.weight:gradient" if where == "loss" else name.endswith(":gradient")
     assert next_loss == next_loss, "the step after it is finite"
-    assert all(rest == told[0][1] for _, rest in told)
+    assert all(rest == results[0][1] for _, rest in results)
 
 
 def _left_alone(mesh: Mesh, job_file: Path) -> str:
@@ -108,21 +108,21 @@ def _left_alone(mesh: Mesh, job_file: Path) -> str:
 @pytest.mark.parametrize("stage", partly_slow([1, 2, 3], [1, 3]))
 def test_a_rank_that_is_left_alone_says_so(stage: int, job: Callable[..., Path]) -> None:
     """Also where torch's own code communicates with the other ranks."""
-    told = on_mesh(Degrees(shard=2), _left_alone, job(2, parallelism={"zero_stage": stage}))
-    assert told[0].startswith("lost contact with another rank")
+    results = on_mesh(Degrees(shard=2), _left_alone, job(2, parallelism={"zero_stage": stage}))
+    assert results[0].startswith("lost contact with another rank")
 
 
 def _uneven(mesh: Mesh, job_file: Path) -> list[float]:
     return uneven_losses(start(mesh, job_file))
 
 
-def test_ranks_with_fewer_batches_of_validation_keep_no_other_waiting(job: Callable[..., Path]) -> None:
+def test_ranks_with_fewer_validation_batches_block_no_other(job: Callable[..., Path]) -> None:
     """Each forward pass gathers weights, so all ranks must run equally many."""
     shared = job(2, parallelism={"zero_stage": 3})
-    told = on_mesh(read_job(shared).spec.degrees, _uneven, shared)
+    results = on_mesh(read_job(shared).spec.degrees, _uneven, shared)
     alone = job(1)
     ((one, five),) = on_mesh(read_job(alone).spec.degrees, _uneven, alone)
-    assert told[0] == told[1] == pytest.approx([one, five], rel=1e-6)
+    assert results[0] == results[1] == pytest.approx([one, five], rel=1e-6)
 
 
 LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -136,9 +136,9 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-def _train(mesh: Mesh, job_file: Path) -> dict[str, Piece]:
+def _train(mesh: Mesh, job_file: Path) -> dict[str, TensorShard]:
     training = start(mesh, job_file)
-    initial = pieces(training)
+    initial = tensor_shards(training)
     train(training)
     return initial
 
@@ -152,20 +152,20 @@ def _train(mesh: Mesh, job_file: Path) -> dict[str, Piece]:
         pytest.param(list(LAYOUTS), id="all", marks=pytest.mark.slow(target="layouts")),
     ],
 )
-def test_a_checkpoint_of_any_stage_goes_on_in_any_other(names: list[str], job: Callable[..., Path]) -> None:
+def test_a_checkpoint_of_any_stage_resumes_in_any_other(names: list[str], job: Callable[..., Path]) -> None:
     def trained(layout: str, resume: Path | None = None) -> tuple[Path, list[float], dict[str, Tensor]]:
         ranks, parallelism = LAYOUTS[layout]
         path = job(ranks, resume, parallelism=parallelism)
-        told = on_mesh(read_job(path).spec.degrees, _train, path)
-        return output_folder(path) / "checkpoints" / "step-3", losses(path), assembled(told)
+        results = on_mesh(read_job(path).spec.degrees, _train, path)
+        return output_folder(path) / "checkpoints" / "step-3", losses(path), assembled(results)
 
     whole = {layout: trained(layout) for layout in names}
     for source, target in zip(names, names[1:] + names[:1], strict=True):
         checkpoint, _, _ = whole[source]
-        _, after, begun = trained(target, checkpoint)
+        _, after, restored = trained(target, checkpoint)
         stored = _read(checkpoint)
-        assert stored.keys() == begun.keys()
-        assert all(torch.equal(stored[name], begun[name]) for name in stored), (source, target)
+        assert stored.keys() == restored.keys()
+        assert all(torch.equal(stored[name], restored[name]) for name in stored), (source, target)
         # Layouts sum the gradients of the same 8 sequences in other orders, each at most 2⁻²¹ off, and
         # likewise their norm. ``complaints`` derives the effect over 6 steps.
         shift = 6 * 2 * LEARNING_RATE / EPSILON * 2.0**-20

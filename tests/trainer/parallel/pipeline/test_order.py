@@ -37,7 +37,7 @@ OF_RANK = {
 }
 
 
-class Told:
+class RecordingStage:
     """Replaces the stage of 1F1B and records what it is asked to do.
     It has no neighbours to communicate with."""
 
@@ -64,7 +64,7 @@ class OneRank(schedules.Schedule1F1B):
 
     def __init__(self, pipeline: Pipeline, rank: int) -> None:
         self._n_microbatches, self._num_stages = pipeline.micro_batches, pipeline.stages
-        self._stage = Told(rank, pipeline.stages)
+        self._stage = RecordingStage(rank, pipeline.stages)
         self.scale_grads = False
 
     def done(self) -> list[Action]:
@@ -108,7 +108,9 @@ def torchs_order(pipeline: Pipeline, rank: int) -> list[Action]:
 
 
 @pytest.mark.parametrize(
-    "pipeline", SIZES, ids=lambda one: f"{one.schedule}-{one.ranks}-{one.stages_per_rank}-{one.micro_batches}"
+    "pipeline",
+    SIZES,
+    ids=lambda size: f"{size.schedule}-{size.ranks}-{size.stages_per_rank}-{size.micro_batches}",
 )
 def test_orders_are_those_of_torch(pipeline: Pipeline) -> None:
     for rank, actions in enumerate(action_orders(pipeline)):

@@ -128,7 +128,7 @@ def test_ranks_between_the_places_of_a_tied_weight_make_the_same_groups(tmp_path
     assert all(torch.equal(copies[0], copy) for copy in copies)
 
 
-def test_a_checkpoint_of_any_split_goes_on_in_any_other_and_in_one_process(
+def test_a_checkpoint_of_any_split_resumes_in_any_other_and_in_one_process(
     tmp_path: Path, data: Path
 ) -> None:
     """Each leg continues for two steps from the previous leg's checkpoint;

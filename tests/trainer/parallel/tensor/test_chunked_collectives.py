@@ -37,21 +37,21 @@ from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeight
 
 B, T, K, N = 2, 16, 32, 16
 
-Told = dict[str, Tensor]
+Tensors = dict[str, Tensor]
 
 
-def pass_through(mesh: Mesh, kind: str, number: int, later: bool = False) -> Told:
+def pass_through(mesh: Mesh, kind: str, number: int, later: bool = False) -> Tensors:
     """Results of both passes of layers that read one input, and of one whose output is summed;
     unchunked for 0 chunks."""
-    told: Told = {}
+    results: Tensors = {}
     for half in (_gathered, _summed):
         deferred = DeferredWeightGradients() if later else None
         made = half(mesh.tensor, kind, number, deferred)
-        told |= {f"{half.__name__}: {key}": tensor.detach() for key, tensor in made.items()}
-    return told
+        results |= {f"{half.__name__}: {key}": tensor.detach() for key, tensor in made.items()}
+    return results
 
 
-def _gathered(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradients | None) -> Told:
+def _gathered(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradients | None) -> Tensors:
     x = (_whole_numbers(B, T // axis.ranks, K, seed=axis.rank) * 4**axis.rank).requires_grad_()
     layers = [_layer(kind, seed, deferred) for seed in (10, 11, 12)]
     if kind != "bf16":
@@ -69,7 +69,7 @@ def _gathered(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradie
     return {f"y {index}": out for index, out in enumerate(outs)} | _learned(x, layers, deferred)
 
 
-def _summed(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradients | None) -> Told:
+def _summed(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradients | None) -> Tensors:
     x = _whole_numbers(B, T, K, seed=30 + axis.rank).requires_grad_()
     layer = _layer(kind, 40 + axis.rank, deferred)
     out = (
@@ -98,37 +98,37 @@ def _layer(kind: str, seed: int, deferred: DeferredWeightGradients | None) -> An
     return low
 
 
-def _learned(x: Tensor, layers: list[Any], deferred: DeferredWeightGradients | None) -> Told:
+def _learned(x: Tensor, layers: list[Any], deferred: DeferredWeightGradients | None) -> Tensors:
     if deferred is not None:
         deferred.take()()
     assert x.grad is not None
-    told = {"dx": x.grad}
+    results = {"dx": x.grad}
     for index, layer in enumerate(layers):
         if isinstance(layer, FP8Linear):
-            told[f"dW {index}"] = layer.stored_weight.handle.grad
-            told[f"amax of x {index}"] = layer.input_cast.amax
-            told[f"amax of dy {index}"] = layer.output_gradient_probe.grad
+            results[f"dW {index}"] = layer.stored_weight.handle.grad
+            results[f"amax of x {index}"] = layer.input_cast.amax
+            results[f"amax of dy {index}"] = layer.output_gradient_probe.grad
         else:
-            told[f"dW {index}"] = layer.weight.grad
-    return told
+            results[f"dW {index}"] = layer.weight.grad
+    return results
 
 
-def pass_through_all(mesh: Mesh, kind: str) -> list[Told]:
-    told = [pass_through(mesh, kind, number) for number in (0, 1, 2, 4)]
-    return [*told, pass_through(mesh, kind, 2, later=True)]
+def pass_through_all(mesh: Mesh, kind: str) -> list[Tensors]:
+    results = [pass_through(mesh, kind, number) for number in (0, 1, 2, 4)]
+    return [*results, pass_through(mesh, kind, 2, later=True)]
 
 
 @pytest.mark.parametrize("kind", ["bf16", "fp8", "fp8, delayed"])
 def test_chunks_give_what_the_whole_gives(kind: str) -> None:
     """Outputs, gradients (including weight gradients that zero-bubble schedules defer), and amaxes."""
-    for wanted, *told in on_mesh(Degrees(tensor=2), pass_through_all, kind):
+    for wanted, *results in on_mesh(Degrees(tensor=2), pass_through_all, kind):
         assert all(tensor.any() for tensor in wanted.values())
-        assert [_differing(one, wanted) for one in told] == [[]] * 4
+        assert [_differing(one, wanted) for one in results] == [[]] * 4
 
 
-def _differing(told: Told, wanted: Told) -> list[str]:
-    assert told.keys() == wanted.keys()
-    return [name for name in wanted if not torch.equal(told[name], wanted[name])]
+def _differing(results: Tensors, wanted: Tensors) -> list[str]:
+    assert results.keys() == wanted.keys()
+    return [name for name in wanted if not torch.equal(results[name], wanted[name])]
 
 
 def _swapped(given: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,16 +154,16 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 def pass_through_with_faults(mesh: Mesh) -> dict[str, list[str]]:
     wanted, found = pass_through(mesh, "fp8", 0), {}
     for fault, (where, name, wrong) in FAULTS.items():
-        with pytest.MonkeyPatch.context() as planted:
-            planted.setattr(where, name, wrong(getattr(where, name)))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(where, name, wrong(getattr(where, name)))
             found[fault] = _differing(pass_through(mesh, "fp8", 2), wanted)
     return found
 
 
 def test_a_chunk_that_is_left_out_or_misplaced_is_seen() -> None:
-    told = on_mesh(Degrees(tensor=2), pass_through_with_faults)
+    results = on_mesh(Degrees(tensor=2), pass_through_with_faults)
     for fault in FAULTS:
-        assert any(one[fault] for one in told), fault
+        assert any(one[fault] for one in results), fault
 
 
 def order(mesh: Mesh) -> list[list[str]]:
@@ -180,20 +180,20 @@ def order(mesh: Mesh) -> list[list[str]]:
     def multiplying(right: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *given: hearing("product", right(*given))
 
-    told = []
-    with pytest.MonkeyPatch.context() as planted:
+    order = []
+    with pytest.MonkeyPatch.context() as patch:
         for name, verb in (
             ("all_gather_async", "gather"),
             ("reduce_scatter_async", "scatter"),
             ("wait_tensor", "wait"),
         ):
-            planted.setattr(Axis, name, hearing(verb, getattr(Axis, name)))
+            patch.setattr(Axis, name, hearing(verb, getattr(Axis, name)))
         for name in ("forward", "backward"):
-            planted.setattr(
+            patch.setattr(
                 layer_matmuls.DenseMatmuls, name, multiplying(getattr(layer_matmuls.DenseMatmuls, name))
             )
         right = layer_matmuls.DenseMatmuls.weight_gradient
-        planted.setattr(layer_matmuls.DenseMatmuls, "weight_gradient", hearing("weight", right))
+        patch.setattr(layer_matmuls.DenseMatmuls, "weight_gradient", hearing("weight", right))
         x = torch.zeros(1, 6, K, requires_grad=True)
         layer, cut = nn.Linear(K, N, bias=False), Chunking(mesh.tensor, 3)
         for forward in (
@@ -201,19 +201,19 @@ def order(mesh: Mesh) -> list[list[str]]:
             lambda: matmul_reduce_scatter(x, layer, cut),
         ):
             out = forward()
-            told.append(heard.copy())
+            order.append(heard.copy())
             heard.clear()
             out.sum().backward()
-            told.append(heard.copy())
+            order.append(heard.copy())
             heard.clear()
-    return told
+    return order
 
 
 def test_one_chunk_travels_while_another_is_multiplied() -> None:
     gathers = ["gather", *["gather", "wait", "product"] * 2, "wait", "product"]
     scatters = ["product", "scatter"] * 3
-    for told in on_mesh(Degrees(tensor=2), order):
-        assert told == [
+    for results in on_mesh(Degrees(tensor=2), order):
+        assert results == [
             gathers,
             [*scatters, "weight", *["wait"] * 3],
             [*scatters, *["wait"] * 3],
@@ -244,10 +244,10 @@ def learned(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..
             memory={"recompute": recompute},
             parallelism=layout | ({"schedule": "zbv"} if degrees.pipeline > 1 else {}),
         )
-        told, *others = on_mesh(degrees, learn_fp8, job)
-        assert all(one == told for one in others)
-        assert isinstance(told, list)
-        return told
+        first, *others = on_mesh(degrees, learn_fp8, job)
+        assert all(other == first for other in others)
+        assert isinstance(first, list)
+        return first
 
     return train
 

@@ -81,9 +81,9 @@ def _delayed(case: str) -> float:
     return 0.25 if case == "delayed" else 0.0
 
 
-def _check_codes(told: list[dict[str, Tensor]], case: str) -> None:
+def _check_codes(results: list[dict[str, Tensor]], case: str) -> None:
     wanted = cast_input(_input(case), ScalingKind.TENSOR, torch.tensor(_delayed(case)), learning=True)
-    for one in told:
+    for one in results:
         assert torch.equal(one["scale"], wanted.for_output.scale) or case == "not finite"
         assert torch.equal(one["amax"], wanted.amax)
         assert bool(one["scale"].isnan()) is (case == "not finite")
@@ -99,9 +99,9 @@ def test_gathered_codes_are_those_of_one_process(case: str) -> None:
 
 @pytest.mark.parametrize("fault", ["a rank's own amax", "a rank's own gradient"])
 def test_a_collective_left_out_of_the_gather_is_seen(fault: str) -> None:
-    told = on_mesh(Degrees(tensor=2), gather_codes, "present", fault)
+    results = on_mesh(Degrees(tensor=2), gather_codes, "present", fault)
     with pytest.raises(AssertionError):
-        _check_codes(told, "present")
+        _check_codes(results, "present")
 
 
 def test_the_numbers_of_codes_cast_again_are_the_same() -> None:
@@ -174,9 +174,9 @@ def alone(job: Callable[..., Path]) -> Callable[[str | None], list[float]]:
 
     @cache
     def run(level: str | None) -> list[float]:
-        (told,) = on_mesh(Degrees(), learn_fp8, job(Degrees(), level))
-        assert isinstance(told, list)
-        return told
+        (result,) = on_mesh(Degrees(), learn_fp8, job(Degrees(), level))
+        assert isinstance(result, list)
+        return result
 
     return run
 
@@ -193,14 +193,14 @@ def test_ranks_learn_what_one_process_does(
     case: str, job: Callable[..., Path], alone: Callable[[str | None], list[float]]
 ) -> None:
     degrees, level, sections = CASES[case]
-    told = on_mesh(degrees, learn_fp8, job(degrees, level, **sections))
+    results = on_mesh(degrees, learn_fp8, job(degrees, level, **sections))
     wanted = alone(level)
     # Partial products are rounded to bfloat16 before they are summed, which changes some of the later
     # roundings to FP8: at most as much noise as those roundings cause themselves, compared with bfloat16.
     noise = max(abs(one - other) for one, other in zip(wanted, alone(None), strict=True))
     assert noise < 0.1
-    for rank in told:
-        assert rank == told[0]
+    for rank in results:
+        assert rank == results[0]
         assert max(abs(one - other) for one, other in zip(rank, wanted, strict=True)) <= noise
 
 
@@ -249,5 +249,5 @@ def kept(mesh: Mesh, job_file: Path) -> tuple[int, int]:
 
 def test_nothing_gathered_outlives_its_layers(job: Callable[..., Path]) -> None:
     degrees = Degrees(tensor=2)
-    told = on_mesh(degrees, kept, job(degrees, "O2", memory={"recompute": "full"}))
-    assert told == [(2 * MODEL["layers"], 0)] * 2
+    results = on_mesh(degrees, kept, job(degrees, "O2", memory={"recompute": "full"}))
+    assert results == [(2 * MODEL["layers"], 0)] * 2

@@ -64,7 +64,7 @@ def _bf16_bound(ranks: int) -> float:
 
 
 @dataclass
-class Piece:
+class TensorShard:
     """A rank's tensor and its position in the full one."""
 
     box: Slice
@@ -77,11 +77,11 @@ class Learned:
 
     losses: list[float]
     norms: list[float]
-    initial: dict[str, Piece]
-    gradients: dict[str, Piece]
+    initial: dict[str, TensorShard]
+    gradients: dict[str, TensorShard]
     """In the first step, clipped."""
 
-    weights: dict[str, Piece]
+    weights: dict[str, TensorShard]
     """After the last step."""
 
     validation: float
@@ -89,9 +89,9 @@ class Learned:
 
 def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
     training = build_on(mesh, job_file)
-    initial = _pieces(training, lambda weight: weight)
+    initial = _tensor_shards(training, lambda weight: weight)
     numbers = [make_step(training, 1)]
-    gradients = _pieces(training, lambda weight: weight.grad)
+    gradients = _tensor_shards(training, lambda weight: weight.grad)
     numbers += [make_step(training, step) for step in range(2, steps + 1)]
     batches = read_batches(training.validation, validated(mesh), training.spec.batch.micro_sequences)
     return Learned(
@@ -99,7 +99,7 @@ def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
         [one.grad_norm for one in numbers],
         initial,
         gradients,
-        _pieces(training, lambda weight: weight),
+        _tensor_shards(training, lambda weight: weight),
         training.engine.mean_loss(batches),
     )
 
@@ -119,14 +119,14 @@ def validated(mesh: Mesh) -> Any:
     return np.arange(mesh.data.rank, 6, mesh.data.ranks, dtype=np.uint64)
 
 
-def _pieces(training: Training, of: Callable[[nn.Parameter], Tensor | None]) -> dict[str, Piece]:
+def _tensor_shards(training: Training, of: Callable[[nn.Parameter], Tensor | None]) -> dict[str, TensorShard]:
     """Slices on this rank, by canonical name."""
     held = _parts(training).local
     found = {}
     for name, weight in training.engine.model.named_parameters():
         value = of(weight)
         assert value is not None
-        found[name] = Piece(held[name].slice, value.detach().clone())
+        found[name] = TensorShard(held[name].slice, value.detach().clone())
     return found
 
 
@@ -139,16 +139,16 @@ def _parts(training: Training) -> ShardSpecs:
     return parallelize.shard_matrices(model, parts, mesh.tensor) if mesh.tensor.ranks > 1 else parts
 
 
-def assembled(told: list[dict[str, Piece]]) -> dict[str, Tensor]:
+def assembled(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
     """Assemble full tensors from the slices of all ranks.
     Slices of the same box must be equal bit for bit."""
     wholes: dict[str, Tensor] = {}
-    for name in told[0]:
-        pieces = [one[name] for one in told]
-        wholes[name] = torch.full(pieces[0].box.full_shape, torch.nan)
-        for piece in pieces:
-            wholes[name][piece.box.slices] = piece.tensor
-        for one, other in combinations(pieces, 2):
+    for name in results[0]:
+        tensor_shards = [one[name] for one in results]
+        wholes[name] = torch.full(tensor_shards[0].box.full_shape, torch.nan)
+        for shard in tensor_shards:
+            wholes[name][shard.box.slices] = shard.tensor
+        for one, other in combinations(tensor_shards, 2):
             assert one.box != other.box or torch.equal(one.tensor, other.tensor), f"ranks differ in {name}"
         assert not wholes[name].isnan().any(), f"the parts of {name} do not fill it"
     return wholes
@@ -159,9 +159,9 @@ def difference(one: Tensor, other: Tensor) -> float:
     return float((one - other).norm() / other.norm())
 
 
-def farthest(told: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
-    assert told.keys() == wanted.keys()
-    return max(difference(told[name], wanted[name]) for name in wanted)
+def farthest(results: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
+    assert results.keys() == wanted.keys()
+    return max(difference(results[name], wanted[name]) for name in wanted)
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +183,9 @@ def alone(job: Callable[..., Path]) -> Callable[..., Learned]:
     @cache
     def run(precision: str, tied: bool) -> Learned:
         here = job(Degrees(), precision={"kind": precision}, model=BASE["model"] | {"tied_embeddings": tied})
-        (told,) = on_mesh(Degrees(), learn, here)
-        assert isinstance(told, Learned)
-        return told
+        (result,) = on_mesh(Degrees(), learn, here)
+        assert isinstance(result, Learned)
+        return result
 
     return run
 
@@ -212,39 +212,40 @@ def test_ranks_learn_what_one_process_does(
 ) -> None:
     degrees, tied, sections = CASES[case]
     model = BASE["model"] | {"tied_embeddings": tied}
-    told = on_mesh(degrees, learn, job(degrees, **sections, model=model, precision={"kind": "fp32"}))
+    results = on_mesh(degrees, learn, job(degrees, **sections, model=model, precision={"kind": "fp32"}))
     wanted = alone("fp32", tied)
-    _check_initial(told, wanted)
-    _check_first_step(told, wanted)
-    off = farthest(assembled([one.gradients for one in told]), assembled([wanted.gradients]))
+    _check_initial(results, wanted)
+    _check_first_step(results, wanted)
+    off = farthest(assembled([one.gradients for one in results]), assembled([wanted.gradients]))
     # Ranks whose losses differ would decide differently on skipping a step.
-    assert all(one.losses == told[0].losses and one.norms == told[0].norms for one in told)
+    assert all(one.losses == results[0].losses and one.norms == results[0].norms for one in results)
     # AdamW moves a weight by at most 2 · rate / epsilon times the error of its gradient. Gradients are
     # clipped to a norm of 1, so in five steps all weights together are off by 5 · 6 · off, and a loss by that
     # times the norm of its gradient, below 2 here. Computing gradients at weights that are off adds as much
     # again. In addition, a loss is a mean over 512 tokens of logarithms of sums over 257.
     shift = 2 * STEPS * 2 * LEARNING_RATE / EPSILON * max(off, 2.0**-23)
     rounding = (512 + 257) * 2.0**-24
-    for loss, one in zip(told[0].losses, wanted.losses, strict=True):
+    for loss, one in zip(results[0].losses, wanted.losses, strict=True):
         assert abs(loss - one) <= 2 * shift + rounding * one
-    assert abs(told[0].validation - wanted.validation) <= 2 * shift + rounding * wanted.validation
-    weights, expected = assembled([one.weights for one in told]), assembled([wanted.weights])
+    assert abs(results[0].validation - wanted.validation) <= 2 * shift + rounding * wanted.validation
+    weights, expected = assembled([one.weights for one in results]), assembled([wanted.weights])
     assert all((weights[name] - expected[name]).norm() <= shift for name in expected)
 
 
-def _check_initial(told: list[Learned], wanted: Learned) -> None:
+def _check_initial(results: list[Learned], wanted: Learned) -> None:
     """Each rank starts with its shard of the one-process weights, bit for bit,
-    and has no more of a matrix."""
-    initial = assembled([one.initial for one in told])
+    and has no other part of a matrix."""
+    initial = assembled([one.initial for one in results])
     assert initial.keys() == wanted.initial.keys()
-    for name, piece in wanted.initial.items():
-        assert torch.equal(initial[name], piece.tensor)
+    for name, shard in wanted.initial.items():
+        assert torch.equal(initial[name], shard.tensor)
     matrices = [name for name, tensor in initial.items() if tensor.ndim == 2]
     groups = sum(
-        piece.box == told[0].initial[matrices[0]].box for piece in (one.initial[matrices[0]] for one in told)
+        shard.box == results[0].initial[matrices[0]].box
+        for shard in (one.initial[matrices[0]] for one in results)
     )
     for name in matrices:
-        assert sum(one.initial[name].tensor.numel() for one in told) == groups * initial[name].numel()
+        assert sum(one.initial[name].tensor.numel() for one in results) == groups * initial[name].numel()
 
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
@@ -253,17 +254,17 @@ def test_bfloat16_is_as_near_to_one_process_as_its_roundings(
 ) -> None:
     degrees = Degrees(tensor=ranks)
     model = BASE["model"] | {"tied_embeddings": True}
-    told = on_mesh(degrees, learn, job(degrees, model=model, memory=CHUNKED, precision={"kind": "bf16"}))
+    results = on_mesh(degrees, learn, job(degrees, model=model, memory=CHUNKED, precision={"kind": "bf16"}))
     wanted = alone("bf16", True)
-    _check_initial(told, wanted)
+    _check_initial(results, wanted)
     bound = _bf16_bound(ranks)
-    gradients = assembled([one.gradients for one in told])
+    gradients = assembled([one.gradients for one in results])
     assert farthest(gradients, assembled([wanted.gradients])) <= bound
     # The features of the last norm are off by a rounding of 2⁻⁹ for each sum before them, and logits are
     # below 1.
-    for loss, one in zip(told[0].losses, wanted.losses, strict=True):
+    for loss, one in zip(results[0].losses, wanted.losses, strict=True):
         assert loss == pytest.approx(one, abs=bound * 0.1)
-    assert told[0].validation == pytest.approx(wanted.validation, abs=bound * 0.1)
+    assert results[0].validation == pytest.approx(wanted.validation, abs=bound * 0.1)
 
 
 def _own_repeated(part: Tensor, axis: Axis) -> Tensor:
@@ -334,12 +335,12 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
 
 def learn_with_faults(mesh: Mesh, job_file: Path) -> dict[str, Learned]:
     """Run the first step with each fault, and finally without one."""
-    told = {}
+    results = {}
     for fault, (where, name, wrong) in FAULTS.items():
-        with pytest.MonkeyPatch.context() as planted:
-            planted.setattr(where, name, wrong)
-            told[fault] = learn(mesh, job_file, 1)
-    return told | {"none": learn(mesh, job_file, 1)}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(where, name, wrong)
+            results[fault] = learn(mesh, job_file, 1)
+    return results | {"none": learn(mesh, job_file, 1)}
 
 
 def test_each_collective_that_is_left_out_is_seen(
@@ -347,34 +348,34 @@ def test_each_collective_that_is_left_out_is_seen(
 ) -> None:
     degrees, wanted = Degrees(tensor=2), alone("fp32", True)
     model = BASE["model"] | {"tied_embeddings": True}
-    told = on_mesh(degrees, learn_with_faults, job(degrees, model=model, precision={"kind": "fp32"}))
-    _check_first_step([one["none"] for one in told], wanted)
+    results = on_mesh(degrees, learn_with_faults, job(degrees, model=model, precision={"kind": "fp32"}))
+    _check_first_step([one["none"] for one in results], wanted)
     for fault in FAULTS:
         seen = False
         try:
-            _check_first_step([one[fault] for one in told], wanted)
+            _check_first_step([one[fault] for one in results], wanted)
         except AssertionError:
             seen = True
         assert seen, fault
 
 
-def _check_first_step(told: list[Learned], wanted: Learned) -> None:
-    off = farthest(assembled([one.gradients for one in told]), assembled([wanted.gradients]))
+def _check_first_step(results: list[Learned], wanted: Learned) -> None:
+    off = farthest(assembled([one.gradients for one in results]), assembled([wanted.gradients]))
     assert off <= GRADIENT_BOUND, f"gradients are off by {off}"
-    for one in told:
+    for one in results:
         loss, norm = one.losses[0] / wanted.losses[0], one.norms[0] / wanted.norms[0]
         assert max(abs(loss - 1), abs(norm - 1)) <= GRADIENT_BOUND, f"loss or norm is off by {loss}, {norm}"
 
 
 @pytest.mark.slow(target="layouts")
-def test_compiled_blocks_speak_with_other_ranks(
+def test_compiled_blocks_communicate_with_other_ranks(
     job: Callable[..., Path], alone: Callable[..., Learned]
 ) -> None:
     """Blocks and chunks of the loss are complete graphs, collectives included."""
     degrees, model = Degrees(tensor=2), BASE["model"] | {"tied_embeddings": True}
     here = job(degrees, model=model, memory=CHUNKED, precision={"kind": "bf16", "compile": "on"})
-    told = on_mesh(degrees, learn, here, 1)
-    gradients = assembled([one.gradients for one in told])
+    results = on_mesh(degrees, learn, here, 1)
+    gradients = assembled([one.gradients for one in results])
     assert farthest(gradients, assembled([alone("bf16", True).gradients])) <= _bf16_bound(2)
 
 
@@ -423,11 +424,11 @@ def test_training_to_the_end_is_that_of_one_process(job: Callable[..., Path]) ->
     precision = {"kind": "fp32"}
     alone_job = job(Degrees(), precision=precision)
     train_here(alone_job)
-    (told, *_) = on_mesh(
+    (results, *_) = on_mesh(
         Degrees(replicas=2, tensor=2), run, job(Degrees(replicas=2, tensor=2), precision=precision)
     )
     shift = 2 * 4 * 2 * LEARNING_RATE / EPSILON * GRADIENT_BOUND
-    assert told == pytest.approx(losses(alone_job), abs=shift)
+    assert results == pytest.approx(losses(alone_job), abs=shift)
 
 
 def test_every_matrix_is_cut() -> None:

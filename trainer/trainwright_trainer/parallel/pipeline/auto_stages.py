@@ -107,7 +107,7 @@ def group_speeds(speeds: Sequence[float]) -> list[float]:
     """``speeds`` as fractions of the largest; a speed that nearly equals a larger one counts as equal to it."""
     found = [0.0] * len(speeds)
     leader = 0.0
-    for index in sorted(range(len(speeds)), key=lambda one: -speeds[one]):
+    for index in sorted(range(len(speeds)), key=lambda rank: -speeds[rank]):
         if speeds[index] < _ALIKE * leader or not leader:
             leader = speeds[index]
         found[index] = leader / max(speeds)

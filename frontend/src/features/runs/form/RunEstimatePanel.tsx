@@ -85,7 +85,7 @@ function timeText({ seconds }: RunEstimate): string {
 /** Where the time estimate comes from. */
 function TimeSource({ estimate: { measured }, team }: { estimate: RunEstimate; team: string }) {
   if (measured === null) {
-    return "No run with this model and batch has trained on such a node, so the time is unknown.";
+    return "No run with this model and batch has trained on this kind of node, so the time is unknown.";
   }
   return (
     <>

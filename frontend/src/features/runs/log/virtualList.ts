@@ -1,5 +1,5 @@
 /**
- * Positions of rows in a list with millions of them, of which only the visible ones are rendered. Browsers cannot
+ * Positions of rows in a list with millions of them; only the visible ones are rendered. Browsers cannot
  * draw more than about 17 million pixels, so a taller list is scrolled at a higher rate: the scrollbar still shows
  * the position in the full list. Positions are in the list's own pixels, so that they stay valid when rows are
  * added and the rate changes.

@@ -18,7 +18,7 @@ const TOKENIZERS: Tokenizer[] = [
 const SCHEMA = {
   required: ["name", "data"],
   properties: {
-    name: { type: "string", description: "What people call the run." },
+    name: { type: "string", description: "The name of the run." },
     data: { $ref: "#/$defs/Data" },
     model: { $ref: "#/$defs/Model" },
     optimizer: { $ref: "#/$defs/Optimizer" },

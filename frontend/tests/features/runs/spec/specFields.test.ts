@@ -6,7 +6,7 @@ const SCHEMA: JsonSchema = {
   required: ["name", "data"],
   properties: {
     schema_version: { const: 1, default: 1, type: "integer" },
-    name: { type: "string", description: "What people call the run." },
+    name: { type: "string", description: "The name of the run." },
     data: { $ref: "#/$defs/Data", description: "Which data." },
     model: { $ref: "#/$defs/Model", default: { layers: 8 } },
   },
