@@ -139,9 +139,9 @@ def follower_of(scene: Scene, run_id: str, after: str = "") -> MetricStreamReade
     return follower
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("continues", [True, False])
 def test_an_attempt_that_never_started_removes_no_points(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, continues: bool
 ) -> None:
     """It was expected to resume at step 5, more than a page before the newest point."""
     monkeypatch.setattr(metric_stream, "PAGE_POINTS", 20)
@@ -153,7 +153,7 @@ def test_an_attempt_that_never_started_removes_no_points(
     assert work.claim.job.resume and work.claim.job.resume.step == 5
     note = {"type": "note", "message": "the data is being read"}
     assert work.send(work.batch([note])).status_code == 200
-    if goes_on:
+    if continues:
         work.ended("crashed")
         work = scene.again(work.run_id)
         work.begin(resume_step=90)
@@ -161,7 +161,7 @@ def test_an_attempt_that_never_started_removes_no_points(
     scene.cancel(work.run_id)
     work.order("ended")
     left = {s: 1 / s for s in range(1, 91)} | {s: 3 / s for s in range(91, 111)}
-    expected = left if goes_on else {s: 1 / s for s in range(1, 101)}
+    expected = left if continues else {s: 1 / s for s in range(1, 101)}
     assert curve(scene, work.run_id) == expected
     events = read_to_the_end(follower_of(scene, work.run_id))
     assert points_of(events) == expected
