@@ -14,6 +14,7 @@ from trainwright.contracts.api.metrics import MetricPoints
 from trainwright_backend.api import site
 from trainwright_backend.api.routes import api_router
 from trainwright_backend.control.loop import ControlLoop
+from trainwright_backend.core.concurrency import concurrency_limits
 from trainwright_backend.core.db import open_database
 from trainwright_backend.core.errors import install_error_handlers
 from trainwright_backend.core.log import configure_logging
@@ -89,6 +90,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     configure_logging(settings.log_level, as_json=settings.log_json)
     app.state.topics = Topics()
+    app.state.limits = concurrency_limits()
     app.state.enqueuer = Enqueuer(settings)
     app.state.store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
     app.state.store.sweep_incoming()

@@ -27,14 +27,15 @@ from trainwright.contracts.agent_protocol import (
 from trainwright_backend.api.body_limits import AGENT
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, Store, WriteSession
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.core.policy import GuardedRoute, public
+from trainwright_backend.core.policy import AgentRoute, GuardedRoute, public
 from trainwright_backend.nodes import attempt_end, claims, ingest, renewals, service
 from trainwright_backend.nodes.policies import AsNode
 
-router = APIRouter(prefix="/agent", tags=["agents"], route_class=GuardedRoute)
+join_router = APIRouter(prefix="/agent", tags=["agents"], route_class=GuardedRoute)
+node_router = APIRouter(prefix="/agent", tags=["agents"], route_class=AgentRoute)
 
 
-@router.post("/join", dependencies=[public("the one-time join token in the body is the right")])
+@join_router.post("/join", dependencies=[public("the one-time join token in the body is the right")])
 def join_node(session: WriteSession, settings: CurrentSettings, body: Join) -> JoinReply:
     """Admit a machine as a node."""
     node, token = service.join(session, settings, body)
@@ -46,7 +47,7 @@ def join_node(session: WriteSession, settings: CurrentSettings, body: Join) -> J
     )
 
 
-@router.post("/heartbeat")
+@node_router.post("/heartbeat")
 def send_heartbeat(
     node: AsNode, session: WriteSession, settings: CurrentSettings, body: Heartbeat
 ) -> HeartbeatReply:
@@ -58,7 +59,7 @@ def send_heartbeat(
     )
 
 
-@router.post("/runs/{run}/claim")
+@node_router.post("/runs/{run}/claim")
 def claim_run(
     node: AsNode, session: WriteSession, store: Store, settings: CurrentSettings, run: str, body: ClaimRequest
 ) -> Claim:
@@ -66,7 +67,7 @@ def claim_run(
     return claims.claim(session, store, node.node_id, run, body.claim_id, settings.timers)
 
 
-@router.post("/runs/{run}/renew")
+@node_router.post("/runs/{run}/renew")
 def renew_lease(
     node: AsNode, session: WriteSession, settings: CurrentSettings, run: str, body: Renewal
 ) -> RenewalReply:
@@ -74,13 +75,13 @@ def renew_lease(
     return renewals.renew(session, node.node_id, run, body, settings.timers)
 
 
-@router.post("/runs/{run}/batches", max_body_size=AGENT)
+@node_router.post("/runs/{run}/batches", max_body_size=AGENT)
 def store_batch(node: AsNode, session: WriteSession, run: str, body: Batch) -> OffsetReply:
     """Store a range of events.jsonl."""
     return OffsetReply(offset=ingest.store_batch(session, node.node_id, run, body))
 
 
-@router.post("/runs/{run}/logs/{file}", max_body_size=AGENT)
+@node_router.post("/runs/{run}/logs/{file}", max_body_size=AGENT)
 def store_log(
     node: AsNode,
     session: WriteSession,
@@ -96,7 +97,7 @@ def store_log(
     return OffsetReply(offset=ingest.store_log(session, node.node_id, run, log_range))
 
 
-@router.post("/runs/{run}/uploads", max_body_size=AGENT)
+@node_router.post("/runs/{run}/uploads", max_body_size=AGENT)
 def request_upload(
     node: AsNode, database: CurrentDatabase, store: Store, run: str, body: UploadRequest
 ) -> UploadLinks:
@@ -104,7 +105,7 @@ def request_upload(
     return UploadLinks(links=ingest.request_upload(database, store, node.node_id, run, body))
 
 
-@router.post("/runs/{run}/checkpoints")
+@node_router.post("/runs/{run}/checkpoints")
 def commit_checkpoint(
     node: AsNode, database: CurrentDatabase, store: Store, run: str, body: CheckpointCommit
 ) -> CommitReply:
@@ -113,7 +114,7 @@ def commit_checkpoint(
     return CommitReply(checkpoint_id=public_id("ckpt", committed))
 
 
-@router.post("/runs/{run}/end")
+@node_router.post("/runs/{run}/end")
 def report_end(
     node: AsNode, session: WriteSession, settings: CurrentSettings, run: str, body: EndReport
 ) -> EndReply:
@@ -121,9 +122,14 @@ def report_end(
     return attempt_end.report_end(session, node.node_id, run, body, settings.timers)
 
 
-@router.get("/runs/{run}/offsets")
+@node_router.get("/runs/{run}/offsets")
 def show_offsets(
     node: AsNode, session: WriteSession, run: str, attempt: Annotated[int, Query(ge=1)]
 ) -> Offsets:
     """How many bytes of each file of an attempt are stored."""
     return Offsets(files=ingest.offsets(session, node.node_id, run, attempt))
+
+
+router = APIRouter()
+router.include_router(join_router)
+router.include_router(node_router)

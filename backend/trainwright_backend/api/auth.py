@@ -7,30 +7,37 @@ from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSetting
 from trainwright_backend.auth import passwords, service
 from trainwright_backend.auth.policies import (
     clear_session_cookie,
+    is_known_browser,
     optional_person,
     session_token,
-    set_session_cookie,
+    sign_browser_in,
 )
-from trainwright_backend.core.policy import GuardedRoute, public
+from trainwright_backend.core.policy import GuardedRoute, SignInRoute, public
 from trainwright_backend.teams import one_time_links
 
-router = APIRouter(prefix="/auth", route_class=GuardedRoute)
+session_router = APIRouter(prefix="/auth", route_class=GuardedRoute)
+sign_in_router = APIRouter(prefix="/auth", route_class=SignInRoute)
 
 _THE_TOKEN = public("the token in the link is the right")
 
 
-@router.post("/sign-in", tags=["accounts"], dependencies=[public("the password is the proof of identity")])
-def sign_in(given: SignIn, response: Response, database: CurrentDatabase, settings: CurrentSettings) -> Me:
+@sign_in_router.post(
+    "/sign-in", tags=["accounts"], dependencies=[public("the password is the proof of identity")]
+)
+def sign_in(
+    given: SignIn, request: Request, response: Response, database: CurrentDatabase, settings: CurrentSettings
+) -> Me:
     """Sign in with e-mail and password; sets the session cookie."""
-    account = passwords.check_password(database, settings, given.email, given.password)
+    known = is_known_browser(request, settings, given.email)
+    account = passwords.check_password(database, settings, given.email, given.password, known_browser=known)
     with database.write() as session:
         token = service.open_session(session, settings, account)
         person = service.me(session, account.id)
-    set_session_cookie(response, settings, token)
+    sign_browser_in(response, settings, token, account.email)
     return person
 
 
-@router.post(
+@session_router.post(
     "/sign-out",
     status_code=204,
     tags=["accounts"],
@@ -44,13 +51,13 @@ def sign_out(request: Request, response: Response, session: WriteSession, settin
     clear_session_cookie(response, settings)
 
 
-@router.get("/link/{token}", tags=["teams"], dependencies=[_THE_TOKEN])
+@session_router.get("/link/{token}", tags=["teams"], dependencies=[_THE_TOKEN])
 def get_link(token: str, session: ReadSession, settings: CurrentSettings) -> LinkInfo:
     """What a one-time link is for. Looking does not use it up."""
     return one_time_links.link_info(session, settings, token)
 
 
-@router.post("/link", tags=["teams"], dependencies=[_THE_TOKEN])
+@sign_in_router.post("/link", tags=["teams"], dependencies=[_THE_TOKEN])
 def use_link(
     used: OneTimeLink,
     request: Request,
@@ -61,5 +68,10 @@ def use_link(
     """Use a one-time link; sets the session cookie."""
     caller = optional_person(request)
     signed_in = one_time_links.use_link(database, settings, used, None if caller is None else caller.user_id)
-    set_session_cookie(response, settings, signed_in.session_token)
+    sign_browser_in(response, settings, signed_in.session_token, signed_in.me.email)
     return signed_in.me
+
+
+router = APIRouter()
+router.include_router(session_router)
+router.include_router(sign_in_router)

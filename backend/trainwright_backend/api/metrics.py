@@ -9,6 +9,7 @@ from trainwright.contracts.api.metrics import Metrics, RunSeries
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentTopics, LastEventId, ReadSession
 from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.ids import LARGEST_NUMBER
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.sse import EventStream, stream_events
 from trainwright_backend.metrics.charts import MAX_POINTS, Window, compare_metrics, read_metrics, read_names
 from trainwright_backend.metrics.metric_stream import MetricStreamReader
@@ -18,7 +19,7 @@ from trainwright_backend.runs.lists import find_runs
 from trainwright_backend.runs.notify import run_topic
 from trainwright_backend.runs.service import get_run
 
-router = APIRouter(prefix="/teams/{team}", tags=["metrics"])
+router = APIRouter(prefix="/teams/{team}", tags=["metrics"], route_class=GuardedRoute)
 
 MAX_RUNS = 100
 DEFAULT_POINTS = 1_000

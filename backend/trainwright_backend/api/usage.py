@@ -8,8 +8,9 @@ from trainwright.contracts.api.usage import Usage
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.checkpoints import usage
+from trainwright_backend.core.policy import GuardedRoute
 
-router = APIRouter(prefix="/teams/{team}/usage", tags=["usage"])
+router = APIRouter(prefix="/teams/{team}/usage", tags=["usage"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -1,14 +1,11 @@
 """Passwords: argon2id, deliberately slow, and protected against guessing.
 
-A hash takes 19 MiB and two passes (OWASP's minimum). At most two run at once, so a flood of sign-ins costs 40 MiB and does
-not take down the machine. An unknown address is hashed against a decoy, so timing does not reveal which addresses exist.
-Attempts are counted per address, known or not, in a sliding window. Many attempts delay the owner, and never lock them
-out for good.
+A hash takes 19 MiB and two passes (OWASP's minimum). Routes that hash are `SignInRoute`s, so at most two hashes run at once,
+and a flood of sign-ins costs 40 MiB and two threads. An unknown address is hashed against a decoy, so timing does not
+reveal which addresses exist. Attempts are counted per address, known or not, in a sliding window. Browsers in which the
+account has signed in before have a count of their own, so a stranger's guesses do not lock its owner out of them.
 """
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -21,14 +18,12 @@ from sqlalchemy import delete, func, select
 from trainwright_backend.auth.service import account_by_email, normal_email
 from trainwright_backend.auth.tables import Account, SignInAttempt
 from trainwright_backend.core.db import Database, Write, now
-from trainwright_backend.core.errors import AppError, Busy, Invalid, Unauthorized
+from trainwright_backend.core.errors import AppError, Invalid, Unauthorized
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
 MEMORY_KIB = 19 * 1024
 PASSES = 2
-HASHES_AT_ONCE = 2
-MAX_WAIT_SECONDS = 5.0
 
 MAX_ATTEMPTS = 20
 WINDOW = timedelta(minutes=10)
@@ -36,7 +31,6 @@ WINDOW = timedelta(minutes=10)
 COMMON = frozenset(Path(__file__).with_name("common_passwords.txt").read_text().split())
 """The most frequent leaked passwords of ten or more characters."""
 
-_hashes = threading.BoundedSemaphore(HASHES_AT_ONCE)
 _hasher = PasswordHash((Argon2Hasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=1),))
 
 
@@ -48,22 +42,25 @@ def hash_password(password: str) -> str:
     """
     if password.lower() in COMMON or len(set(password)) < 3:
         raise Invalid.at("password", "This is one of the most common passwords. Choose another.")
-    with _turn():
-        return _hasher.hash(password)
+    return _hasher.hash(password)
 
 
-def check_password(database: Database, settings: Settings, email: str, password: str) -> Account:
+def check_password(
+    database: Database, settings: Settings, email: str, password: str, *, known_browser: bool = False
+) -> Account:
     """The account with this address and password. This is slow, and opens its own sessions.
+
+    Args:
+        known_browser: this account has signed in with the caller's browser before (`known_browser_token`).
 
     Raises:
         AppError: 429 ``too_many_attempts`` with Retry-After.
         Unauthorized: the password is wrong, or no account has this address.
     """
-    attempt = count_attempt(database, settings, email)
+    attempt = count_attempt(database, settings, email, known_browser=known_browser)
     with database.read() as session:
         account = account_by_email(session, email)
-    with _turn():
-        right = _hasher.verify(password, _decoy() if account is None else account.password_hash)
+    right = _hasher.verify(password, _decoy() if account is None else account.password_hash)
     if account is None or not right:
         raise Unauthorized("E-mail or password is wrong.", code="wrong_password")
     with database.write() as session:
@@ -71,9 +68,15 @@ def check_password(database: Database, settings: Settings, email: str, password:
     return account
 
 
-def count_attempt(database: Database, settings: Settings, email: str) -> UUID:
+def known_browser_token(settings: Settings, email: str) -> str:
+    """What a browser keeps after a sign-in, as a proof for the next one."""
+    return keyed_hash(settings.secret_key, "known_browser", normal_email(email))
+
+
+def count_attempt(database: Database, settings: Settings, email: str, *, known_browser: bool = False) -> UUID:
     """Count an attempt before it is evaluated, so that concurrent attempts are counted too."""
-    subject = keyed_hash(settings.secret_key, "guess", normal_email(email))
+    purpose = "guess_in_known_browser" if known_browser else "guess"
+    subject = keyed_hash(settings.secret_key, purpose, normal_email(email))
     with database.write() as session:
         _lock(session, subject)
         start = now() - WINDOW
@@ -86,7 +89,8 @@ def count_attempt(database: Database, settings: Settings, email: str) -> UUID:
             raise AppError(
                 "too_many_attempts",
                 429,
-                f"Too many sign-in attempts for this address. Try again in {-(-seconds // 60)} minutes.",
+                f"Too many sign-in attempts for this address. Try again in {-(-seconds // 60)} minutes, use a browser in "
+                "which you have signed in before, or ask the operator for a sign-in link.",
                 headers={"Retry-After": str(seconds)},
             )
         attempt = SignInAttempt(subject=subject)
@@ -99,16 +103,6 @@ def _lock(session: Write, subject: str) -> None:
     """Serialize the attempts of a subject. On SQLite every `Write` has the write lock already."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(int(subject[:15], 16))))
-
-
-@contextmanager
-def _turn() -> Iterator[None]:
-    if not _hashes.acquire(timeout=MAX_WAIT_SECONDS):
-        raise Busy("sign_in_busy", "Too many people are signing in right now. Try again in a moment.")
-    try:
-        yield
-    finally:
-        _hashes.release()
 
 
 @cache

@@ -5,8 +5,10 @@ team that the caller does not belong to are the same 404; a role that is too low
 team without a membership. Policies open and close their own session, so a route that streams holds none.
 """
 
+import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
@@ -14,10 +16,13 @@ from fastapi import Depends, Request, Response
 
 from trainwright.contracts.api.people import Role
 from trainwright_backend.auth import keys, service
+from trainwright_backend.auth.passwords import known_browser_token
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized
 from trainwright_backend.core.policy import Policy
 from trainwright_backend.core.settings import Settings
+
+KNOWN_BROWSER_LIFETIME = timedelta(days=365)
 
 ROLE_RANK = {Role.VIEWER: 0, Role.EDITOR: 1, Role.OWNER: 2}
 
@@ -140,25 +145,36 @@ def session_token(request: Request, settings: Settings) -> str | None:
     return request.cookies.get(_cookie_name(settings))
 
 
-def set_session_cookie(response: Response, settings: Settings, token: str) -> None:
-    """Sign a browser in. Scripts cannot read the cookie, and forms of other sites do not send it."""
-    response.set_cookie(
-        _cookie_name(settings),
-        token,
-        max_age=int(service.SESSION_LIFETIME.total_seconds()),
-        httponly=True,
-        secure=settings.https,
-        samesite="lax",
-    )
+def sign_browser_in(response: Response, settings: Settings, token: str, email: str) -> None:
+    """Set the cookie of a session, and one that stays after it and lets this browser sign in while others guess."""
+    _set_cookie(response, settings, _cookie_name(settings), token, service.SESSION_LIFETIME)
+    proof = known_browser_token(settings, email)
+    _set_cookie(response, settings, _known_browser_cookie_name(settings), proof, KNOWN_BROWSER_LIFETIME)
+
+
+def is_known_browser(request: Request, settings: Settings, email: str) -> bool:
+    """Whether the account with this address has signed in with this browser before."""
+    proof = request.cookies.get(_known_browser_cookie_name(settings), "")
+    return hmac.compare_digest(proof.encode(), known_browser_token(settings, email).encode())
 
 
 def clear_session_cookie(response: Response, settings: Settings) -> None:
     response.delete_cookie(_cookie_name(settings), httponly=True, secure=settings.https, samesite="lax")
 
 
+def _set_cookie(response: Response, settings: Settings, name: str, value: str, lifetime: timedelta) -> None:
+    """Set a cookie that scripts cannot read and forms of other sites do not send."""
+    max_age = int(lifetime.total_seconds())
+    response.set_cookie(name, value, max_age=max_age, httponly=True, secure=settings.https, samesite="lax")
+
+
 def _cookie_name(settings: Settings) -> str:
     """Browsers bind a ``__Host-`` cookie to exactly this host, and drop it on plain http."""
     return "__Host-trainwright" if settings.https else "trainwright"
+
+
+def _known_browser_cookie_name(settings: Settings) -> str:
+    return f"{_cookie_name(settings)}-browser"
 
 
 def _person(request: Request) -> Person:

@@ -2,13 +2,14 @@
 
 A policy is a dependency that is an instance of `Policy`. The check inspects routes, not paths: a table keyed by path would
 leave open every route that is missing in it. Routes with a body are `GuardedRoute`s, which refuse callers before they
-read anything of the body.
+read anything of the body, and bound how many requests run at once.
 """
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, ClassVar, TypeVar
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -16,6 +17,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as DependsParam
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from starlette.responses import Response
+
+from trainwright_backend.core.concurrency import ConcurrencyLimit, RequestKind
 
 Decision = TypeVar("Decision")
 
@@ -42,20 +45,46 @@ class Policy(ABC):
 
 
 class GuardedRoute(APIRoute):
-    """A route that checks its policies first. FastAPI alone parses the body before it runs dependencies."""
+    """A route that checks its policies before it reads the body, and runs within the limit of its kind of requests.
+
+    A slow body takes no place: the request waits for one to be checked, and for another when its body has arrived. Async
+    routes, which read the body themselves, need none after the check.
+    """
+
+    kind: ClassVar[RequestKind] = RequestKind.PEOPLE
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        policies = list(_policies_in(self.dependant))
-        if self.body_field is None:
-            return handle
+        policies = [policy for policy in _policies_in(self.dependant) if not isinstance(policy, Public)]
+        reads_body, is_async = self.body_field is not None, iscoroutinefunction(self.endpoint)
 
-        async def check_first(request: Request) -> Response:
-            for policy in policies:
-                await run_in_threadpool(policy.check, request)
-            return await handle(request)
+        async def guarded(request: Request) -> Response:
+            limit: ConcurrencyLimit = request.app.state.limits[self.kind]
+            address = request.client.host if request.client else ""
+            if reads_body and policies:
+                async with limit.place(address):
+                    for policy in policies:
+                        await run_in_threadpool(policy.check, request)
+            if is_async:
+                return await handle(request)
+            if reads_body:
+                await request.body()
+            async with limit.place(address):
+                return await handle(request)
 
-        return check_first
+        return guarded
+
+
+class AgentRoute(GuardedRoute):
+    """A route for nodes, which no flood of other requests delays."""
+
+    kind = RequestKind.AGENTS
+
+
+class SignInRoute(GuardedRoute):
+    """A route that hashes a password."""
+
+    kind = RequestKind.SIGN_INS
 
 
 class Public(Policy):
@@ -65,7 +94,7 @@ class Public(Policy):
         self.reason = reason
         """Why this is safe."""
 
-    def __call__(self) -> None:
+    async def __call__(self) -> None:
         return None
 
     def check(self, request: Request) -> None:

@@ -14,13 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fastapi.concurrency import run_in_threadpool
+from anyio import CapacityLimiter, to_thread
 from fastapi.responses import StreamingResponse
 
 from trainwright_backend.core.db import Write
 
 POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
+STREAM_THREADS = 4
 RIGHTS_SECONDS = 3.0
 """How often a stream checks that its reader may still read: more often than the documented five seconds."""
 
@@ -60,6 +61,8 @@ class Topics:
         self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
         self._listeners: dict[str, Callable[[], None]] = {}
         self._lock = threading.Lock()
+        self.threads = CapacityLimiter(STREAM_THREADS)
+        """Streams read in threads of their own: many streams delay each other, and nothing else."""
 
     def listen(self, topic: str, callback: Callable[[], None]) -> None:
         """Call ``callback``, which must be quick, at every `publish` of ``topic``; a topic has one listener."""
@@ -141,11 +144,11 @@ async def _events(
     with topics.subscribed(topic) as woken:
         while True:
             if time.monotonic() - last_permitted >= RIGHTS_SECONDS:
-                if not await run_in_threadpool(permitted):
+                if not await to_thread.run_sync(permitted, limiter=topics.threads):
                     return
                 last_permitted = time.monotonic()
             woken.clear()  # before reading: anything published from here on is read in the next iteration
-            update = await run_in_threadpool(read)
+            update = await to_thread.run_sync(read, limiter=topics.threads)
             if update.events:
                 yield b"".join(event.encode() for event in update.events)
                 last_sent = time.monotonic()

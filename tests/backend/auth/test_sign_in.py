@@ -92,6 +92,19 @@ def test_a_successful_sign_in_neither_counts_nor_resets_attempts(site: Site) -> 
     assert [sign_in(site.anonymous(), "wrong"), sign_in(site.anonymous())] == [401, 429]
 
 
+def test_guesses_of_strangers_do_not_keep_the_owner_out_of_a_known_browser(site: Site) -> None:
+    browser = site.anonymous()
+    assert sign_in(browser) == 200
+    assert browser.post("/api/v1/auth/sign-out").status_code == 204
+    make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS)
+    assert sign_in(site.anonymous()) == 429
+    assert sign_in(browser) == 200
+    assert sign_in(browser, email="somebody@else.example") == 401, "it is known for one account only"
+    for _ in range(passwords.MAX_ATTEMPTS):
+        passwords.count_attempt(site.app.state.database, site.app.state.settings, EMAIL, known_browser=True)
+    assert sign_in(browser) == 429, "guesses in it are counted too"
+
+
 def test_forwarded_addresses_do_not_allow_more_attempts(site: Site) -> None:
     make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS)
     browser = site.anonymous()

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
 
-from tests.backend.conftest import PASSWORD, Site, first_owner
+from tests.backend.conftest import PASSWORD, Site, client_of, first_owner
 from trainwright_backend.auth.tables import Account, OneTimeLink
 from trainwright_backend.core.db import now
 from trainwright_backend.core.errors import Conflict
@@ -43,7 +43,7 @@ def test_no_account_exists_before_the_first_owner_s_link(app: FastAPI, anonymous
 def test_a_second_first_owner_is_refused(app: FastAPI, anonymous: TestClient) -> None:
     one, two = first_owner(app), first_owner(app)
     assert use(anonymous, **one)[0] == 200
-    assert use(TestClient(app, base_url="http://localhost"), **two | {"email": "b@b"}) == (
+    assert use(client_of(app), **two | {"email": "b@b"}) == (
         409,
         "already_set_up",
     )
@@ -56,7 +56,7 @@ def test_a_link_works_once_even_for_concurrent_requests(app: FastAPI) -> None:
     body = first_owner(app)
 
     def attempt(number: int) -> int:
-        return use(TestClient(app, base_url="http://localhost"), **body | {"email": f"{number}@b"})[0]
+        return use(client_of(app), **body | {"email": f"{number}@b"})[0]
 
     with ThreadPoolExecutor(4) as pool:
         answers = sorted(pool.map(attempt, range(4)))

@@ -1,0 +1,37 @@
+"""Limits of requests that run and wait at once. `nodes/test_request_floods.py` tests them by floods."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from trainwright_backend.core.concurrency import ConcurrencyLimit
+from trainwright_backend.core.errors import Busy
+
+
+def test_a_limit_refuses_when_too_many_wait_and_shares_places_among_addresses() -> None:
+    async def fill() -> None:
+        limit = ConcurrencyLimit(running=1, waiting=3, waiting_per_address=2, refusal=("busy", "Busy."))
+        served: list[str] = []
+
+        async def request(address: str) -> None:
+            async with limit.place(address):
+                served.append(address)
+
+        async with AsyncExitStack() as first:
+            await first.enter_async_context(limit.place("a"))
+            waiting = [asyncio.create_task(request(address)) for address in ("a", "a", "b")]
+            await asyncio.sleep(0)
+            for address in ("a", "c"):  # two of `a` wait, and three of all
+                with pytest.raises(Busy):
+                    await request(address)
+            waiting[0].cancel()  # a client that hangs up gives its place to others
+            await asyncio.sleep(0)
+            waiting.append(asyncio.create_task(request("c")))
+            await asyncio.sleep(0)
+            assert served == []
+        await asyncio.gather(*waiting[1:])
+        assert served == ["a", "b", "c"]
+        await request("a")
+
+    asyncio.run(fill())

@@ -1,0 +1,65 @@
+"""A flood of some requests delays neither nodes nor, for long, other people."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import pytest
+from httpx import ASGITransport, AsyncClient
+
+from tests.backend.auth.test_sign_in import sign_in
+from tests.backend.scripted_agent import Scene
+from trainwright_backend.auth import passwords
+
+MANY = 60
+"""More requests than the event loop has threads (40)."""
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """Threads and the connection pool are the same on both databases."""
+    return sqlite_url
+
+
+def test_a_flood_of_sign_ins_is_refused_and_delays_no_node(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(MANY) as threads, slow_hashes(monkeypatch):
+        flood = [
+            threads.submit(sign_in, scene.site.anonymous(), "wrong", f"nobody-{n}@x.example")
+            for n in range(MANY)
+        ]
+        waiting = set(flood)
+        while len(waiting) > 10:  # two are hashed, and eight of this address wait
+            ended, waiting = wait(waiting, timeout=3, return_when=FIRST_COMPLETED)
+            assert ended, "requests that find no place are refused immediately"
+            assert {future.result() for future in ended} == {503}
+        scene.agent.heartbeat()
+        assert scene.site.admin.get(scene.runs).status_code == 200
+        assert not any(future.done() for future in waiting), "it was answered while they still waited"
+    assert {future.result() for future in waiting} == {401}
+
+
+def test_many_requests_at_once_are_all_answered(scene: Scene) -> None:
+    """Requests that hold a connection while they wait for a thread would exhaust both, and wait for each other."""
+
+    async def read_all() -> list[int]:
+        transport, key = ASGITransport(scene.site.app), scene.site.admin.headers["Authorization"]
+        async with AsyncClient(transport=transport, base_url="http://localhost") as client:
+            reads = [client.get(scene.runs, headers={"Authorization": key}) for _ in range(2 * MANY)]
+            return [answer.status_code for answer in await asyncio.gather(*reads)]
+
+    assert scene.site.app.state.portal.call(read_all) == [200] * 2 * MANY
+
+
+@contextmanager
+def slow_hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """During the block, no check of a password ends."""
+    released = threading.Event()
+    monkeypatch.setattr(passwords._hasher, "verify", lambda password, hashed: not released.wait(60))
+    try:
+        yield
+    finally:
+        released.set()
