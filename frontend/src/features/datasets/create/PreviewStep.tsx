@@ -9,7 +9,6 @@ import { Collapsible } from "@/components/Collapsible";
 import { Skeleton } from "@/components/Skeleton";
 import { TextInput } from "@/components/TextInput";
 import { needDifferentFields } from "@/features/datasets/create/commonFields";
-import type { NewFiles } from "@/features/datasets/create/UploadWizard";
 import { defaultName } from "@/features/datasets/create/defaultName";
 import { PreviewFile } from "@/features/datasets/create/PreviewFile";
 import { previewQuery } from "@/features/datasets/queries";
@@ -17,6 +16,12 @@ import { ReadOptions } from "@/features/datasets/create/ReadOptions";
 import { draftOf, describeFilters, mistakesOf, readOf, curationOf } from "@/features/datasets/curation/curation";
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
 import { plural } from "@/lib/format";
+
+export interface NewFiles {
+  name: string;
+  uploads: string[];
+  curation: CurationSpec;
+}
 
 interface Props {
   team: string;

@@ -2,17 +2,11 @@ import { useState } from "react";
 import type { Dataset, CurationSpec } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { PreviewStep } from "@/features/datasets/create/PreviewStep";
+import { PreviewStep, type NewFiles } from "@/features/datasets/create/PreviewStep";
 import { DropZone } from "@/features/datasets/upload/DropZone";
 import { UploadList } from "@/features/datasets/upload/UploadList";
 import { useUploads, type DefaultSelection } from "@/features/datasets/upload/useUploads";
 import { plural } from "@/lib/format";
-
-export interface NewFiles {
-  name: string;
-  uploads: string[];
-  curation: CurationSpec;
-}
 
 interface Props {
   team: string;
