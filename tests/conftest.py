@@ -1,7 +1,8 @@
 """What applies to every test: the ``gpu`` and ``slow`` marks, the order of files, CPU budgets, and the closing line.
 
-Tests that need CUDA carry ``@pytest.mark.gpu``. They are the only ones that may be skipped; a session with any other
-skip fails. Tests that ``make test`` leaves to another target carry ``@pytest.mark.slow(target="…")``, where the target
+Tests that need CUDA use the fixture ``cuda`` or ``device`` of ``tests/cuda_stand_in``: each runs on the stand-in
+everywhere, and, with the mark ``gpu``, on a GPU. The latter are the only ones that may be skipped; a session with any
+other skip fails. Tests that ``make test`` leaves to another target carry ``@pytest.mark.slow(target="…")``, where the target
 is one of ``.ci/targets``. torch is imported here only when a GPU test was collected.
 """
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.cpu_time import CpuTime
 
-pytest_plugins = ["tests.services", "pytester"]
+pytest_plugins = ["tests.services", "tests.cuda_stand_in.fixtures", "pytester"]
 
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = ROOT / "tests" / "durations.json"
@@ -52,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _put_longest_files_first(items)
     _check_slow_marks(items)
+    check_gpu_marks(items)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu or _has_cuda():
         return
@@ -93,6 +95,15 @@ def _check_slow_marks(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(
                     f"{item.nodeid}: slow(target=…) must name one of {', '.join(targets)}"
                 )
+
+
+def check_gpu_marks(items: list[pytest.Item]) -> None:
+    """Raises:
+    UsageError: a test with the mark ``gpu`` has no variant on the stand-in.
+    """
+    for item in items:
+        if item.get_closest_marker("gpu") and not {"cuda", "device"} & set(item.fixturenames):
+            raise pytest.UsageError(f"{item.nodeid}: takes its GPU from the fixture `cuda` or `device`")
 
 
 def _put_longest_files_first(items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ WITH_PEERS = [row for row in ROWS if row.name.startswith("peer-")]
 
 
 @pytest.mark.slow(target="bench-dry")
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("row", OURS_ALONE, ids=lambda row: row.name)
 def test_a_dry_run_measures_what_is_judged_and_records_nothing(row: gpu.Row, tmp_path: Path) -> None:
     before = RECORD.read_bytes() if RECORD.exists() else None

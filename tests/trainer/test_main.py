@@ -63,7 +63,7 @@ def test_gpus_are_numbered_as_on_the_bus_before_cuda_is_asked(monkeypatch: pytes
     assert order_when_asked == ["PCI_BUS_ID"]
 
 
-@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize(("visible", "indices"), [("0", [0]), ("", [])])
 def test_the_selftest_lists_what_is_visible(visible: str, indices: list[int]) -> None:
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "1"]

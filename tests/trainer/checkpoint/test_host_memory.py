@@ -84,7 +84,7 @@ def test_a_training_on_a_cpu_copies_into_one_block_that_nobody_pins() -> None:
     assert pins.pinned == []
 
 
-@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
 def test_copies_from_a_gpu_are_pinned_and_complete() -> None:
     state = [tensor.cuda() for tensor in STATE]
     memory = HostMemory()

@@ -23,8 +23,9 @@ from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.mesh import join_mesh
 from trainwright_trainer.process.job_file import read_job
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.usefixtures("cuda")
 
+GPU = "cuda:0"
 ON_GPU: dict[str, Any] = {"device": "cuda"}
 
 
@@ -41,13 +42,13 @@ def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_continues(tmp_path: Pa
     """The state is equal to the bit. Losses are not, where a kernel sums in any order:
     see ``test_launcher`` for 3e-5."""
     straight = write_job(tmp_path / "straight", data, job=ON_GPU)
-    train_here(straight, "cuda")
+    train_here(straight, GPU)
     checkpoint = tmp_path / "straight/out/checkpoints/step-10"
     resumed = write_job(
         tmp_path / "resumed", data, job=ON_GPU | resume_from(checkpoint, tmp_path / "resumed")
     )
 
-    updater = build_here(resumed, "cuda").engine.updater
+    updater = build_here(resumed, GPU).engine.updater
     manifest = CheckpointManifest.model_validate_json((checkpoint / "manifest.json").read_bytes())
     for held in updater.state():
         assert held.tensor.device.type == "cuda"
@@ -56,14 +57,14 @@ def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_continues(tmp_path: Pa
     for state in updater.optimizer.state.values():
         assert (state["step"].device.type, state["step"].item()) == ("cuda", 10.0)
 
-    train_here(resumed, "cuda")
+    train_here(resumed, GPU)
     assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=3e-5)
 
 
 def test_phases_sum_to_the_step_and_mfu_is_reported(tmp_path: Path, data: Path) -> None:
     peak = {"flops_per_second": 1e15, "dtype": "bf16", "device": "a GPU", "measured": False}
     job_file = write_job(tmp_path, data, job=ON_GPU | {"peak": peak}, precision={"kind": "bf16"})
-    train_here(job_file, "cuda")
+    train_here(job_file, GPU)
     for values in (line["values"] for line in events(job_file, "step")):
         timings = [values[f"{name}_seconds"] for name in ("data", "forward", "backward", "optimizer")]
         assert all(seconds > 0 for seconds in timings)

@@ -125,7 +125,11 @@ def join_mesh(job: JobSpec) -> Mesh:
 
 
 def make_mesh(rank: int, degrees: Degrees, device: torch.device) -> Mesh:
-    """The mesh as seen by global rank ``rank``. With several ranks, the process group must exist."""
+    """The mesh as seen by global rank ``rank``. With several ranks, the process group must exist.
+
+    ``device`` of a GPU has an index: generators, streams and communicators are looked up by it.
+    """
+    assert device.type != "cuda" or device.index is not None, "a GPU without an index"
     return Mesh(Axis(tuple(range(degrees.ranks)), rank, device), degrees)
 
 

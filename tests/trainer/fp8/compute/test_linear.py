@@ -79,7 +79,6 @@ def tap_of(layer: FP8Linear) -> LayerScaling:
     )
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("held", [torch.float32, torch.float16])
 def test_output_and_both_gradients_are_as_precise_as_their_formats(
@@ -411,7 +410,6 @@ def test_a_tensor_that_is_not_finite_is_seen_and_forgotten_with_its_step(bad: fl
     assert step(1.0, 1.0) == set()
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("delayed", [0.0, 1.0])
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
