@@ -7,6 +7,13 @@ installed, the tests that need it report that themselves.
 import contextlib
 import os
 
+import pytest  # noqa: F401
+import torch._dynamo
+import torch.distributed.fsdp
+
+import trainwright_trainer.training.build
+import trainwright_trainer.training.loop  # noqa: F401
+
 os.environ["DS_ACCELERATOR"] = "cpu"
 with contextlib.suppress(ModuleNotFoundError):
     import deepspeed  # noqa: F401
