@@ -9,7 +9,7 @@ import os
 
 import pytest  # noqa: F401
 import torch._dynamo
-import torch.distributed.fsdp
+import torch.distributed.fsdp  # noqa: F401
 
 import trainwright_trainer.training.build
 import trainwright_trainer.training.loop  # noqa: F401
