@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.parity import run
 from tests.parity.cases import CELLS, PRECISIONS, SHORT, Cell
 from tests.parity.compare import Learned, apart, bound, complaints, judged, together
 from tests.parity.faults import FAULTS, PLANTED, Planted
@@ -131,6 +132,23 @@ def test_a_cell_is_a_run_that_may_be_submitted(name: str) -> None:
     given = TINY | cell.spec | {"resources": {"device": "cpu", "slots_per_node": cell.ranks}}
     assert RunSpec.model_validate(given).degrees.ranks == cell.ranks
     assert cell.like is None or cell.like == "one process" or CELLS[cell.like].ranks <= cell.ranks
+
+
+@in_make_parity
+@pytest.mark.timeout(600)
+def test_a_compared_cell_is_kept_in_the_record_and_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PAGE", "RECORD"):
+        committed = getattr(run, name)
+        monkeypatch.setattr(run, name, tmp_path / committed.name)
+        (tmp_path / committed.name).write_bytes(committed.read_bytes())
+    before = read()
+    assert run.main(["no such cell"]) == 2
+    assert run.main(["data 2", "--steps", "2"]) == 0
+    after = read()
+    assert after.pop("data 2") != before.pop("data 2") and after == before
+    assert run.PAGE.read_text() == page(read())
 
 
 def test_the_page_is_the_record() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from tests.benchmarks.report.results import DOCS, Result, latest, read
 from tests.benchmarks.trainer.gpu_rows import ROWS, Row
@@ -73,11 +74,11 @@ def _number(value: float | str) -> str:
     )
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     fresh = page()
-    if parser.parse_args().check:
+    if parser.parse_args(arguments).check:
         return int(PAGE.read_text() != fresh)
     PAGE.write_text(fresh)
     return 0

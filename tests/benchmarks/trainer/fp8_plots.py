@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -171,7 +171,7 @@ def updates() -> str:
     )
 
 
-def losses() -> str:
+def losses(steps: int = 250) -> str:
     """Training a small model on Python's sources, with optimizer states stored in several ways."""
     kinds = {
         "the recipe (O2)": PAPER,
@@ -184,19 +184,19 @@ def losses() -> str:
     series = {}
     with tempfile.TemporaryDirectory() as folder:
         data = fp8_parity.prepare_sources(Path(folder), 2_048)
-        plan = fp8_parity.Plan(data, PRESETS["nano"].model_dump(), sequences=8, steps=_STEPS)
+        plan = fp8_parity.Plan(data, PRESETS["nano"].model_dump(), sequences=8, steps=steps)
         for name, formats in kinds.items():
             series[name] = _smoothed(_train(plan, formats, Path(folder) / str(len(series))))
     _print_rows("mean of the last 20 losses", [(name, points[-1][1]) for name, points in series.items()])
     return lines(
         "Training loss of a small model, by how AdamW's numbers are kept",
-        Axis("step", 0, _STEPS, range(0, _STEPS + 1, 50)),
+        Axis("step", 0, steps, range(0, steps + 1, max(1, steps // 5))),
         Axis("loss, nats a token", 5, 9, (5, 6, 7, 8, 9)),
         series,
     )
 
 
-_STEPS, _RATE = 250, 1e-3
+_RATE = 1e-3
 
 
 def _train(plan: fp8_parity.Plan, formats: StateFormats, folder: Path) -> list[float]:
@@ -208,6 +208,10 @@ def _train(plan: fp8_parity.Plan, formats: StateFormats, folder: Path) -> list[f
     folder.mkdir()
     with patch.object(materialize, "FP8Updater", updater):
         training = fp8_parity.build_job(fp8_parity.write_job(folder, plan, 1, _RATE, {"kind": "fp8"}))
+    made = training.engine.updater
+    assert isinstance(made, FP8Updater) and made.optimizer.formats is formats, (
+        "the updater was made elsewhere"
+    )
     return [step["loss"] for step in learn(training, plan.steps) if "loss" in step]
 
 
@@ -268,15 +272,20 @@ PLOTS: dict[str, Callable[[], str | None]] = {
 }
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*PLOTS, []], default=[])
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(PLOTS)}; all when empty")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where plots are written")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in PLOTS]
+    if unknown:
+        parser.error(f"no such plot: {unknown[0]}")
     torch.set_num_threads(1)
-    FOLDER.mkdir(exist_ok=True)
-    for name in parser.parse_args().names or PLOTS:
+    given.folder.mkdir(exist_ok=True)
+    for name in given.names or PLOTS:
         plot = PLOTS[name]()
         if plot is not None:
-            (FOLDER / f"{name}.svg").write_text(plot)
+            (given.folder / f"{name}.svg").write_text(plot)
     return 0
 
 
