@@ -5,7 +5,7 @@
     python -m tests.benchmarks.gpu --dry-run       the same code at toy size, on any machine; records nothing
     python -m tests.benchmarks.gpu --list          the rows
 
-Without a GPU it is a dry run. A recorded row appears in the table of docs/benchmarks.md at once. A row that cannot be measured
+Without a GPU it fails and says what is missing, unless a dry run is asked for. A recorded row appears in the table of docs/benchmarks.md at once. A row that cannot be measured
 here, for example because a trainer is not installed, is refused with the reason; when all rows run, that is no failure.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from tests.benchmarks.harness.gpu_presence import why_no_gpu
 from tests.benchmarks.report import table
 from tests.benchmarks.report.results import RECORD, RefusedError, Result, append, result
 from tests.benchmarks.trainer.gpu_rows import ROWS, Row, Setting
@@ -33,16 +34,20 @@ _NAMES = [row.name for row in ROWS]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    dry = given.dry_run or not torch.cuda.is_available()
     if given.list:
         print("\n".join(f"{row.name:<22} {row.says}" for row in ROWS))
         return 0
-    if dry and not given.dry_run:
-        print("There is no GPU here: a dry run at toy size, nothing is recorded.", flush=True)
+    missing = None if given.dry_run else why_no_gpu()
+    if missing is not None:
+        print(
+            f"There is no GPU here: {missing}. `make gpu DRY=1` runs the same code at toy size.",
+            file=sys.stderr,
+        )
+        return 1
     if given.row:
         row = ROWS[_NAMES.index(given.row)]
-        return 0 if run_row(row, dry, given.record) else _REFUSED
-    codes = {row.name: _in_a_process(row, dry, given.record) for row in ROWS}
+        return 0 if run_row(row, given.dry_run, given.record) else _REFUSED
+    codes = {row.name: _in_a_process(row, given.dry_run, given.record) for row in ROWS}
     failed = [name for name, code in codes.items() if code not in (0, _REFUSED)]
     print(f"{len(ROWS) - len(failed)} of {len(ROWS)} rows succeeded; failed: {', '.join(failed) or 'none'}")
     return 1 if failed else 0
@@ -56,7 +61,7 @@ def run_row(row: Row, dry: bool, record: Path = RECORD) -> Result | None:
         torch.set_num_threads(1)  # at toy size more threads only wait for each other
     try:
         with tempfile.TemporaryDirectory(prefix="trainwright-gpu-") as folder:
-            found = result(row.name, command, row.run(Setting(Path(folder), dry)))
+            found = result(row.name, command, row.run(Setting(Path(folder), dry, record)))
     except RefusedError as error:
         print(f"{row.name}: {error}", flush=True)
         return None

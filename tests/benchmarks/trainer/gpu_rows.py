@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.benchmarks.report.results import Figure, RefusedError
+from tests.benchmarks.report.results import Figure, RefusedError, latest, read
 from tests.benchmarks.trainer.gemm_ceilings import gemm_ceilings
 from tests.benchmarks.trainer.peer_trainers import beside
 from tests.benchmarks.trainer.shapes import SHAPES, TOY
@@ -34,6 +34,7 @@ from tests.benchmarks.trainer.timed_training import (
 )
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.fp8.state.updater import FP8Updater
+from trainwright_trainer.observe.memory import device_name
 from trainwright_trainer.training.build import Training
 
 Figures = dict[str, Figure]
@@ -52,6 +53,9 @@ class Setting:
     folder: Path
     dry: bool
     """At toy size, on any device; nothing is recorded."""
+
+    record: Path
+    """Results of other rows."""
 
     @property
     def steps(self) -> tuple[int, int]:
@@ -90,10 +94,20 @@ class Row:
     marks: tuple[Mark, ...] = field(default=())
 
 
-def checks(setting: Setting) -> Figures:
-    """The tests that need a GPU. A dry run collects them."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
-    command += ["--collect-only", "tests/trainer/training/test_gpu.py"] if setting.dry else ["tests/trainer"]
+CHECKS: dict[str, tuple[str, ...]] = {
+    "checks": ("tests/trainer", "--ignore=tests/trainer/fp8"),
+    "checks-fp8-layers": ("tests/trainer/fp8/compute",),
+    "checks-fp8-learning": ("tests/trainer/fp8/test_gpu.py", "-k", "tensor_cores"),
+    "checks-fp8-state": ("tests/trainer/fp8", "--ignore=tests/trainer/fp8/compute", "-k", "not tensor_cores"),
+}
+"""Which tests marked `gpu` a row runs; each is in one row."""
+
+
+def checks(name: str, setting: Setting) -> Figures:
+    """Some of the tests that need a GPU. A dry run collects them."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *CHECKS[name]]
+    # A training's first step may compile for a minute or two.
+    command += ["--collect-only"] if setting.dry else ["--timeout=400"]
     done = subprocess.run(command, capture_output=True, text=True)
     print(done.stdout[-4_000:], done.stderr[-2_000:], flush=True)
     return {"exit_code": done.returncode}
@@ -170,29 +184,29 @@ CAP_BYTES = 120e9
 """Between the memory that 7B needs in bfloat16 with full recomputation and without."""
 
 
-def capped(setting: Setting) -> Figures:
-    """Both precisions under the same memory cap: the largest micro batch that fits, recomputed only if necessary."""
-    if not setting.dry:
-        total = torch.cuda.get_device_properties(0).total_memory
-        if total < CAP_BYTES:
-            raise RefusedError(f"the cap is {CAP_BYTES / _GB:.0f} GB, this GPU has {total / _GB:.0f} GB")
-        torch.cuda.set_per_process_memory_fraction(CAP_BYTES / total)
-    without = _largest(setting, BF16, "none", (1,))
-    recomputing = _largest(setting, BF16, "full", (4, 2, 1))
-    fp8 = _largest(setting, FP8, "none", (4, 2, 1))
-    if recomputing is None or fp8 is None:
-        raise RefusedError(
-            f"no micro batch fits the cap: {'fp8' if recomputing else 'bf16 with full recomputation'}"
-        )
-    return {
-        "cap_gb": CAP_BYTES / _GB,
-        "bf16_fits_without_recomputation": "yes" if without else "no",
-        "bf16_micro_sequences": recomputing[0],
-        "bf16_tokens_per_second": recomputing[1].tokens_per_second,
-        "fp8_micro_sequences": fp8[0],
-        "fp8_tokens_per_second": fp8[1].tokens_per_second,
-        "ratio": fp8[1].tokens_per_second / recomputing[1].tokens_per_second,
-    }
+def capped_bf16(setting: Setting) -> Figures:
+    """bfloat16 under the cap: the largest micro batch that fits. It recomputes everything, since it fits no other way."""
+    return _largest_under_cap(setting, "bf16", BF16, "full")
+
+
+def capped_fp8(setting: Setting) -> Figures:
+    """FP8 under the cap, nothing recomputed, beside the recorded row of bfloat16.
+
+    Raises:
+        RefusedError: that row has not been measured on this kind of GPU.
+    """
+    if setting.dry:
+        before = capped_bf16(setting)
+    else:
+        found = latest(read(setting.record)).get("capped-bf16")
+        if found is None or found.device != device_name(device()):
+            raise RefusedError("it is compared with capped-bf16: run `make gpu ROW=capped-bf16` here first")
+        before = found.figures
+    figures = _largest_under_cap(setting, "fp8", FP8, "none")
+    ours, theirs = (
+        float(one[f"{kind}_tokens_per_second"]) for kind, one in (("fp8", figures), ("bf16", before))
+    )
+    return figures | {"ratio": ours / theirs}
 
 
 OFFLOADED = {"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}
@@ -242,24 +256,36 @@ def beside_peer(name: str, precision: str, setting: Setting) -> Figures:
     return beside(name, precision, shape, setting.steps, setting.folder)
 
 
-def _largest(
-    setting: Setting, precision: dict[str, Any], recompute: str, micros: tuple[int, ...]
-) -> tuple[int, Timing] | None:
-    """The largest micro batch that fits and its timing, or None."""
+def _largest_under_cap(setting: Setting, kind: str, precision: dict[str, Any], recompute: str) -> Figures:
+    """The rate of 7B with the largest micro batch that fits the cap.
+
+    Raises:
+        RefusedError: this GPU has less memory than the cap, or none fits.
+    """
+    if not setting.dry:
+        total = torch.cuda.get_device_properties(0).total_memory
+        if total < CAP_BYTES:
+            raise RefusedError(f"the cap is {CAP_BYTES / _GB:.0f} GB, this GPU has {total / _GB:.0f} GB")
+        torch.cuda.set_per_process_memory_fraction(CAP_BYTES / total)
+    micros = (4, 2, 1)
     for micro in micros:
         shape = setting.shape("7b").with_batch(micro, max(micros) if setting.dry else 8)
-        folder = setting.folder / f"{precision['kind']}-{recompute}-{micro}"
+        folder = setting.folder / f"{kind}-{recompute}-{micro}"
         try:
-            return micro, measure(
+            timing = measure(
                 folder, shape, *setting.steps, precision=precision, memory={"recompute": recompute}
             )
         except torch.OutOfMemoryError:
-            print(
-                f"{precision['kind']}, recompute {recompute}, micro batch {micro}: does not fit", flush=True
-            )
+            print(f"{kind}, recompute {recompute}, micro batch {micro}: does not fit", flush=True)
+            continue
         finally:
             _free()
-    return None
+        return {
+            "cap_gb": CAP_BYTES / _GB,
+            f"{kind}_micro_sequences": micro,
+            f"{kind}_tokens_per_second": timing.tokens_per_second,
+        }
+    raise RefusedError(f"no micro batch of {kind} fits the cap")
 
 
 def _measured(setting: Setting, shape: Shape, name: str, precision: dict[str, Any]) -> Timing:
@@ -316,6 +342,10 @@ def _free(*_: object) -> None:
         torch.cuda.empty_cache()
 
 
+def _checks_row(name: str, says: str) -> Row:
+    return Row(name, says, lambda setting: checks(name, setting), (Mark("exit_code", 0, 0, at_most=True),))
+
+
 def _throughput_row(name: str, mfu: Mark, ratio: Mark, tflops: Mark) -> Row:
     says = f"training {name.upper()} in bfloat16 and in FP8 (O2), alternately, with equal micro batches"
     return Row(
@@ -328,7 +358,12 @@ def _peer_row(name: str, precision: str, says: str, *marks: Mark) -> Row:
 
 
 ROWS: tuple[Row, ...] = (
-    Row("checks", "the tests marked `gpu`", checks, (Mark("exit_code", 0, 0, at_most=True),)),
+    _checks_row("checks", "the tests marked `gpu`, but those of FP8"),
+    _checks_row("checks-fp8-layers", "the tests marked `gpu` of FP8's products and layers"),
+    _checks_row(
+        "checks-fp8-learning", "the tests marked `gpu` that compare a training in FP8 with the CPU's"
+    ),
+    _checks_row("checks-fp8-state", "the other tests marked `gpu` of FP8"),
     _throughput_row(
         "1.3b", Mark("bf16_mfu_percent", 45, 52), Mark("ratio", 1.08, 1.15), Mark("fp8_tflops", 480, 590)
     ),
@@ -356,10 +391,11 @@ ROWS: tuple[Row, ...] = (
         memory_8b,
         (Mark("whole_peak_gb", 80, at_most=True),),
     ),
+    Row("capped-bf16", "7B in bfloat16 under a cap at which it must recompute", capped_bf16),
     Row(
-        "capped",
-        "7B under one cap at which bfloat16 must recompute and FP8 need not",
-        capped,
+        "capped-fp8",
+        "7B in FP8 (O2) under the same cap, nothing recomputed, beside the recorded `capped-bf16`",
+        capped_fp8,
         (Mark("ratio", 1.64),),
     ),
     Row(
