@@ -55,10 +55,10 @@ layouts: setup ## the trainer's long tests: every parallel layout, FP8 setting, 
 	@$(PYTEST) -m "slow(target='$@')" tests/trainer $(PYTEST_ARGS)
 
 parity: setup ## compare the training of every layout with one process, a few steps each
-	@OMP_NUM_THREADS=1 $(PYTEST) -m "slow(target='$@')" tests/parity $(PYTEST_ARGS)
+	@$(PYTEST) -m "slow(target='$@')" tests/parity $(PYTEST_ARGS)
 
 pauses: setup ## pause and resume a run at random moments (PAUSES=n: at n) and compare its losses bit by bit
-	@TRAINWRIGHT_PAUSES=$(PAUSES) OMP_NUM_THREADS=1 \
+	@TRAINWRIGHT_PAUSES=$(PAUSES) \
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
 faults: setup ## kill each process that works for a run, and the platform itself; the demo; runs of older data folders

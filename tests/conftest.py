@@ -7,6 +7,7 @@ is one of ``.ci/targets``. torch is imported here only when a GPU test was colle
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ CPU_BUDGETS: dict[str, float] = {}
 """CPU seconds of ``make test`` by folder, as measured. A folder that uses half as much again fails the session."""
 
 CPU_TIME = pytest.StashKey[CpuTime]()
+
+# Workers share the cores, and threads that wait for each other's cores spin. A trainer sets its own number.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _started = time.monotonic()
 
