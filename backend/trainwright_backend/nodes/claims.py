@@ -1,7 +1,7 @@
 """Claiming: a node takes a run that was placed on it, with a lease and a fence, exactly once.
 
-The agent generates the claim id before it claims, so a claim whose answer was lost can be repeated at any time
-with the same answer. The placement is taken by compare-and-set, and the transition to `leased` increments the
+The agent generates the claim id before it claims, so a claim whose answer was lost can be repeated with the same
+answer until its placement is closed: an ended attempt gets no new links to files. The placement is taken by compare-and-set, and the transition to `leased` increments the
 fence under the same guard. A claim starts nothing yet: the answer to the supervisor's first renewal does.
 """
 
@@ -21,7 +21,7 @@ from trainwright_backend.checkpoints.fork import Resume, resume_point
 from trainwright_backend.core.db import Write, now
 from trainwright_backend.core.deletion_queue import LINK_SECONDS
 from trainwright_backend.core.errors import Conflict
-from trainwright_backend.core.ids import parse_id, public_id, unknown
+from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.tables import Node
@@ -35,14 +35,14 @@ def claim(
     """Grant the node the run that is placed on it, or repeat the answer to ``claim_id``.
 
     Raises:
-        NotFound: the run was deleted.
-        Conflict: ``claim_refused``: the run is not placed on this node, or another claim has it.
+        Conflict: ``claim_refused``: the run is not placed on this node, or does not exist, which nodes cannot tell
+            apart; another claim has it; or the attempt of this claim has ended.
     """
     run = lock_run(session, parse_id("run", run_id))
     if run is None:
-        raise unknown("run", run_id)
+        raise _refused()
     earlier = _placement_of(session, run, claim_id)
-    if earlier is not None and earlier.node_id == node_id:
+    if earlier is not None and earlier.node_id == node_id and earlier.closed is None:
         return _answer(store, earlier, timers)
     placement = unclaimed_placement(session, run, node_id)
     if placement is None or earlier is not None:

@@ -113,7 +113,23 @@ def test_a_repeated_claim_gets_the_same_answer_and_another_is_refused(scene: Sce
     assert scene.agent.claim(run_id, "c" * 32).claim.fence == first.claim.fence, "in stopping too"
     other = Agent.join(scene.site, "node-b")
     assert other.try_claim(run_id, "c" * 32).json()["code"] == "claim_refused"
-    assert other.try_claim("run_" + "a" * 26).status_code == 404
+    unknown = other.try_claim("run_" + "a" * 26)
+    assert unknown.status_code == 409, "a node cannot tell other runs from ones that do not exist"
+    assert unknown.json()["detail"] == other.try_claim(run_id).json()["detail"]
+
+
+@pytest.mark.parametrize("end", ["reported", "expired"])
+def test_a_claim_of_an_ended_attempt_gets_no_new_links(scene: Scene, end: str) -> None:
+    work = scene.running()
+    claim_id = work.claim.claim_id
+    assert scene.agent.try_claim(work.run_id, claim_id).json()["downloads"], "a live attempt can ask again"
+    if end == "reported":
+        assert work.finish(10) == "succeeded"
+    else:
+        scene.control.let_pass(2 * LEASE_SECONDS)
+    answer = scene.agent.try_claim(work.run_id, claim_id)
+    assert (answer.status_code, answer.json()["code"]) == (409, "claim_refused")
+    assert "downloads" not in answer.json()
 
 
 def test_a_run_is_unknown_to_nodes_that_never_claimed_it(scene: Scene) -> None:
