@@ -16,22 +16,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+STORABLE_TEXT = ConfigDict(str_min_length=0)
+"""Pydantic accepts lone surrogates, which have no UTF-8, in text without constraints; this refuses them in all text."""
+
 
 class Strict(BaseModel):
     """A section of a spec: immutable, without unknown keys. The sentence under a field is its documentation."""
 
-    model_config = ConfigDict(
+    model_config = STORABLE_TEXT | ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
     )
 
     @model_validator(mode="before")
     @classmethod
     def _without_null_characters(cls, given: Any) -> Any:
-        """PostgreSQL cannot store them, and nobody types them."""
-        for key, value in given.items() if isinstance(given, Mapping) else ():
-            if isinstance(value, str) and "\0" in value:
-                message = "It contains a null character, which text cannot have."
-                raise PydanticCustomError("field_error", message, {"field": str(key), "value": value})
+        refuse_null_characters(given)
         return given
 
 
@@ -41,6 +40,31 @@ class Envelope(BaseModel):
     model_config = ConfigDict(
         extra="ignore", frozen=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
     )
+
+
+class Report(Envelope):
+    """An envelope from a node, whose text is stored as it is."""
+
+    model_config = STORABLE_TEXT
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null_characters(cls, given: Any) -> Any:
+        refuse_null_characters(given)
+        return given
+
+
+def refuse_null_characters(given: Any) -> None:
+    """PostgreSQL cannot store them, and nobody types them. Sections check their own text.
+
+    Raises:
+        PydanticCustomError: text of a field, or of its list, contains one.
+    """
+    for key, value in given.items() if isinstance(given, Mapping) else ():
+        for text in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(text, str) and "\0" in text:
+                message = "It contains a null character, which text cannot have."
+                raise PydanticCustomError("field_error", message, {"field": str(key), "value": text})
 
 
 class _Percent:
@@ -68,6 +92,7 @@ PLAIN = {
     "float_type": "Write a number",
     "bool_parsing": "Write true or false",
     "string_type": "Write text",
+    "string_unicode": "Write valid Unicode: it contains half of a surrogate pair",
     "model_type": "Write an object with keys and values",
     "model_attributes_type": "Write an object with keys and values",
     "dict_type": "Write an object with keys and values",

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Envelope
+from trainwright.contracts.base import Envelope, Report
 
 
 class CheckpointKind(StrEnum):
@@ -24,12 +24,17 @@ class CheckpointKind(StrEnum):
     """Weights only, Hugging Face layout."""
 
 
-class FileEntry(Envelope):
+DIGEST_PATTERN = r"^[0-9a-f]{64}$"
+LARGEST_STEP = 2**31 - 1
+LARGEST_FILE_BYTES = 2**48
+
+
+class FileEntry(Report):
     """One file of a checkpoint."""
 
-    name: str
-    bytes: int
-    digest: str
+    name: str = Field(max_length=255)
+    bytes: int = Field(ge=0, le=LARGEST_FILE_BYTES)
+    digest: str = Field(pattern=DIGEST_PATTERN)
     """SHA-256, in hex."""
 
 

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.both_databases
 
 HUGE = str(2**63)
 RUN = "run_" + "a" * 26
+MACHINE = {"hostname": "machine", "os": "Linux", "cores": 1, "memory_bytes": 1}
 
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity"])
@@ -31,6 +32,17 @@ def test_an_invalid_number_is_named_in_the_error(site: Site, number: str) -> Non
         ("/api/v1/auth/sign-in", {"email": "a\0@b", "password": PASSWORD}),
         ("/api/v1/auth/sign-in", {"email": "a\ud800@b", "password": PASSWORD}),
         ("/api/v1/auth/link", {"token": "x\0", "name": "a\0"}),
+        ("/api/v1/auth/link", {"token": "\ud800"}),
+        ("/api/v1/agent/join", {"token": "\ud800", "name": "node", "inventory": MACHINE}),
+        ("/api/v1/agent/join", {"token": "x", "name": "node", "inventory": MACHINE | {"hostname": "\ud800"}}),
+        ("/api/v1/agent/join", {"token": "x", "name": "node", "inventory": MACHINE | {"os": "a\0"}}),
+        ("/api/v1/teams/acme/runs/bulk", {"runs": ["\ud800"], "action": "cancel"}),
+        ("/api/v1/teams/acme/runs/bulk", {"runs": [RUN], "action": "tag", "add": ["a\0"]}),
+        ("/api/v1/teams/acme/runs/bulk", {"runs": [RUN], "action": "tag", "add": ["\ud800"]}),
+        ("/api/v1/teams/acme/datasets", {"name": "x", "uploads": ["\ud800"]}),
+        ("/api/v1/teams/acme/uploads/preview", {"uploads": ["\ud800"]}),
+        ("/api/v1/teams/acme/runs", {"name": "x", "data": {"dataset": "ds"}, "tags": ["a\0"]}),
+        ("/api/v1/teams/acme/runs", {"name": "x", "data": {"dataset": "ds"}, "tags": ["\ud800"]}),
         ("/api/v1/me/keys", {"name": "a\0"}),
         ("/api/v1/teams", {"slug": "another", "name": "a\0"}),
         ("/api/v1/teams/acme/invitations", {"email": "a\0@b", "role": "viewer"}),

@@ -1,6 +1,8 @@
 """Joining, the list of nodes, and who may use them."""
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -48,6 +50,53 @@ def test_joining_again_ends_the_old_token(scene: Scene) -> None:
     assert new.heartbeat() == []
     [shown] = scene.site.admin.get("/api/v1/nodes").json()
     assert (shown["name"], shown["slots"], shown["online"]) == ("node-a", {"cuda": 0, "cpu": 4}, True)
+
+
+def _gpus(*indices: int) -> dict[str, Any]:
+    return {"gpus": [{"index": index, "name": "a GPU", "memory_bytes": 1} for index in indices]}
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("cpu_slots", {"cpu_slots": 20_000_000}),
+        ("cores", {"cores": 0}),
+        ("memory_bytes", {"memory_bytes": 2**70}),
+        ("hostname", {"hostname": "\ud800"}),
+        ("hostname", {"hostname": "h" * 1_000}),
+        ("gpus.0.index", _gpus(2**70)),
+        ("gpus", _gpus(1, 1)),
+    ],
+)
+def test_an_impossible_inventory_is_refused_and_the_node_stays_as_it_was(
+    scene: Scene, field: str, wrong: dict[str, Any]
+) -> None:
+    [before] = scene.site.admin.get("/api/v1/nodes").json()
+    body = json.dumps({"inventory": inventory() | wrong})  # in ASCII: a lone surrogate has no UTF-8
+    answer = scene.agent.client.post(
+        "/api/v1/agent/heartbeat", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == 422, answer.text
+    assert [problem["field"] for problem in answer.json()["errors"]] == [f"inventory.{field}"]
+    [after] = scene.site.admin.get("/api/v1/nodes").json()
+    assert after == before | {"last_heartbeat": after["last_heartbeat"]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"bytes": -1}, {"bytes": 2**70}, {"digest": "x"}, {"digest": "\ud800"}, {"name": "n" * 300}],
+)
+def test_impossible_files_of_a_checkpoint_are_refused(scene: Scene, entry: dict[str, Any]) -> None:
+    work = scene.running()
+    listed = {"name": "model.safetensors", "bytes": 1, "digest": "0" * 64} | entry
+    body = {"fence": work.claim.fence, "kind": "state", "step": 1, "files": [listed]}
+    answer = scene.agent.client.post(
+        f"/api/v1/agent/runs/{work.run_id}/uploads",
+        content=json.dumps(body),
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["field"] == f"files.0.{next(iter(entry))}"
 
 
 def test_only_the_site_admin_sees_nodes_and_agents_are_no_people(scene: Scene) -> None:
