@@ -1,5 +1,6 @@
 """The operator's command line: ``trainwright-server``. Settings come from the environment (see `core/settings.py`)."""
 
+import fcntl
 import os
 import socket
 from collections.abc import Iterator
@@ -53,8 +54,8 @@ def serve(
     fd: Annotated[int | None, typer.Option(help="Inherited listening socket.")] = None,
 ) -> None:
     """Serve the API, the pages and the control loop."""
-    with _database(_settings()):
-        pass  # checks that its tables are of this version
+    with _database(_settings()) as database:  # checks that its tables are of this version
+        pass
     choices: dict[str, Any] = {
         "factory": True,
         "log_config": None,
@@ -63,10 +64,11 @@ def serve(
         "timeout_graceful_shutdown": GRACEFUL_SECONDS,
     }
     application = "trainwright_backend.main:app_from_environment"
-    if fd is None:
-        uvicorn.run(application, host=host, port=port, reload=reload, **choices)
-    else:
-        uvicorn.Server(uvicorn.Config(application, **choices)).run([socket.socket(fileno=fd)])
+    with _only_server_of(database):
+        if fd is None:
+            uvicorn.run(application, host=host, port=port, reload=reload, **choices)
+        else:
+            uvicorn.Server(uvicorn.Config(application, **choices)).run([socket.socket(fileno=fd)])
 
 
 @app.command()
@@ -164,6 +166,24 @@ def _database(settings: Settings) -> Iterator[Database]:
                 "The database does not have this version's tables. Run `trainwright-server migrate` first."
             )
         yield database
+
+
+@contextmanager
+def _only_server_of(database: Database) -> Iterator[None]:
+    """Lock an embedded database: a second server would clear the first one's unfinished uploads."""
+    if not database.is_sqlite:
+        yield
+        return
+    path = database.engine.url.database
+    with Path(f"{path}.lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _refuse(
+                f"Another server uses the database {path}. Stop it first, or use PostgreSQL "
+                "(TRAINWRIGHT_DATABASE_URL), which several servers can share."
+            )
+        yield
 
 
 @contextmanager

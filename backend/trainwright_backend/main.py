@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.api.metrics import MetricPoints
@@ -22,9 +22,10 @@ from trainwright_backend.core.message_queue import Enqueuer
 from trainwright_backend.core.middleware import RequestMiddleware
 from trainwright_backend.core.notifications import listen_for_notifications
 from trainwright_backend.core.object_store import LocalStore
-from trainwright_backend.core.policy import require_policy_on_every_route
+from trainwright_backend.core.policy import Public, policies_of, require_policy_on_every_route
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
+from trainwright_backend.nodes.policies import IsNode
 from trainwright_backend.uploads.receiver import Receiver
 
 
@@ -34,6 +35,7 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             _complete(super().openapi())
+            _describe_credentials(self, super().openapi())
         return super().openapi()
 
 
@@ -49,6 +51,36 @@ def _complete(document: dict[str, Any]) -> None:
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         operation["responses"].pop("422", None)
         operation["responses"]["default"] = answer
+
+
+CREDENTIALS = {
+    "apiKey": {"type": "http", "scheme": "bearer", "description": "A person's API key, `tw_…`."},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "__Host-trainwright",
+        "description": "A browser's session.",
+    },
+    "nodeToken": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A node's token, from `POST /agent/join`.",
+    },
+}
+OF_PERSON: list[dict[str, list[str]]] = [{"apiKey": []}, {"session": []}]
+OF_NODE: list[dict[str, list[str]]] = [{"nodeToken": []}]
+
+
+def _describe_credentials(app: FastAPI, document: dict[str, Any]) -> None:
+    """State the credentials of each operation, as its policies require them."""
+    document["components"]["securitySchemes"] = CREDENTIALS
+    for route in iter_route_contexts(app.routes):
+        policies = [policy for policy in policies_of(route) if not isinstance(policy, Public)]
+        credentials = OF_NODE if any(isinstance(policy, IsNode) for policy in policies) else OF_PERSON
+        for method in route.methods or ():
+            operation = document["paths"].get(route.path, {}).get(method.lower())
+            if operation is not None:
+                operation["security"] = credentials if policies else []
 
 
 def create_app(settings: Settings) -> FastAPI:

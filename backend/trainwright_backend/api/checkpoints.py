@@ -9,7 +9,14 @@ from trainwright.contracts.api.actions import CheckpointEdit, FreedSpace, Retent
 from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.checkpoint import CheckpointKind
-from trainwright_backend.api.dependencies import CurrentDatabase, DryRun, ReadSession, Store, WriteSession
+from trainwright_backend.api.dependencies import (
+    CurrentDatabase,
+    DryRun,
+    Flag,
+    ReadSession,
+    Store,
+    WriteSession,
+)
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.checkpoints import deletion, downloads, service
 from trainwright_backend.core.policy import GuardedRoute
@@ -70,7 +77,7 @@ def list_team_checkpoints(
     access: Viewer,
     session: ReadSession,
     kind: CheckpointKind | None = None,
-    pinned: bool | None = None,
+    pinned: Flag | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Page[Checkpoint]:

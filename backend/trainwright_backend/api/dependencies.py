@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.object_store import LocalStore
@@ -68,4 +70,16 @@ WriteSession = Annotated[Write, Depends(write_session, scope="function")]
 
 IdempotencyKey = Annotated[str | None, Header()]
 LastEventId = Annotated[str | None, Header()]
-DryRun = Annotated[bool, Query(description="Only report what would be freed.")]
+
+
+def _true_or_false(given: object) -> object:
+    """Pydantic also reads words such as "on" and "y"; a mistyped parameter must not be a yes."""
+    if given not in ("true", "false"):
+        raise PydanticCustomError("bool_parsing", "Write true or false")
+    return given
+
+
+Flag = Annotated[bool, BeforeValidator(_true_or_false)]
+"""A parameter that is ``true`` or ``false``."""
+
+DryRun = Annotated[Flag, Query(description="Only report what would be freed.")]

@@ -6,7 +6,9 @@ exception is a server error: 500 with the request's id, and the traceback in the
 
 # ruff: noqa: N818 (they are named after HTTP statuses)
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -14,9 +16,11 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import compile_path
 
 from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.base import Problem, problems_in
@@ -148,10 +152,24 @@ def _http_error(request: Request, error: Exception) -> Response:
     detail = str(error.detail)
     if error.status_code == 404:
         detail = f"There is nothing at {request.url.path}. Check the address."
+    headers = dict(error.headers or {})
     if error.status_code == 405:
-        detail = f"{request.method} is not allowed at {request.url.path}."
-    shown = AppError(code, error.status_code, detail, headers=error.headers)
+        headers["Allow"] = ", ".join(_allowed_methods(request))
+        detail = f"{request.method} is not allowed at {request.url.path}. Allowed: {headers['Allow']}."
+    shown = AppError(code, error.status_code, detail, headers=headers)
     return problem_response(shown, request_id_of(request))
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Methods of all routes at the request's address; the framework knows only those of the first one."""
+    routes = iter_route_contexts(request.app.routes)
+    here = [route for route in routes if _path_pattern(route.path or "").match(request.url.path)]
+    return sorted({method for route in here for method in route.methods or ()})
+
+
+@cache
+def _path_pattern(path: str) -> re.Pattern[str]:
+    return compile_path(path)[0]
 
 
 def _plain(error: RequestValidationError) -> list[dict[str, Any]]:

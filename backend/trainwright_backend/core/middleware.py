@@ -109,7 +109,10 @@ class RequestMiddleware:
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             raise NotFound("Addresses cannot contain a NUL character.")
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
+        hosts = headers.getlist("host")
+        if len(hosts) > 1:
+            raise AppError("several_hosts", 400, f"This request has {len(hosts)} Host headers. Send one.")
+        host = hosts[0] if hosts else ""
         name = (host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host).lower()
         if "*" not in self._hosts and name not in self._hosts:
             raise AppError(
@@ -118,7 +121,9 @@ class RequestMiddleware:
                 f"This server does not serve the host name {name[:100]!r}. "
                 "Its operator can add it to TRAINWRIGHT_ALLOWED_HOSTS.",
             )
-        if scope["method"] not in SAFE_METHODS and "authorization" not in headers:
+        # Browsers add neither keys nor node tokens by themselves, so such a request is not made with a user's cookie.
+        has_token = headers.get("authorization", "").lower().startswith("bearer ")
+        if scope["method"] not in SAFE_METHODS and not has_token:
             self._check_origin(headers, Request(scope).url.scheme, host)
 
     def _check_origin(self, headers: Headers, scheme: str, host: str) -> None:

@@ -91,6 +91,7 @@ PLAIN = {
     "float_parsing": "Write a number",
     "float_type": "Write a number",
     "bool_parsing": "Write true or false",
+    "bool_type": "Write true or false",
     "string_type": "Write text",
     "string_unicode": "Write valid Unicode: it contains half of a surrogate pair",
     "model_type": "Write an object with keys and values",

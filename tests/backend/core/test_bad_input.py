@@ -74,6 +74,21 @@ def test_an_address_of_nothing_is_refused(site: Site, path: str) -> None:
     assert answer.status_code == (422 if HUGE in path else 404), answer.text
 
 
+@pytest.mark.parametrize("given", ["yes", "1", "on", "True", ""])
+def test_only_true_and_false_are_flags(site: Site, given: str) -> None:
+    for method, path, field in (
+        ("DELETE", f"{site.path}/runs/{RUN}?dry_run={given}", "dry_run"),
+        ("GET", f"{site.path}/checkpoints?pinned={given}", "pinned"),
+    ):
+        answer = site.admin.request(method, path)
+        assert answer.status_code == 422, answer.text
+        assert [problem["field"] for problem in answer.json()["errors"]] == [field]
+        assert "true or false" in answer.json()["detail"]
+    body = {"pinned": given or 1}
+    answer = site.admin.patch(f"{site.path}/runs/{RUN}/checkpoints/{RUN}", json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "pinned")
+
+
 def test_a_page_address_of_any_length_serves_the_page(site: Site) -> None:
     assert site.admin.get("/" + "a" * 300).status_code == 200
 

@@ -1,5 +1,6 @@
 """The operator's commands explain what to do first, and never print a traceback."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
     assert run("migrate") == (0, "")
     code, said = run("link", "first-owner")
     assert code == 0 and "/link/" in said
+
+
+def test_a_second_server_on_an_embedded_database_is_refused(environment: None, tmp_path: Path) -> None:
+    run("migrate")
+    with (tmp_path / "trainwright.sqlite3.lock").open("wb") as held:  # as a running server does
+        fcntl.flock(held, fcntl.LOCK_EX)
+        code, said = run("serve", "--port", "0")
+    assert code == 1 and "Another server uses the database" in said and "PostgreSQL" in said
 
 
 @pytest.mark.timeout(300)

@@ -43,13 +43,38 @@ def test_an_unknown_api_address_is_a_problem_and_not_a_page(anonymous: TestClien
         assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
-def test_a_wrong_method_is_405(anonymous: TestClient) -> None:
-    assert anonymous.delete("/api/v1/health").status_code == 405
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/health", "GET"), ("/me/keys", "GET, POST"), ("/teams/acme/runs/run_x", "DELETE, GET, PATCH")],
+)
+def test_a_wrong_method_is_405_and_names_the_right_ones(
+    anonymous: TestClient, path: str, allowed: str
+) -> None:
+    answer = anonymous.put(f"/api/v1{path}")
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert allowed in answer.json()["detail"]
 
 
 def test_an_unknown_host_is_refused(anonymous: TestClient) -> None:
     answer = anonymous.get("/api/v1/health", headers={"Host": "evil.example"})
     assert (answer.status_code, answer.json()["code"]) == (400, "unknown_host")
+
+
+def test_several_host_headers_are_refused(anonymous: TestClient) -> None:
+    """A proxy may check one of them, and this server another."""
+    answer = anonymous.get("/api/v1/health", headers=[("Host", "localhost"), ("Host", "localhost")])
+    assert (answer.status_code, answer.json()["code"]) == (400, "several_hosts")
+
+
+def test_the_openapi_document_states_the_credentials_of_each_operation(anonymous: TestClient) -> None:
+    document = anonymous.get("/api/v1/openapi.json").json()
+    paths, schemes = document["paths"], document["components"]["securitySchemes"]
+    person, node = [{"apiKey": []}, {"session": []}], [{"nodeToken": []}]
+    assert paths["/api/v1/teams/{team}/runs"]["post"]["security"] == person
+    assert paths["/api/v1/agent/heartbeat"]["post"]["security"] == node
+    assert paths["/api/v1/auth/sign-in"]["post"]["security"] == []
+    stated = [operation["security"] for path in paths.values() for operation in path.values()]
+    assert {name for one in stated for choice in one for name in choice} == set(schemes)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +88,8 @@ def test_an_unknown_host_is_refused(anonymous: TestClient) -> None:
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "https://evil.example", "Authorization": "Basic dXNlcjpwYXNz"}, 403),
+        ({"Origin": "https://evil.example", "Authorization": "Bearer tw_key"}, 204),
     ],
 )
 def test_other_sites_cannot_act_with_a_cookie(

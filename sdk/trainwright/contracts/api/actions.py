@@ -6,7 +6,15 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    Field,
+    StrictBool,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Envelope, Problem, Strict
@@ -129,10 +137,10 @@ class Retention(Strict):
     keep_every_steps: int | None = Field(default=None, ge=1)
     """Also keep checkpoints whose step is a multiple of this."""
 
-    delete_exports: bool = False
+    delete_exports: StrictBool = False
     """Also delete exports, except the newest of each run."""
 
-    dry_run: bool = True
+    dry_run: StrictBool = True
     """Only report what would be deleted."""
 
 
@@ -161,11 +169,11 @@ class RetentionResult(Envelope):
 
 
 class CheckpointEdit(Strict):
-    pinned: bool
+    pinned: StrictBool
 
 
 class NodeEdit(Strict):
-    draining: bool
+    draining: StrictBool
 
 
 class NewRecipe(Strict):
