@@ -4,10 +4,8 @@ import { ApiError } from "@/api/errors";
 import type { Dataset, CurationSpec } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { Field } from "@/components/Field";
 import { Collapsible } from "@/components/Collapsible";
 import { Skeleton } from "@/components/Skeleton";
-import { TextInput } from "@/components/TextInput";
 import { needDifferentFields } from "@/features/datasets/create/commonFields";
 import { defaultName } from "@/features/datasets/create/defaultName";
 import { PreviewFile } from "@/features/datasets/create/PreviewFile";
@@ -16,6 +14,7 @@ import { ReadOptions } from "@/features/datasets/create/ReadOptions";
 import { draftOf, describeFilters, mistakesOf, readOf, curationOf } from "@/features/datasets/curation/curation";
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
 import { plural } from "@/lib/format";
+import { NameField } from "@/components/NameField";
 
 export interface NewFiles {
   name: string;
@@ -121,20 +120,7 @@ export function PreviewStep({ team, uploads, names, initial, hasName, submitLabe
         <div className="flex flex-wrap items-end gap-4 border-t px-4 py-3">
           {hasName && (
             <div className="w-80 max-tablet:w-full">
-              <Field label="Name">
-                {(control) => (
-                  <TextInput
-                    {...control}
-                    required
-                    maxLength={80}
-                    autoComplete="off"
-                    value={name}
-                    onChange={(event) => {
-                      setTyped(event.target.value);
-                    }}
-                  />
-                )}
-              </Field>
+              <NameField value={name} onChange={setTyped} />
             </div>
           )}
           <Button type="submit" variant="primary" disabled={creation.isPending || preview === undefined || unreadable.length > 0 || hasMistakes}>

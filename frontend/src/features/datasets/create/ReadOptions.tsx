@@ -2,6 +2,7 @@ import type { Preview } from "@/api/types";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import type { CurationDraft } from "@/features/datasets/curation/curation";
+import { TextFilesField } from "@/features/datasets/curation/TextFilesField";
 
 interface Props {
   preview: Preview;
@@ -39,20 +40,12 @@ export function ReadOptions({ preview, draft, onChange }: Props) {
         </Field>
       )}
       {hasText && (
-        <Field label="Text files" help="Whether a text file is one document or is split into documents at blank lines.">
-          {(control) => (
-            <Select
-              {...control}
-              value={draft.textDocuments}
-              onChange={(event) => {
-                onChange({ ...draft, textDocuments: event.target.value === "file" ? "file" : "blank_line" });
-              }}
-            >
-              <option value="file">one document per file</option>
-              <option value="blank_line">split at blank lines</option>
-            </Select>
-          )}
-        </Field>
+        <TextFilesField
+          value={draft.textDocuments}
+          onChange={(textDocuments) => {
+            onChange({ ...draft, textDocuments });
+          }}
+        />
       )}
     </div>
   );

@@ -5,12 +5,12 @@ import type { Dataset, DatasetVersion } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
-import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import { CountPanel } from "@/features/datasets/curation/CountPanel";
 import { createVersion } from "@/features/datasets/queries";
 import { draftOf, mistakesOf, curationOf } from "@/features/datasets/curation/curation";
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
+import { TextFilesField } from "@/features/datasets/curation/TextFilesField";
 
 interface Props {
   team: string;
@@ -60,20 +60,12 @@ export function CurationVersionForm({ team, dataset, base, onCreated }: Props) {
           </Field>
         )}
         {hasText && (
-          <Field label="Text files" help="Whether a text file is one document or is split into documents at blank lines.">
-            {(control) => (
-              <Select
-                {...control}
-                value={draft.textDocuments}
-                onChange={(event) => {
-                  setDraft({ ...draft, textDocuments: event.target.value === "file" ? "file" : "blank_line" });
-                }}
-              >
-                <option value="file">one document per file</option>
-                <option value="blank_line">split at blank lines</option>
-              </Select>
-            )}
-          </Field>
+          <TextFilesField
+            value={draft.textDocuments}
+            onChange={(textDocuments) => {
+              setDraft({ ...draft, textDocuments });
+            }}
+          />
         )}
       </div>
       <CurationFields

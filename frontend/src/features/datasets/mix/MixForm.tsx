@@ -5,9 +5,7 @@ import { ApiError } from "@/api/errors";
 import type { Dataset, CurationSpec } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { Field } from "@/components/Field";
 import { Collapsible } from "@/components/Collapsible";
-import { TextInput } from "@/components/TextInput";
 import { CountPanel } from "@/features/datasets/curation/CountPanel";
 import { mixOf, sharesOf, sourcesOf, duplicateSource } from "@/features/datasets/mix/mixSources";
 import { MixSourceRow } from "@/features/datasets/mix/MixSourceRow";
@@ -16,6 +14,7 @@ import { draftOf, mistakesOf, curationOf } from "@/features/datasets/curation/cu
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
 import { uniqueNames } from "@/lib/uniqueNames";
 import { randomId } from "@/lib/randomId";
+import { NameField } from "@/components/NameField";
 
 export interface NewMix {
   name: string;
@@ -115,20 +114,7 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
       <div className="flex flex-wrap items-end gap-4">
         {hasName && (
           <div className="w-80 max-tablet:w-full">
-            <Field label="Name">
-              {(control) => (
-                <TextInput
-                  {...control}
-                  required
-                  maxLength={80}
-                  autoComplete="off"
-                  value={name}
-                  onChange={(event) => {
-                    setName(event.target.value);
-                  }}
-                />
-              )}
-            </Field>
+            <NameField value={name} onChange={setName} />
           </div>
         )}
         <Button type="submit" variant="primary" disabled={creation.isPending || !ready}>

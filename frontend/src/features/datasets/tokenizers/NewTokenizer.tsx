@@ -3,9 +3,10 @@ import { useRef, useState, type SubmitEvent } from "react";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
-import { inputClass, TextInput } from "@/components/TextInput";
+import { inputClass } from "@/components/TextInput";
 import { createTokenizer, tokenizersQuery } from "@/features/datasets/queries";
 import { deleteUpload, uploadSingle, removeConsumed } from "@/features/datasets/upload/uploadStore";
+import { NameField } from "@/components/NameField";
 
 /** Uploads a `tokenizer.json`. If it cannot be used, the error is shown and the upload is deleted. */
 export function NewTokenizer({ team }: { team: string }) {
@@ -62,20 +63,7 @@ export function NewTokenizer({ team }: { team: string }) {
           </Field>
         </div>
         <div className="w-64 max-tablet:w-full">
-          <Field label="Tokenizer name">
-            {(control) => (
-              <TextInput
-                {...control}
-                required
-                maxLength={80}
-                autoComplete="off"
-                value={name}
-                onChange={(event) => {
-                  setName(event.target.value);
-                }}
-              />
-            )}
-          </Field>
+          <NameField label="Tokenizer name" value={name} onChange={setName} />
         </div>
         <Button type="submit" className="mt-6 max-tablet:mt-0" disabled={creation.isPending || file === null}>
           {creation.isPending ? "Uploading" : "Upload tokenizer"}
