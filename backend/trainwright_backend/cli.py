@@ -29,6 +29,14 @@ from trainwright_backend.worker import run_worker
 GRACEFUL_SECONDS = 3
 """Live streams do not end by themselves."""
 
+SERVER_OPTIONS: dict[str, Any] = {
+    "http": "trainwright_backend.core.http_protocol:HttpProtocol",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "timeout_graceful_shutdown": GRACEFUL_SECONDS,
+}
+
 UP_FOLDER = Path(".trainwright/main")
 """The default data folder of `up`."""
 
@@ -56,19 +64,13 @@ def serve(
     """Serve the API, the pages and the control loop."""
     with _database(_settings()) as database:  # checks that its tables are of this version
         pass
-    choices: dict[str, Any] = {
-        "factory": True,
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "timeout_graceful_shutdown": GRACEFUL_SECONDS,
-    }
     application = "trainwright_backend.main:app_from_environment"
     with _only_server_of(database):
         if fd is None:
-            uvicorn.run(application, host=host, port=port, reload=reload, **choices)
+            uvicorn.run(application, factory=True, host=host, port=port, reload=reload, **SERVER_OPTIONS)
         else:
-            uvicorn.Server(uvicorn.Config(application, **choices)).run([socket.socket(fileno=fd)])
+            config = uvicorn.Config(application, factory=True, **SERVER_OPTIONS)
+            uvicorn.Server(config).run([socket.socket(fileno=fd)])
 
 
 @app.command()

@@ -38,4 +38,5 @@ def stream_run_events(
     with database.read() as session:
         run_id = service.get_run(session, access.team_id, run).id
     reader = EventStreamReader(database, run_id, last_event_id)
-    return stream_events(topics, run_topic(run_id), reader.read, still_in_team(request, access))
+    permitted = still_in_team(request, access)
+    return stream_events(topics, run_topic(run_id), reader.read, permitted, access.user_id)

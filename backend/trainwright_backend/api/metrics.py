@@ -73,7 +73,8 @@ def stream_metrics(
             database, get_run(session, access.team_id, run).id, Selection(names or [])
         )
     reader.seek(last_event_id)
-    return stream_events(topics, run_topic(reader.run_id), reader.read, still_in_team(request, access))
+    permitted = still_in_team(request, access)
+    return stream_events(topics, run_topic(reader.run_id), reader.read, permitted, access.user_id)
 
 
 @router.get("/metrics", response_model=list[RunSeries])

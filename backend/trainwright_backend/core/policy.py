@@ -5,6 +5,7 @@ leave open every route that is missing in it. Routes with a body are `GuardedRou
 read anything of the body, and bound how many requests run at once.
 """
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
@@ -19,6 +20,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from starlette.responses import Response
 
 from trainwright_backend.core.concurrency import ConcurrencyLimit, RequestKind
+from trainwright_backend.core.errors import AppError
 
 Decision = TypeVar("Decision")
 
@@ -52,6 +54,8 @@ class GuardedRoute(APIRoute):
     """
 
     kind: ClassVar[RequestKind] = RequestKind.PEOPLE
+    body_seconds: ClassVar[float] = 60.0
+    """Within this time, a body must arrive."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -68,17 +72,26 @@ class GuardedRoute(APIRoute):
             if is_async:
                 return await handle(request)
             if reads_body:
-                await request.body()
+                await self._receive_body(request)
             async with limit.place(address):
                 return await handle(request)
 
         return guarded
+
+    async def _receive_body(self, request: Request) -> None:
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                await request.body()
+        except TimeoutError:
+            detail = f"The body of this request did not arrive within {self.body_seconds:g} s. Send it again."
+            raise AppError("slow_body", 408, detail, headers={"Connection": "close"}) from None
 
 
 class AgentRoute(GuardedRoute):
     """A route for nodes, which no flood of other requests delays."""
 
     kind = RequestKind.AGENTS
+    body_seconds = 600.0
 
 
 class SignInRoute(GuardedRoute):

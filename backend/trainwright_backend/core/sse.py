@@ -8,20 +8,24 @@ session.
 import asyncio
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from anyio import CapacityLimiter, to_thread
 from fastapi.responses import StreamingResponse
 
 from trainwright_backend.core.db import Write
+from trainwright_backend.core.errors import AppError
 
 POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
 STREAM_THREADS = 4
+MAX_STREAMS = 100
+"""Streams that one person can have open: a page has two or three."""
 RIGHTS_SECONDS = 3.0
 """How often a stream checks that its reader may still read: more often than the documented five seconds."""
 
@@ -63,6 +67,8 @@ class Topics:
         self._lock = threading.Lock()
         self.threads = CapacityLimiter(STREAM_THREADS)
         """Streams read in threads of their own: many streams delay each other, and nothing else."""
+        self.open_streams: Counter[UUID] = Counter()
+        """By their viewer."""
 
     def listen(self, topic: str, callback: Callable[[], None]) -> None:
         """Call ``callback``, which must be quick, at every `publish` of ``topic``; a topic has one listener."""
@@ -119,6 +125,7 @@ def stream_events(
     topic: str,
     read: Callable[[], StreamUpdate],
     permitted: Callable[[], bool],
+    viewer: UUID,
 ) -> EventStream:
     """A stream of the events that ``read`` returns, for as long as its reader may read it.
 
@@ -126,11 +133,28 @@ def stream_events(
         topic: publishing it makes the stream read at once.
         read: called repeatedly in a thread; opens and closes its own session, and keeps its position.
         permitted: called regularly in a thread; False ends the stream.
+        viewer: the person who reads it.
+
+    Raises:
+        AppError: 429 ``too_many_streams``.
     """
+    if topics.open_streams[viewer] >= MAX_STREAMS:
+        detail = f"You have {MAX_STREAMS} live streams open. Close some pages or programs that follow runs."
+        raise AppError("too_many_streams", 429, detail, headers={"Retry-After": "15"})
     return EventStream(
-        _events(topics, topic, read, permitted),
+        _counted(topics, viewer, _events(topics, topic, read, permitted)),
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
+
+
+async def _counted(topics: Topics, viewer: UUID, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    topics.open_streams[viewer] += 1
+    try:
+        async for event in events:
+            yield event
+    finally:
+        topics.open_streams[viewer] -= 1
+        topics.open_streams += Counter()  # drops viewers without streams
 
 
 async def _events(

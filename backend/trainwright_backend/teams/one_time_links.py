@@ -43,6 +43,9 @@ LIFETIMES = {
     LinkPurpose.SIGN_IN: timedelta(minutes=15),
 }
 
+MAX_INVITATIONS = 200
+"""Pending invitations that one team can have."""
+
 
 @dataclass(frozen=True)
 class NewLink:
@@ -84,6 +87,9 @@ def invite(session: Write, settings: Settings, team_id: UUID, new: NewInvitation
     account = account_by_email(session, email)
     if account is not None and session.get(Membership, (team_id, account.id)) is not None:
         raise Conflict("already_member", f"{email} is already in the team.")
+    if len(open_invitations(session, team_id)) >= MAX_INVITATIONS:
+        detail = f"Your team has {MAX_INVITATIONS} pending invitations. Revoke some that nobody will use."
+        raise Conflict("too_many_invitations", detail)
     link = _new_link(session, settings, LinkPurpose.INVITATION, email=email, team_id=team_id, role=new.role)
     return Invitation(
         id=public_id("invite", link.id), email=email, role=new.role, link=link.url, expires=link.expires

@@ -1,14 +1,17 @@
 """The middleware around every request, and the public routes."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from httpx import ASGITransport, AsyncClient, Response
 
 from trainwright_backend import openapi
 from trainwright_backend.api import body_limits
+from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.teams import one_time_links
 
 
@@ -132,6 +135,22 @@ def test_a_body_that_is_too_large_is_refused_unread(anonymous: TestClient) -> No
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["code"] == "too_large"
         assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+def test_a_body_that_does_not_arrive_is_refused(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GuardedRoute, "body_seconds", 0.05)
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(60)
+
+    async def send() -> Response:
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://localhost") as client:
+            headers = {"Content-Type": "application/json"}
+            return await client.post("/api/v1/auth/sign-in", content=endless(), headers=headers)
+
+    answer = app.state.portal.call(send)
+    assert (answer.status_code, answer.json()["code"]) == (408, "slow_body")
 
 
 def test_only_agents_may_send_larger_bodies(anonymous: TestClient) -> None:

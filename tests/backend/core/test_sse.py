@@ -3,12 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
 from starlette.responses import StreamingResponse
 
 from trainwright_backend.core import sse
+from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.sse import ServerEvent, StreamUpdate, Topics, stream_events
+
+VIEWER = uuid4()
 
 
 def test_an_event_has_the_protocol_s_format() -> None:
@@ -27,6 +31,23 @@ def test_publishing_from_a_thread_makes_a_stream_read_at_once(monkeypatch: pytes
         return next(reads)
 
     assert asyncio.run(gathered(topics, read)) == b": open\n\ndata: 1\n\n"
+
+
+def test_a_viewer_has_a_limit_of_open_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_STREAMS", 1)
+    topics = Topics()
+
+    async def open_two() -> None:
+        first = stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER).body_iterator
+        await anext(aiter(first))
+        with pytest.raises(AppError, match="1 live streams open"):
+            stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER)
+        stream_events(topics, "runs", StreamUpdate, lambda: True, uuid4())
+        await first.aclose()  # type: ignore[union-attr]  # as the server does when the client hangs up
+        stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER)
+
+    asyncio.run(open_two())
+    assert not topics.open_streams
 
 
 def test_a_publication_during_a_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +84,7 @@ async def body_of(response: StreamingResponse) -> bytes:
 
 
 async def gathered(topics: Topics, read: Callable[[], StreamUpdate]) -> bytes:
-    response = stream_events(topics, "runs", read, lambda: True)
+    response = stream_events(topics, "runs", read, lambda: True, VIEWER)
     return await body_of(response)
 
 
@@ -78,7 +99,7 @@ def test_a_stream_sends_what_is_read_and_ends() -> None:
         return found.pop(0)
 
     async def gather() -> bytes:
-        response: StreamingResponse = stream_events(Topics(), "runs", read, lambda: True)
+        response: StreamingResponse = stream_events(Topics(), "runs", read, lambda: True, VIEWER)
         assert response.media_type == "text/event-stream"
         return await body_of(response)
 
@@ -91,7 +112,7 @@ def test_a_quiet_stream_sends_heartbeats(monkeypatch: pytest.MonkeyPatch) -> Non
     reads = iter([StreamUpdate(), StreamUpdate(ended=True)])
 
     async def gather() -> bytes:
-        response = stream_events(Topics(), "runs", lambda: next(reads), lambda: True)
+        response = stream_events(Topics(), "runs", lambda: next(reads), lambda: True, VIEWER)
         return await body_of(response)
 
     assert asyncio.run(gather()) == b": open\n\n: heartbeat\n\n"

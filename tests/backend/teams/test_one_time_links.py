@@ -171,3 +171,13 @@ def test_the_database_contains_no_link(site: Site) -> None:
     token = invite(site, "bob@acme.example")
     with site.app.state.database.read() as session:
         assert all(token not in str(vars(link)) for link in session.scalars(select(OneTimeLink)))
+
+
+def test_a_team_has_a_limit_of_pending_invitations(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_time_links, "MAX_INVITATIONS", 2)
+    path = f"{site.path}/invitations"
+    answers = [site.admin.post(path, json={"email": f"{n}@b", "role": "viewer"}) for n in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 201, 409]
+    assert answers[2].json()["code"] == "too_many_invitations"
+    assert site.admin.delete(f"{path}/{answers[0].json()['id']}").status_code == 204
+    assert site.admin.post(path, json={"email": "2@b", "role": "viewer"}).status_code == 201
