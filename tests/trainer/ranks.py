@@ -69,7 +69,9 @@ def _rank(
         if degrees.ranks > 1:
             store = f"file://{Path(folder) / 'store'}"
             dist.init_process_group(CPU_BACKEND, init_method=store, rank=rank, world_size=degrees.ranks)
-        sender.send((True, function(make_mesh(rank, degrees, torch.device("cpu")), *arguments)))
+        mesh = make_mesh(rank, degrees, torch.device("cpu"))
+        mesh.create_groups(beside_passes=True)
+        sender.send((True, function(mesh, *arguments)))
     except Exception:
         sender.send((False, f"rank {rank}:\n{traceback.format_exc()}"))
     # A tensor stays in this process's memory until it was received. The test ends the ranks after it has all

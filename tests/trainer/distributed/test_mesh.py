@@ -6,17 +6,19 @@ from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from tests.cuda_stand_in.driver import cuda_stand_in
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.distributed.axis import RankLostError
 from trainwright_trainer.distributed.mesh import Mesh, join_mesh, make_mesh
-from trainwright_trainer.distributed.process_group import CPU_BACKEND
+from trainwright_trainer.distributed.process_group import CPU_BACKEND, Lines, ProcessGroups
 from trainwright_trainer.process.job_file import read_job
 
 
@@ -88,7 +90,10 @@ def test_ranks_wait_for_a_slow_checkpoint(
 def _speak_at_once(mesh: Mesh) -> list[tuple[int, bool]]:
     """Threads of the group of all ranks and of one created for an axis,
     and whether concurrent collectives all complete."""
-    return [_in_flight(axis.group, mesh.rank) for axis in (mesh.world, replace(mesh.world, own_group=True))]
+    return [
+        _in_flight(axis.group, mesh.rank)
+        for axis in (mesh.world, replace(mesh.world, own_group=True, groups=ProcessGroups()))
+    ]
 
 
 def _in_flight(group: dist.ProcessGroup | None, rank: int) -> tuple[int, bool]:
@@ -110,3 +115,45 @@ def test_no_two_threads_of_a_group_end_collectives_over_gloo() -> None:
     """As compiled graphs gather: two that finish at once may free one string twice,
     too rarely for a test to notice."""
     assert on_mesh(Degrees(replicas=2), _speak_at_once) == [[(1, True)] * 2] * 2
+
+
+def _splits(mesh: Mesh) -> tuple[list[Lines], float]:
+    """The splits of the world's communicator that this rank takes part in, and a sum over its tensor axis."""
+    with cuda_stand_in():
+        split, made = dist.split_group, []
+
+        def recorded(split_ranks: list[list[int]], **given: Any) -> dist.ProcessGroup:
+            made.append(tuple(map(tuple, split_ranks)))
+            return split(split_ranks, **given)
+
+        dist.split_group = recorded
+        on_gpus = make_mesh(mesh.rank, mesh.degrees, torch.device("cuda", mesh.rank % 2))
+        on_gpus.create_groups(beside_passes=True)
+        own = torch.full((1,), 10.0**mesh.rank, device=on_gpus.device)
+        return made, on_gpus.tensor.all_reduce(own).item()
+
+
+def test_all_ranks_split_the_world_in_the_same_order_and_each_into_all_ranks() -> None:
+    degrees = Degrees(replicas=2, tensor=2, pipeline=2)
+    found = on_mesh(degrees, _splits)
+    (order,) = {tuple(made) for made, _ in found}
+    world = tuple(range(8))
+    assert all(tuple(sorted(sum(lines, ()))) == world for lines in order)
+    # Tensor, data (replicas are the same ranks), pipeline, model, stage, and the stage's beside the passes.
+    assert [len(lines[0]) for lines in order] == [2, 2, 2, 4, 4, 4]
+    assert [total for _, total in found] == [11, 11, 1100, 1100, 110000, 110000, 11000000, 11000000]
+
+
+def _group_made_late(mesh: Mesh) -> str:
+    """Rank 0 alone asks for another group after the start: on GPUs it would wait for the others in a split."""
+    if mesh.rank:
+        return ""
+    try:
+        return str(replace(mesh.tensor, own_group=True).group)
+    except AssertionError as error:
+        return str(error)
+
+
+def test_a_group_that_one_rank_creates_later_is_refused() -> None:
+    late, *_ = on_mesh(Degrees(replicas=2, tensor=2), _group_made_late)
+    assert late == "no group of ((0, 1), (2, 3)) was created at the start, with those of all ranks"

@@ -2,8 +2,7 @@
 
 With one rank on an axis every operation is the identity.
 
-A process group is created when its axis is first used, and only its own ranks take part: a large run does
-not wait for groups that nobody uses, nor for each other's.
+Its process group belongs to the mesh, which creates all groups at the start (``distributed.process_group``).
 
 A collective that fails because another rank is gone raises ``RankLostError``: this rank is a witness, not the
 cause.
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainwright_trainer.distributed.process_group import COLLECTIVE_TIMEOUT
+from trainwright_trainer.distributed.process_group import Lines, ProcessGroups
 
 _GLOO_LOST_A_PEER = "gloo/transport/"
 """gloo has no exception of its own, but names the line of its source that lost the connection."""
@@ -48,16 +47,28 @@ class RankLostError(RuntimeError):
 class Axis:
     """An ordered set of ranks that includes this process, and their collectives."""
 
-    global_ranks: tuple[int, ...]
-    """In the order of the axis."""
+    lines: Lines
+    """The ranks of the world along this axis; one of the lines has this process."""
 
-    rank: int
-    """This process's index among them."""
+    world_rank: int
+    """This process."""
 
     device: torch.device
+    groups: ProcessGroups = field(default_factory=ProcessGroups, compare=False)
     own_group: bool = False
-    """Whether it needs its own process group even if it contains all ranks: two threads must not use one
-    group."""
+    """Whether it needs its own process group even if another axis has the same ranks: two threads must not use
+    one group."""
+
+    @cached_property
+    def global_ranks(self) -> tuple[int, ...]:
+        """In the order of the axis."""
+        (mine,) = (line for line in self.lines if self.world_rank in line)
+        return mine
+
+    @cached_property
+    def rank(self) -> int:
+        """This process's index among them."""
+        return self.global_ranks.index(self.world_rank)
 
     @property
     def ranks(self) -> int:
@@ -65,17 +76,12 @@ class Axis:
 
     @cached_property
     def group(self) -> dist.ProcessGroup | None:
-        """Created on first use, which must happen in the same order of axes on all ranks; None for a single
-        rank.
-        """
+        """None for a single rank."""
         if self.ranks == 1:
             return None
         if self.ranks == dist.get_world_size() and not self.own_group:
             return dist.group.WORLD
-        made: dist.ProcessGroup = dist.new_group(
-            list(self.global_ranks), timeout=COLLECTIVE_TIMEOUT, use_local_synchronization=True
-        )
-        return made
+        return self.groups.get(self.lines, self.own_group, self.world_rank, self.device)
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
         """Sum ``tensor`` over all ranks, in place."""

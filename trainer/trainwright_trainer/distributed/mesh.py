@@ -47,72 +47,68 @@ class Mesh:
     @cached_property
     def tensor(self) -> Axis:
         """Ranks with different shards of the same matrices, which see the same sequences."""
-        return self._axis([replace(self.coordinates, tensor=index) for index in range(self.degrees.tensor)])
+        return self._axis("tensor")
 
     @cached_property
     def shard(self) -> Axis:
         """Data ranks that together have one copy of what is sharded over data ranks."""
-        return self._axis([replace(self.coordinates, shard=index) for index in range(self.degrees.shard)])
+        return self._axis("shard")
 
     @cached_property
     def replicas(self) -> Axis:
         """Data ranks with the same shard."""
-        return self._axis(
-            [replace(self.coordinates, replica=index) for index in range(self.degrees.replicas)]
-        )
+        return self._axis("replica")
 
     @cached_property
     def data(self) -> Axis:
         """Ranks with the same part of the model, which see different sequences; shards of a replica are
         neighbours.
         """
-        return self._axis(
-            [
-                replace(self.coordinates, replica=replica, shard=shard)
-                for replica in range(self.degrees.replicas)
-                for shard in range(self.degrees.shard)
-            ]
-        )
+        return self._axis("replica", "shard")
 
     @cached_property
     def pipeline(self) -> Axis:
         """Ranks with the stages of one pipeline."""
-        return self._axis(
-            [replace(self.coordinates, pipeline=index) for index in range(self.degrees.pipeline)]
-        )
+        return self._axis("pipeline")
 
     @cached_property
     def model(self) -> Axis:
         """Ranks that together have one copy of the model: one pipeline with its tensor groups."""
-        return self._axis(
-            [
-                replace(self.coordinates, pipeline=stage, tensor=part)
-                for stage in range(self.degrees.pipeline)
-                for part in range(self.degrees.tensor)
-            ]
-        )
+        return self._axis("pipeline", "tensor")
 
     @cached_property
     def stage(self) -> Axis:
         """Ranks with the same layers: the data axis with its tensor groups."""
-        return self._axis(
-            [
-                replace(self.coordinates, replica=replica, shard=shard, tensor=part)
-                for replica in range(self.degrees.replicas)
-                for shard in range(self.degrees.shard)
-                for part in range(self.degrees.tensor)
-            ]
-        )
+        return self._axis("replica", "shard", "tensor")
+
+    @cached_property
+    def stage_beside_passes(self) -> Axis:
+        """``stage`` for a thread that communicates while the passes of a model-parallel run use the other axes."""
+        return replace(self.stage, own_group=True) if self.model.ranks > 1 else self.stage
+
+    def create_groups(self, beside_passes: bool) -> None:
+        """Create every process group of this mesh; all ranks call this at the same point of their start.
+
+        Args:
+            beside_passes: whether ``stage_beside_passes`` is used.
+        """
+        axes = (self.tensor, self.shard, self.replicas, self.data, self.pipeline, self.model, self.stage)
+        with self.world.groups.creating():
+            for axis in (*axes, self.stage_beside_passes) if beside_passes else axes:
+                _ = axis.group
 
     def destroy(self) -> None:
         if self.ranks > 1:
             dist.destroy_process_group()
 
-    def _axis(self, members: list[Coordinates]) -> Axis:
-        global_ranks = tuple(self.degrees.rank_at(coordinates) for coordinates in members)
-        if global_ranks == self.world.global_ranks:
-            return self.world
-        return Axis(global_ranks, global_ranks.index(self.rank), self.device)
+    def _axis(self, *varied: str) -> Axis:
+        """This rank's line through the grid in which only the coordinates ``varied`` differ."""
+        lines: dict[Coordinates, list[int]] = {}
+        for rank in range(self.ranks):
+            start = replace(self.degrees.coordinates(rank), **dict.fromkeys(varied, 0))
+            lines.setdefault(start, []).append(rank)
+        axis = replace(self.world, lines=tuple(map(tuple, lines.values())))
+        return self.world if axis.global_ranks == self.world.global_ranks else axis
 
 
 def join_mesh(job: JobSpec) -> Mesh:
@@ -130,7 +126,7 @@ def make_mesh(rank: int, degrees: Degrees, device: torch.device) -> Mesh:
     ``device`` of a GPU has an index: generators, streams and communicators are looked up by it.
     """
     assert device.type != "cuda" or device.index is not None, "a GPU without an index"
-    return Mesh(Axis(tuple(range(degrees.ranks)), rank, device), degrees)
+    return Mesh(Axis((tuple(range(degrees.ranks)),), rank, device), degrees)
 
 
 def single_rank_mesh(device: torch.device) -> Mesh:

@@ -1,11 +1,19 @@
-"""torch's process groups: one backend per kind of device, and the timeout of their collectives.
+"""torch's process groups: one backend per kind of device, the order of their creation, and the timeout of their
+collectives.
 
-On CPUs ranks use gloo with one thread per group where torch would start two (``CPU_BACKEND``).
+On GPUs a group is a split of the world's communicator, and a split is a collective of all ranks: a rank that made a
+group alone, or in another order, would wait for the others until the timeout. So all groups of a mesh are created at the
+start, in one order (``Mesh.create_groups``), and none later.
+
+On CPUs ranks use gloo with one thread per group where torch would start two (``CPU_BACKEND``). The ranks of a group
+create it without the others.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +40,51 @@ def init_process_group(device: torch.device) -> None:
         dist.init_process_group("nccl", device_id=device, timeout=COLLECTIVE_TIMEOUT)
     else:
         dist.init_process_group(CPU_BACKEND, timeout=COLLECTIVE_TIMEOUT)
+
+
+Lines = tuple[tuple[int, ...], ...]
+"""The ranks of the world, each in one line: those that communicate along one axis. Ascending."""
+
+
+class ProcessGroups:
+    """The process groups of a mesh. Axes with the same ranks share one."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Lines, bool], dist.ProcessGroup] = {}
+        self._complete = False
+
+    def get(self, lines: Lines, own: bool, rank: int, device: torch.device) -> dist.ProcessGroup:
+        """The group of the line with ``rank``, created at the first call.
+
+        Args:
+            own: not shared with the axes of the same ranks: two threads must not use one group.
+        """
+        made = self._made.get((lines, own))
+        if made is None:
+            assert not self._complete, (
+                f"no group of {lines} was created at the start, with those of all ranks"
+            )
+            made = self._made[lines, own] = _make_group(lines, rank, device)
+        return made
+
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        """All groups are created in this context, and none after it."""
+        self._complete = False
+        yield
+        self._complete = True
+
+
+def _make_group(lines: Lines, rank: int, device: torch.device) -> dist.ProcessGroup:
+    if device.type == "cuda":
+        split = dist.split_group(split_ranks=[list(line) for line in lines], timeout=COLLECTIVE_TIMEOUT)
+        assert split is not None
+        return split
+    (mine,) = (line for line in lines if rank in line)
+    made: dist.ProcessGroup = dist.new_group(
+        list(mine), timeout=COLLECTIVE_TIMEOUT, use_local_synchronization=True
+    )
+    return made
 
 
 def _gloo_in_turn(given: Any, _: object) -> dist.ProcessGroupGloo:

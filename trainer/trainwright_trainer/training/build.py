@@ -93,6 +93,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     """
     spec, folder = job.spec, job_file.parent
     train, validation = _open_data(job, folder / DATA_FOLDER)
+    mesh.create_groups(beside_passes=spec.precision.fp8 is not None)
     stages = resolve_stages(spec, mesh)
     model, shard_specs, updater, skipped_steps, data_position = _build_state(
         job, folder / RESUME_FOLDER, mesh, stages

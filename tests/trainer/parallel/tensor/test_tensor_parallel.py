@@ -435,7 +435,7 @@ def test_every_matrix_is_cut() -> None:
     """A new kind of layer must declare how it is sharded."""
     with torch.device("meta"):
         model = Transformer(ModelSpec(layers=2, width=32, heads=8, tied_embeddings=False), 257, 8)
-    axis = Axis((0, 1), 1, torch.device("cpu"))
+    axis = Axis(((0, 1),), 1, torch.device("cpu"))
     parts = parallelize.shard_matrices(model, unsharded_specs(model), axis)
     assert list(parts.local) == list(dict(model.named_parameters()))
     for name, weight in model.named_parameters():

@@ -111,7 +111,9 @@ def _off(one: Tensor, exact: Tensor) -> float:
 
 @pytest.mark.parametrize(("size", "ranks"), [(257, 2), (257, 4), (8, 8), (9, 4)])
 def test_rows_cover_the_vocabulary_as_equally_as_can_be(size: int, ranks: int) -> None:
-    rows = [local_range(size, Axis(tuple(range(ranks)), rank, torch.device("cpu"))) for rank in range(ranks)]
+    rows = [
+        local_range(size, Axis((tuple(range(ranks)),), rank, torch.device("cpu"))) for rank in range(ranks)
+    ]
     assert [row for first, number in rows for row in range(first, first + number)] == list(range(size))
     numbers = [number for _, number in rows]
     assert max(numbers) - min(numbers) <= 1
@@ -119,4 +121,4 @@ def test_rows_cover_the_vocabulary_as_equally_as_can_be(size: int, ranks: int) -
 
 def test_more_ranks_than_rows_are_refused() -> None:
     with pytest.raises(BadJobError, match=r"parallelism.tensor: 4 ranks cannot share 3 rows: use at most 3"):
-        local_range(3, Axis((0, 1, 2, 3), 0, torch.device("cpu")))
+        local_range(3, Axis(((0, 1, 2, 3),), 0, torch.device("cpu")))

@@ -17,7 +17,6 @@ precision with every rank; here a value is rounded twice for any number of ranks
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -51,10 +50,8 @@ class FP8Gradients:
         device, slots = mesh.device, len(layout.slots)
         self._data, self._model = mesh.data, mesh.model
         # With model parallelism, the passes use their axes while the side stream reduces.
-        self._scale_axis = replace(mesh.stage, own_group=True) if mesh.model.ranks > 1 else mesh.stage
+        self._scale_axis = mesh.stage_beside_passes
         """Ranks that share each tensor's scale: those with other sequences, and those with other slices of it."""
-        for axis in (self._data, self._scale_axis):
-            _ = axis.group  # created now: two threads must not create groups at the same time
         self._layout = layout
         self._update_bucket = update_bucket
         self._side_stream = SideStream(mesh.stage)

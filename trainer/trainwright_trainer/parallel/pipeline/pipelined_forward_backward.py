@@ -163,9 +163,8 @@ class PipelineForwardBackward:
         """
         ends = [self._stages.rank_of(0), self._stages.rank_of(len(self._stages.layers) - 1)]
         other = torch.empty_like(gradient)
-        # Point-to-point: the ranks between the two have no memory for it, and a process group of
-        # two would leave ranks with unequal numbers of groups, from which torch derives the next
-        # group's name.
+        # Point-to-point: the ranks between the two have no memory for it, and a process group of two would be
+        # one more for a single exchange.
         if self._first:
             self._axis.send(gradient, ends[1])
             self._axis.receive(other, ends[1])

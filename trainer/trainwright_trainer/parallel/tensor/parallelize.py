@@ -95,7 +95,6 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
         chunks: number of chunks of a rank's tokens, sent one while another is multiplied; divides the part's
             positions.
     """
-    _ = axis.group  # created at a defined point: later, several threads may use it
     for module in model.modules():
         if type(module) in _CLASSES:
             module.__class__ = (_CLASSES if chunks == 1 else _CLASSES | _CHUNKED)[type(module)]
