@@ -124,7 +124,7 @@ def test_a_stream_ends_when_its_reader_loses_the_right(monkeypatch: pytest.Monke
 
     async def gather() -> bytes:
         response = stream_events(
-            Topics(), "runs", lambda: StreamUpdate([ServerEvent("1")]), lambda: next(rights)
+            Topics(), "runs", lambda: StreamUpdate([ServerEvent("1")]), lambda: next(rights), VIEWER
         )
         return await body_of(response)
 
