@@ -24,6 +24,7 @@ from tests.benchmarks.harness.gpu_presence import why_no_gpu
 from tests.benchmarks.report import table
 from tests.benchmarks.report.results import RECORD, RefusedError, Result, append, result
 from tests.benchmarks.trainer.gpu_rows import ROWS, Row, Setting
+from trainwright_trainer.runtime.devices import use_expandable_segments
 
 _LIMIT_SECONDS = 600
 _REFUSED = 2
@@ -34,6 +35,7 @@ _NAMES = [row.name for row in ROWS]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
+    use_expandable_segments()  # as the launcher does
     if given.list:
         print("\n".join(f"{row.name:<22} {row.says}" for row in ROWS))
         return 0

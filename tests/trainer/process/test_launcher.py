@@ -29,6 +29,8 @@ from trainwright_trainer.checkpoint.host_memory import HostMemory
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import config_digest, take_snapshot, training_position
 from trainwright_trainer.main import main
+from trainwright_trainer.process import launcher
+from trainwright_trainer.process.job_file import read_job
 
 ENDLESS = {"steps": 1_000_000}
 MARKER = "TRAINWRIGHT_TEST_MARKER"
@@ -270,3 +272,23 @@ def _wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("device", "owners", "found"),
+    [("cuda", None, "expandable_segments:True"), ("cuda", "max_split_size_mb:64", None), ("cpu", None, None)],
+)
+def test_ranks_on_gpus_use_expandable_segments_unless_the_owner_chose(
+    device: str,
+    owners: str | None,
+    found: str | None,
+    tmp_path: Path,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.setenv(name, "")
+    if owners:
+        monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", owners)
+    launcher._config(read_job(write_job(tmp_path, data, job={"device": device})))
+    assert (os.environ["PYTORCH_ALLOC_CONF"] or None) == found

@@ -21,6 +21,7 @@ from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright_trainer.checkpoint.load import read_stored
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.mesh import join_mesh
+from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.process.job_file import read_job
 
 pytestmark = pytest.mark.usefixtures("cuda")
@@ -59,6 +60,18 @@ def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_continues(tmp_path: Pa
 
     train_here(resumed, GPU)
     assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=3e-5)
+
+
+def test_weights_are_made_on_the_gpu_with_the_values_of_the_cpu(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu = build_here(write_job(tmp_path / "cpu", data)).engine.model
+    monkeypatch.setattr(Transformer, "to", lambda model, device: model)  # none is moved there
+    on_gpu = build_here(write_job(tmp_path / "gpu", data, job=ON_GPU), GPU).engine.model
+    made = dict(on_gpu.named_parameters())
+    assert {weight.device.type for weight in made.values()} == {"cuda"}
+    assert on_gpu.head.weight is on_gpu.embedding.weight  # tied
+    assert all(torch.equal(made[name].cpu(), weight) for name, weight in on_cpu.named_parameters())
 
 
 def test_phases_sum_to_the_step_and_mfu_is_reported(tmp_path: Path, data: Path) -> None:

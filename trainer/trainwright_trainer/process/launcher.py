@@ -29,6 +29,7 @@ from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.process.outcome import FailureReport
 from trainwright_trainer.process.rank import run_rank
 from trainwright_trainer.process.signals import announce_parent
+from trainwright_trainer.runtime.devices import use_expandable_segments
 
 
 def launch(job_file: Path) -> int:
@@ -61,6 +62,8 @@ def _config(job: JobSpec) -> LaunchConfig:
     # All ranks are on this machine, so a free port and the loopback interface are enough.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    if job.device == "cuda":
+        use_expandable_segments()
     return LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -57,16 +57,17 @@ def build_updater(
         initial_weights = partial(initial_weight, spec=spec.model, seed=spec.seed) if fresh else None
         shard = shard_weights(model, shard_specs, spec.precision.kind, mesh, initial_weights)
         return model, ShardedAdamW(shard, spec.optimizer, mesh)
-    _allocate(model)
+    fp8 = spec.precision.fp8
+    # In host memory: what FP8 keeps of the weights is smaller, and DeepSpeed places them itself.
+    _allocate(model, mesh.device if native and fp8 is None else torch.device("cpu"))
     if fresh:
         initialize(model, spec.model, spec.seed, shard_specs)
     if not native:
         from trainwright_trainer.training.deepspeed_engine import DeepSpeedUpdater
 
         return model, DeepSpeedUpdater(model, shard_specs, spec, mesh)
-    fp8 = spec.precision.fp8
     if fp8 is None:
-        model.to(mesh.device)
+        model.to(mesh.device)  # the rotary tables; the weights are there
         return model, _build_float32_updater(model, shard_specs, spec, mesh)
     check_device(fp8.scaling, mesh.device)
     initial = _detach_weights(model, mesh.device)
@@ -80,13 +81,13 @@ def apply_module_passes(model: Transformer, spec: RunSpec, mesh: Mesh) -> None:
     recompute(model, spec.memory)
 
 
-def _allocate(model: Transformer) -> None:
-    """Allocate the parameters of a meta model on the CPU. Tied weights stay tied."""
+def _allocate(model: Transformer, device: torch.device) -> None:
+    """Allocate the parameters of a meta model on ``device``, uninitialized. Tied weights stay tied."""
     replaced: dict[nn.Parameter, nn.Parameter] = {}
     for module in model.modules():
         for name, weight in list(module.named_parameters(recurse=False)):
             if weight not in replaced:
-                replaced[weight] = nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype))
+                replaced[weight] = nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype, device=device))
             setattr(module, name, replaced[weight])
     model.fill_tables()
 
