@@ -1,11 +1,11 @@
-"""The caller's account and API keys."""
+"""The caller's account, API keys and browser sessions."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
-from trainwright.contracts.api.people import ApiKey, CreatedKey, Me, NewKey
+from trainwright.contracts.api.people import ApiKey, CreatedKey, Me, NewKey, SignedInBrowser
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
 from trainwright_backend.auth import keys, service
-from trainwright_backend.auth.policies import SignedIn
+from trainwright_backend.auth.policies import SignedIn, session_token
 from trainwright_backend.core.policy import GuardedRoute
 
 router = APIRouter(prefix="/me", tags=["accounts"], route_class=GuardedRoute)
@@ -33,3 +33,17 @@ def create_key(new: NewKey, person: SignedIn, session: WriteSession, settings: C
 def delete_key(key: str, person: SignedIn, session: WriteSession) -> None:
     """Revoke one of your API keys."""
     keys.delete_key(session, person.user_id, key)
+
+
+@router.get("/sessions")
+def list_sessions(
+    person: SignedIn, request: Request, session: ReadSession, settings: CurrentSettings
+) -> list[SignedInBrowser]:
+    """The browsers in which you are signed in, newest first."""
+    return service.list_sessions(session, settings, person.user_id, session_token(request, settings))
+
+
+@router.delete("/sessions/{session_id}", status_code=204)
+def end_session(session_id: str, person: SignedIn, session: WriteSession) -> None:
+    """Sign one of your browsers out."""
+    service.end_session(session, person.user_id, session_id)

@@ -9,15 +9,16 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 
-from trainwright.contracts.api.people import Me, Role
+from trainwright.contracts.api.people import Me, Role, SignedInBrowser
 from trainwright.contracts.api.people import Membership as MembershipOut
-from trainwright_backend.auth.tables import Account, BrowserSession, Membership, Team
+from trainwright_backend.auth.tables import Account, ApiKey, BrowserSession, Membership, Team
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.ids import public_id
+from trainwright_backend.core.ids import public_id, unknown
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
 SESSION_LIFETIME = timedelta(days=14)
+SESSION_ID_DIGITS = 24
 
 
 def find_membership(session: Read, slug: str, user_id: UUID) -> tuple[Team, Role] | None:
@@ -57,6 +58,43 @@ def close_session(session: Write, settings: Settings, token: str) -> None:
     session.execute(delete(BrowserSession).where(BrowserSession.hash == _session_hash(settings, token)))
 
 
+def list_sessions(
+    session: Read, settings: Settings, user_id: UUID, token: str | None
+) -> list[SignedInBrowser]:
+    """The browsers in which the person is signed in, newest first. ``token`` is the cookie of the current one."""
+    current = None if token is None else _session_hash(settings, token)
+    rows = session.scalars(
+        select(BrowserSession)
+        .where(BrowserSession.user_id == user_id, BrowserSession.expires > now())
+        .order_by(BrowserSession.created.desc())
+    )
+    return [
+        SignedInBrowser(
+            id=_session_id(row.hash), created=row.created, expires=row.expires, current=row.hash == current
+        )
+        for row in rows
+    ]
+
+
+def end_session(session: Write, user_id: UUID, session_id: str) -> None:
+    """Sign one of the person's browsers out.
+
+    Raises:
+        NotFound: the person has no such session.
+    """
+    mine = session.scalars(select(BrowserSession.hash).where(BrowserSession.user_id == user_id))
+    ended = [hashed for hashed in mine if _session_id(hashed) == session_id]
+    if not ended:
+        raise unknown("session", session_id)
+    session.execute(delete(BrowserSession).where(BrowserSession.hash.in_(ended)))
+
+
+def end_all_access(session: Write, user_id: UUID) -> None:
+    """End the person's sessions and revoke their keys."""
+    session.execute(delete(BrowserSession).where(BrowserSession.user_id == user_id))
+    session.execute(delete(ApiKey).where(ApiKey.user_id == user_id))
+
+
 def me(session: Read, user_id: UUID) -> Me:
     """A person with their teams."""
     account = session.get_one(Account, user_id)
@@ -82,6 +120,11 @@ def account_by_email(session: Read, email: str) -> Account | None:
 def normal_email(email: str) -> str:
     """The form in which an address is stored."""
     return email.strip().lower()
+
+
+def _session_id(hashed: str) -> str:
+    """The start of the keyed hash, from which nobody can get the token."""
+    return f"session_{hashed[:SESSION_ID_DIGITS]}"
 
 
 def _session_hash(settings: Settings, token: str) -> str:

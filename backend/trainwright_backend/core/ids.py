@@ -18,7 +18,9 @@ LARGEST_NUMBER = 2**53
 LARGEST_INTEGER = 2**31 - 1
 """The largest number that is compared with an INTEGER column: PostgreSQL refuses queries with larger ones."""
 
-Prefix = Literal["run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe", "invite"]
+Prefix = Literal[
+    "run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe", "invite", "session"
+]
 
 _KIND: dict[Prefix, str] = {
     "run": "run",
@@ -32,6 +34,7 @@ _KIND: dict[Prefix, str] = {
     "tok": "tokenizer",
     "recipe": "recipe",
     "invite": "invitation",
+    "session": "session",
 }
 
 

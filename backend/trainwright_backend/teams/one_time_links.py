@@ -28,7 +28,7 @@ from trainwright.contracts.api.people import (
 from trainwright.contracts.api.people import OneTimeLink as UsedLink
 from trainwright.contracts.base import Problem
 from trainwright_backend.auth.passwords import hash_password
-from trainwright_backend.auth.service import account_by_email, me, normal_email, open_session
+from trainwright_backend.auth.service import account_by_email, end_all_access, me, normal_email, open_session
 from trainwright_backend.auth.tables import Account, Membership, OneTimeLink, Team
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.errors import Conflict, Invalid, NotFound, Unauthorized
@@ -150,11 +150,16 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
         if _needs_account(session, link):
             _check_account_fields(link, used)
             password_hash = used.password
+        elif link.purpose == LinkPurpose.SIGN_IN:
+            password_hash = used.password
     if password_hash is not None:
         password_hash = hash_password(password_hash)  # slow: no session is open
     with database.write() as session:
         link = _take(session, settings, used.token)
-        account = _account_for(session, link, used, password_hash)
+        if link.purpose == LinkPurpose.SIGN_IN:
+            account = _recovered(session, link, password_hash)
+        else:
+            account = _account_for(session, link, used, password_hash)
         if link.purpose == LinkPurpose.INVITATION:
             if password_hash is None and caller != account.id:
                 raise Unauthorized(f"Sign in as {link.email} first, then open the link again.")
@@ -274,6 +279,17 @@ def _account_for(session: Write, link: OneTimeLink, used: UsedLink, password_has
         raise Conflict(
             "email_taken", f"An account with the address {email} exists already. Sign in first."
         ) from None
+    return account
+
+
+def _recovered(session: Write, link: OneTimeLink, password_hash: str | None) -> Account:
+    """The account of a sign-in link. Whoever else had access to it loses it."""
+    account = account_by_email(session, link.email or "")
+    if account is None:
+        raise _not_valid()
+    end_all_access(session, account.id)
+    if password_hash is not None:
+        account.password_hash = password_hash
     return account
 
 

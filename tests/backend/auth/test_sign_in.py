@@ -112,6 +112,22 @@ def test_forwarded_addresses_do_not_allow_more_attempts(site: Site) -> None:
     assert sign_in(browser) == 429
 
 
+def test_a_person_sees_and_ends_their_sessions(site: Site) -> None:
+    laptop, phone = site.anonymous(), site.anonymous()
+    assert [sign_in(laptop), sign_in(phone)] == [200, 200]
+    shown = phone.get("/api/v1/me/sessions").json()
+    newest = shown[0]
+    assert newest["current"] and sum(one["current"] for one in shown) == 1
+    assert not any(one["current"] for one in site.admin.get("/api/v1/me/sessions").json()), "it uses a key"
+    of_laptop = shown[1]["id"]
+    stranger = site.other_team("globex")
+    assert stranger.delete(f"/api/v1/me/sessions/{of_laptop}").status_code == 404
+    assert phone.delete(f"/api/v1/me/sessions/{of_laptop}").status_code == 204
+    assert [laptop.get("/api/v1/me").status_code, phone.get("/api/v1/me").status_code] == [401, 200]
+    assert of_laptop not in phone.get("/api/v1/me/sessions").text
+    assert phone.cookies["trainwright"] not in str(shown), "an id is no credential"
+
+
 @pytest.mark.both_databases
 def test_a_session_expires(site: Site) -> None:
     browser = site.anonymous()

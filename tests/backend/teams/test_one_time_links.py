@@ -147,13 +147,34 @@ def test_a_member_is_not_invited_again(site: Site) -> None:
     assert (answer.status_code, answer.json()["code"]) == (409, "already_member")
 
 
-def test_a_sign_in_link_signs_in(site: Site) -> None:
+def sign_in_url(site: Site, email: str = "ADA@acme.example") -> str:
     with site.app.state.database.write() as session:
-        url = one_time_links.sign_in_link(session, site.app.state.settings, "ADA@acme.example").url
-    browser = site.anonymous()
+        return one_time_links.sign_in_link(session, site.app.state.settings, email).url
+
+
+def test_a_sign_in_link_signs_in(site: Site) -> None:
+    url, browser = sign_in_url(site), site.anonymous()
     assert url.startswith("http://localhost/link/")
     assert use(browser, token=url.rsplit("/", 1)[-1]) == (200, "")
     assert browser.get("/api/v1/me").json()["email"] == "ada@acme.example"
+    again = {"email": "ada@acme.example", "password": PASSWORD}
+    assert site.anonymous().post("/api/v1/auth/sign-in", json=again).status_code == 200, "it is unchanged"
+
+
+def test_a_sign_in_link_takes_an_account_back(site: Site) -> None:
+    """The inviter may have used the invitation, and knows the password, a key and a session."""
+    key, thief = site.member("viewer", email="bob@acme.example"), site.anonymous()
+    stolen = {"email": "bob@acme.example", "password": PASSWORD}
+    assert thief.post("/api/v1/auth/sign-in", json=stolen).status_code == 200
+    link = {"token": sign_in_url(site, "bob@acme.example").rsplit("/", 1)[-1]}
+    owner = site.anonymous()
+    assert use(owner, **link, password="password123") == (422, "invalid"), "and the link can still be used"
+    assert use(owner, **link, password="what only Bob knows") == (200, "")
+    assert [client.get("/api/v1/me").status_code for client in (key, thief, owner)] == [401, 401, 200]
+    assert thief.post("/api/v1/auth/sign-in", json=stolen).status_code == 401
+    mine = stolen | {"password": "what only Bob knows"}
+    assert site.anonymous().post("/api/v1/auth/sign-in", json=mine).status_code == 200
+    assert site.admin.get("/api/v1/me").status_code == 200, "others keep their access"
 
 
 @pytest.mark.both_databases

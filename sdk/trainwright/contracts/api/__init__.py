@@ -10,6 +10,7 @@ POST    /auth/sign-in                               SignIn → Me; sets the sess
 POST    /auth/sign-out                              204
 GET     /me                                         Me
 GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey → CreatedKey, the secret shown once)
+GET     /me/sessions · DELETE /me/sessions/{id}     SignedInBrowser: where you are signed in
 GET POST /teams                                     Team (POST: site admin, NewTeam)
 GET     T                                           Team with its quota
 GET     T/members                                   Member

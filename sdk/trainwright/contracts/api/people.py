@@ -37,7 +37,10 @@ class LinkInfo(Envelope):
 
 
 class OneTimeLink(Strict):
-    """Uses a one-time link. The fields of the account are required if `LinkInfo.needs_account` is true."""
+    """Uses a one-time link. The fields of the account are required if `LinkInfo.needs_account` is true.
+
+    With a sign-in link, `password` is the account's new password.
+    """
 
     token: str
     name: str | None = Field(default=None, min_length=1, max_length=80)
@@ -59,6 +62,16 @@ class Me(Envelope):
     email: str
     site_admin: bool
     teams: list[Membership]
+
+
+class SignedInBrowser(Envelope):
+    """A browser in which a person is signed in."""
+
+    id: str
+    created: AwareDatetime
+    expires: AwareDatetime
+    current: bool
+    """Whether it is the one that asks."""
 
 
 class ApiKey(Envelope):
