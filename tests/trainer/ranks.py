@@ -4,7 +4,6 @@ The processes are forked from a server that has imported torch once, so that eig
 What a rank returns is passed back to the test; what it raises fails the test with its traceback.
 """
 
-import multiprocessing
 import tempfile
 import threading
 import traceback
@@ -16,12 +15,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tests.fork_server import FORKED
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.distributed.mesh import make_mesh
 from trainwright_trainer.distributed.process_group import CPU_BACKEND
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.trainer.preload"])
 _SECONDS = 100
 
 
@@ -36,9 +34,9 @@ def on_mesh(
 ) -> list[Any]:
     """Call ``function(mesh, *arguments)`` on each rank of a mesh. Returns their results in rank order."""
     with tempfile.TemporaryDirectory() as folder:
-        pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(degrees.ranks)]
+        pipes = [FORKED.Pipe(duplex=False) for _ in range(degrees.ranks)]
         processes = [
-            _CONTEXT.Process(target=_rank, args=(rank, degrees, folder, ours[1], function, arguments))
+            FORKED.Process(target=_rank, args=(rank, degrees, folder, ours[1], function, arguments))
             for rank, ours in enumerate(pipes)
         ]
         for process in processes:

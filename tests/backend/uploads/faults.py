@@ -1,7 +1,6 @@
 """Server processes that can be killed, and a proxy that cuts connections, for tests of interrupted uploads."""
 
 import asyncio
-import multiprocessing
 import socket
 import threading
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any, Self
 
 import uvicorn
 
+from tests.fork_server import FORKED
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
 from trainwright_backend.uploads import receiver, request_body
@@ -18,8 +18,6 @@ from trainwright_backend.uploads import receiver, request_body
 SMALL_BLOCK = 32 << 10
 SMALL_SAVE = 128 << 10
 """Instead of 1 and 64 MiB, so that small uploads behave like large ones."""
-
-PROCESSES = multiprocessing.get_context("forkserver")
 
 
 def serve(settings: dict[str, Any], listening: socket.socket, idle_seconds: float) -> None:
@@ -37,7 +35,6 @@ class Server:
 
     def __init__(self, settings: Settings, idle_seconds: float = 60.0) -> None:
         self._idle_seconds = idle_seconds
-        PROCESSES.set_forkserver_preload(["tests.backend.uploads.faults"])
         self._settings = settings.model_dump() | {"log_level": "CRITICAL"}
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listening.getsockname()[1]
@@ -63,7 +60,7 @@ class Server:
         return self._process.pid
 
     def _start(self) -> ForkServerProcess:
-        process = PROCESSES.Process(
+        process = FORKED.Process(
             target=serve, args=(self._settings, self._listening, self._idle_seconds), daemon=True
         )
         process.start()

@@ -4,7 +4,6 @@ one process can read all of it, or it does not exist."""
 import os
 import threading
 import time
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tests.fork_server import FORKED
 from tests.trainer.ranks import on_ranks
 from trainwright.contracts.checkpoint import CheckpointManifest, TensorEntry
 from trainwright.contracts.parallelism_spec import Degrees
@@ -225,10 +225,7 @@ def _die_before_the_list(rank: int, store: str, folder: Path) -> None:
 
 def test_a_writer_that_is_killed_leaves_no_checkpoint_and_no_process(tmp_path: Path) -> None:
     folder, store = tmp_path / "checkpoints", str(tmp_path / "store")
-    ranks = [
-        get_context("forkserver").Process(target=_die_before_the_list, args=(rank, store, folder))
-        for rank in (0, 1)
-    ]
+    ranks = [FORKED.Process(target=_die_before_the_list, args=(rank, store, folder)) for rank in (0, 1)]
     for process in ranks:
         process.start()
     for process in ranks:
