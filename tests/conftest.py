@@ -24,7 +24,19 @@ DURATIONS = ROOT / "tests" / "durations.json"
 
 LONG_FILE_SECONDS = 5.0
 
-CPU_BUDGETS: dict[str, float] = {}
+CPU_BUDGETS: dict[str, float] = {
+    "tests/agent": 46,
+    "tests/architecture": 18,
+    "tests/backend": 383,
+    "tests/benchmarks": 6,
+    "tests/e2e": 120,
+    "tests/integration": 95,
+    "tests/parity": 48,
+    "tests/planner": 6,
+    "tests/prepare": 100,
+    "tests/sdk": 6,
+    "tests/trainer": 580,
+}
 """CPU seconds of ``make test`` by folder, as measured. A folder that uses half as much again fails the session."""
 
 CPU_TIME = pytest.StashKey[CpuTime]()

@@ -115,6 +115,7 @@ def test_rejected_lines_are_listed_and_the_rest_is_used(
     assert (rejected.file, rejected.line) == ("letters.jsonl", 201)
 
 
+@pytest.mark.slow(target="faults")
 def test_a_running_run_uses_quota_cannot_be_deleted_and_leaves_nothing_when_cancelled(
     live: Live, dataset: Dataset
 ) -> None:

@@ -49,6 +49,7 @@ def up(folder: Path, port: int) -> Iterator[list[str]]:
         process.wait()
 
 
+@pytest.mark.slow(target="faults")
 def test_ctrl_c_stops_everything_and_the_next_start_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with bind_socket("127.0.0.1", 0) as taken:

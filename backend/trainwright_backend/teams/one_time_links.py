@@ -283,12 +283,12 @@ def _account_for(session: Write, link: OneTimeLink, used: UsedLink, password_has
 
 
 def _recovered(session: Write, link: OneTimeLink, password_hash: str | None) -> Account:
-    """The account of a sign-in link. Whoever else had access to it loses it."""
+    """The account of a sign-in link. With a new password, everyone who had access to it loses that."""
     account = account_by_email(session, link.email or "")
     if account is None:
         raise _not_valid()
-    end_all_access(session, account.id)
     if password_hash is not None:
+        end_all_access(session, account.id)
         account.password_hash = password_hash
     return account
 

@@ -161,6 +161,13 @@ def test_a_sign_in_link_signs_in(site: Site) -> None:
     assert site.anonymous().post("/api/v1/auth/sign-in", json=again).status_code == 200, "it is unchanged"
 
 
+def test_a_sign_in_link_without_a_new_password_leaves_keys_alone(site: Site) -> None:
+    key = site.member("viewer", email="bob@acme.example")
+    link = {"token": sign_in_url(site, "bob@acme.example").rsplit("/", 1)[-1]}
+    assert use(site.anonymous(), **link) == (200, "")
+    assert key.get("/api/v1/me").status_code == 200
+
+
 def test_a_sign_in_link_takes_an_account_back(site: Site) -> None:
     """The inviter may have used the invitation, and knows the password, a key and a session."""
     key, thief = site.member("viewer", email="bob@acme.example"), site.anonymous()

@@ -21,6 +21,8 @@ ON_GPU: dict[str, Any] = {"device": "cuda"}
 MODEL = {"layers": 2, "width": 128, "heads": 4, "kv_heads": 2}
 BATCH = {"sequence_tokens": 64, "micro_sequences": 8, "global_sequences": 8}
 
+in_make_layouts = pytest.mark.slow(target="layouts")
+
 
 def fp8(**recipe: Any) -> dict[str, Any]:
     return {"kind": "fp8", "fp8": recipe}
@@ -35,8 +37,8 @@ def make_job(folder: Path, data: Path, ranks: int = 1, **sections: Any) -> Path:
     ("recipe", "compiled"),
     [
         ({"level": "O1"}, "on"),
-        ({"level": "O1"}, "off"),
-        ({"level": "O2", "amax": "delayed"}, "on"),
+        pytest.param({"level": "O1"}, "off", marks=in_make_layouts),
+        pytest.param({"level": "O2", "amax": "delayed"}, "on", marks=in_make_layouts),
         ({"level": "O3"}, "on"),
     ],
 )

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, events, losses, train_here, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
@@ -116,14 +115,12 @@ def _compiled_or_refused(test: Callable[..., None]) -> Callable[..., None]:
     return refused
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 @pytest.mark.parametrize(
     ("kind", "in_bf16"),
-    partly_slow(
-        [(RecomputeKind.NONE, False), (RecomputeKind.SELECTIVE, True), (RecomputeKind.FULL, True)],
-        [(RecomputeKind.SELECTIVE, True)],
-    ),
+    [(RecomputeKind.NONE, False), (RecomputeKind.SELECTIVE, True), (RecomputeKind.FULL, True)],
 )
 def test_blocks_compiled_once_compute_what_they_are(kind: RecomputeKind, in_bf16: bool) -> None:
     plain, compiled = _model(kind, in_bf16), _model(kind, in_bf16)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import events, losses, read_out, resume_from, run_trainer, trainer, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import STOP_NAME, Outcome, output_folder
@@ -39,6 +40,7 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "zero 3": (2, {"parallelism": {"zero_stage": 3, "shard": 2}}),
     "deepspeed": (2, {"parallelism": {"engine": "deepspeed", "zero_stage": 2}}),
 }
+IN_MAKE_TEST = ("one process", "fp8", "zero 3", "stages and tensor", "deepspeed")
 
 
 def _train(mesh: Mesh, job_file: Path, asked_from: int | None) -> Outcome:
@@ -78,7 +80,7 @@ def _checkpoints(job_file: Path) -> list[str]:
     return sorted(path.name for path in (output_folder(job_file) / "checkpoints").glob("*"))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, IN_MAKE_TEST))
 def test_all_ranks_leave_after_one_step_and_the_losses_stay(tmp_path: Path, data: Path, layout: str) -> None:
     if layout == "deepspeed":
         pytest.importorskip("deepspeed")

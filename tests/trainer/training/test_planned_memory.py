@@ -227,7 +227,8 @@ def _comes_beside(training: Training, step: int, mesh: Mesh) -> int:
     return max(accumulate(event.nbytes() for event in sorted(record, key=lambda event: event.start_ns())))
 
 
-@pytest.mark.parametrize("layout", partly_slow(DEEPSPEED, ["zero 2"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", DEEPSPEED)
 def test_deepspeed_takes_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
     ranks, parallelism = DEEPSPEED[layout]
     job_file = write_job(

@@ -260,7 +260,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", partly_slow(CASES, ["bf16, some recomputed", "O2, all recomputed"]))
+@pytest.mark.parametrize("case", partly_slow(CASES, ["bf16, some recomputed"]))
 def test_a_training_in_chunks_is_that_without(case: str, learned: Callable[..., list[float]]) -> None:
     kind, degrees = CASES[case][:2]
     tensor = Degrees(tensor=degrees.tensor)
