@@ -25,19 +25,23 @@ DURATIONS = ROOT / "tests" / "durations.json"
 LONG_FILE_SECONDS = 5.0
 
 CPU_BUDGETS: dict[str, float] = {
-    "tests/agent": 46,
-    "tests/architecture": 18,
-    "tests/backend": 383,
-    "tests/benchmarks": 6,
-    "tests/e2e": 120,
-    "tests/integration": 95,
-    "tests/parity": 48,
-    "tests/planner": 6,
-    "tests/prepare": 100,
-    "tests/sdk": 6,
-    "tests/trainer": 580,
+    "tests/agent": 120,
+    "tests/architecture": 45,
+    "tests/backend": 950,
+    "tests/benchmarks": 15,
+    "tests/e2e": 300,
+    "tests/integration": 240,
+    "tests/parity": 120,
+    "tests/planner": 15,
+    "tests/prepare": 250,
+    "tests/sdk": 15,
+    "tests/trainer": 1_450,
 }
-"""CPU seconds of ``make test`` by folder, as measured. A folder that uses half as much again fails the session."""
+"""CPU seconds of ``make test`` by folder. A folder that uses half as much again fails the session.
+
+They are 2.5 times those of a machine at rest: where cores share their units and caches with other machines, the same work
+was seen to take that many.
+"""
 
 CPU_TIME = pytest.StashKey[CpuTime]()
 
