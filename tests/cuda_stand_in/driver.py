@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from torch.utils._device import _device_constructors
 
 from tests.cuda_stand_in.placement import Host, tensors_stand_in
 from trainwright_trainer.distributed.process_group import CPU_BACKEND
@@ -170,6 +171,7 @@ def cuda_stand_in() -> Iterator[None]:
     }
     functions.pop("host")
     with ExitStack() as stack:
+        stack.callback(_device_constructors.cache_clear)  # last: torch remembers functions that were replaced here
         stack.enter_context(patch.multiple(torch.cuda, **functions))
         stack.enter_context(patch.multiple(torch.cuda.nvtx, range_push=lambda *_: 0, range_pop=lambda: 0))
         stack.enter_context(patch.object(torch.version, "cuda", "12.9"))
