@@ -7,7 +7,7 @@ import { MenuCheckbox } from "@/components/MenuCheckbox";
 import { StateIcon } from "@/components/StateIcon";
 import { TagChip } from "@/components/TagChip";
 import { TextInput } from "@/components/TextInput";
-import { isFiltering, parseTypedFilter, toggleStates, toggleTag, type RunFilter } from "@/features/runs/list/runFilter";
+import { isFiltering, parseTypedFilter, splitUnfinishedTerm, toggleStates, toggleTag, type RunFilter } from "@/features/runs/list/runFilter";
 import { RUN_STATES, stateStyle } from "@/lib/runs/stateStyle";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 import { useHotkeys } from "@/lib/hooks/useHotkeys";
@@ -40,8 +40,8 @@ export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
   const [previousQ, setPreviousQ] = useState(q);
   if (q !== previousQ) {
     setPreviousQ(q);
-    // The field's own query comes back trimmed and must not remove a space that the user just typed.
-    if (q !== debouncedText.trim()) setText(q);
+    // The field's own query comes back and must not remove what the user is typing.
+    if (q !== queryOf(debouncedText)) setText(q);
   }
   const latest = useRef({ filter, onFilter });
   useEffect(() => {
@@ -49,12 +49,18 @@ export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
   });
   useEffect(() => {
     const { filter: before, onFilter } = latest.current;
-    const { filter, rest } = parseTypedFilter(before, debouncedText);
+    const [finished, unfinished] = splitUnfinishedTerm(debouncedText);
+    const { filter, rest } = parseTypedFilter(before, finished);
     const q = rest.trim();
     if (filter === before && q === (before.q ?? "")) return;
-    if (filter !== before) setText(q);
+    if (filter !== before) {
+      setText((typed) => rest.trimStart() + unfinished + (typed.startsWith(debouncedText) ? typed.slice(debouncedText.length) : ""));
+    }
     onFilter({ ...filter, q: q === "" ? undefined : q });
   }, [debouncedText]);
+  const finishTerm = () => {
+    if (splitUnfinishedTerm(text)[1] !== "") setText(`${text} `);
+  };
   const states = filter.state ?? [];
   const selectedLabels = STATE_GROUPS.filter(([, of]) => of.every((value) => states.includes(value))).map(([word]) => word);
   return (
@@ -73,7 +79,9 @@ export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
           }}
           onKeyDown={(event) => {
             if (event.key === "Escape") event.currentTarget.blur();
+            if (event.key === "Enter") finishTerm();
           }}
+          onBlur={finishTerm}
         />
       </div>
       <Menu
@@ -128,6 +136,11 @@ export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
       {children}
     </div>
   );
+}
+
+/** What is searched for in names. */
+function queryOf(text: string): string {
+  return parseTypedFilter({}, splitUnfinishedTerm(text)[0]).rest.trim();
 }
 
 function groupStyle(states: readonly RunState[]) {

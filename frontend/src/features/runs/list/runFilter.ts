@@ -77,6 +77,14 @@ export function parseTypedFilter(filter: RunFilter, text: string): { filter: Run
   return { filter: parsed, rest: rest.join(" ") };
 }
 
+const TERM_AT_THE_END = /(?<=^|\s)(?:tag|state|by):\S*$/i;
+
+/** The text before a term that is still being typed, and that term: a term ends with a space. */
+export function splitUnfinishedTerm(text: string): [string, string] {
+  const term = TERM_AT_THE_END.exec(text)?.[0] ?? "";
+  return [text.slice(0, text.length - term.length), term];
+}
+
 function applyTerm(filter: RunFilter, key: string, value: string): RunFilter | null {
   if (key === "tag" && TAG.test(value)) return filter.tag?.includes(value) === true ? filter : toggleTag(filter, value);
   if (key === "by" && value === "me") return { ...filter, mine: true };
