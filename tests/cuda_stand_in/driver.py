@@ -171,7 +171,8 @@ def cuda_stand_in() -> Iterator[None]:
     }
     functions.pop("host")
     with ExitStack() as stack:
-        stack.callback(_device_constructors.cache_clear)  # last: torch remembers functions that were replaced here
+        # After all others: torch remembers the functions that were replaced here.
+        stack.callback(_device_constructors.cache_clear)
         stack.enter_context(patch.multiple(torch.cuda, **functions))
         stack.enter_context(patch.multiple(torch.cuda.nvtx, range_push=lambda *_: 0, range_pop=lambda: 0))
         stack.enter_context(patch.object(torch.version, "cuda", "12.9"))
