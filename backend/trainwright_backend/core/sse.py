@@ -52,7 +52,7 @@ class StreamUpdate(NamedTuple):
 
     events: Sequence[ServerEvent] = ()
     ended: bool = False
-    """There will be no more events."""
+    """The stream has ended."""
 
     more: bool = False
     """More events can be read now."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from uuid import uuid4
 
 import pytest
@@ -39,11 +39,12 @@ def test_a_viewer_has_a_limit_of_open_streams(monkeypatch: pytest.MonkeyPatch) -
 
     async def open_two() -> None:
         first = stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER).body_iterator
-        await anext(aiter(first))
+        assert isinstance(first, AsyncGenerator)
+        await anext(first)
         with pytest.raises(AppError, match="1 live streams open"):
             stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER)
         stream_events(topics, "runs", StreamUpdate, lambda: True, uuid4())
-        await first.aclose()  # type: ignore[union-attr]  # as the server does when the client hangs up
+        await first.aclose()  # as the server does when the client hangs up
         stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER)
 
     asyncio.run(open_two())

@@ -38,9 +38,9 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
     If the stop was requested before the first step, there is nothing to save.
 
     Raises:
-        DivergedError: a step's loss or gradient norm is not finite, and no more steps may be skipped. The
-            state is that of the step before. With the optimizer in the backward pass it is spoiled, as the
-            message says, and only checkpoints are usable.
+        DivergedError: a step's loss or gradient norm is not finite, and as many steps as allowed were
+            skipped already. The state is that of the step before. With the optimizer in the backward pass it
+            is spoiled, as the message says, and only checkpoints are usable.
     """
     spec = training.spec
     last = spec.schedule.steps

@@ -10,8 +10,7 @@ import { DEFAULT_COLUMNS, parseColumns, storeColumns, storedColumns } from "@/fe
 import { RunFilterBar } from "@/features/runs/list/RunFilterBar";
 import type { RunFilter, RunsSearch } from "@/features/runs/list/runFilter";
 import { RunTable } from "@/features/runs/list/RunTable";
-import { useCanEdit } from "@/lib/permissions";
-import { useHotkeys } from "@/lib/hooks/useHotkeys";
+import { NewRunLink } from "@/features/runs/NewRunLink";
 
 export function RunsPage() {
   const { team } = useParams({ from: "/$team" });
@@ -36,24 +35,9 @@ export function RunsPage() {
     },
     [updateSearch],
   );
-  const canEdit = useCanEdit();
-  const keys = useMemo((): Record<string, () => void> => {
-    const start = () => void navigate({ to: "/$team/runs/new", params: { team } });
-    return canEdit ? { n: start } : {};
-  }, [canEdit, navigate, team]);
-  useHotkeys(keys);
   return (
     <>
-      <TitleRow
-        title="Runs"
-        actions={
-          <ForEditors>
-            <Link to="/$team/runs/new" params={{ team }} className={buttonClass("primary")}>
-              New run
-            </Link>
-          </ForEditors>
-        }
-      />
+      <TitleRow title="Runs" actions={<NewRunLink team={team} />} />
       <RunFilterBar filter={filter} onFilter={setFilter} onClear={clearFilter}>
         <ColumnMenu
           columns={columns}
