@@ -77,8 +77,8 @@ class Agent:
         agent.heartbeat()
         return agent
 
-    def heartbeat(self, **said: Any) -> list[dict[str, Any]]:
-        answer = self.client.post("/api/v1/agent/heartbeat", json=said)
+    def heartbeat(self, **fields: Any) -> list[dict[str, Any]]:
+        answer = self.client.post("/api/v1/agent/heartbeat", json=fields)
         assert answer.status_code == 200, answer.text
         placements: list[dict[str, Any]] = answer.json()["placements"]
         return placements
@@ -105,12 +105,12 @@ class Work:
     offset: int = 0
     logs: dict[str, int] = field(default_factory=dict)
 
-    def renew(self, phase: str = "starting", **said: Any) -> Response:
-        body = {"claim_id": self.claim.claim_id, "fence": self.claim.fence, "phase": phase, **said}
+    def renew(self, phase: str = "starting", **fields: Any) -> Response:
+        body = {"claim_id": self.claim.claim_id, "fence": self.claim.fence, "phase": phase, **fields}
         return self.agent.post(self.run_id, "renew", body)
 
-    def order(self, phase: str = "starting", **said: Any) -> str:
-        answer = self.renew(phase, **said)
+    def order(self, phase: str = "starting", **fields: Any) -> str:
+        answer = self.renew(phase, **fields)
         assert answer.status_code == 200, answer.text
         order: str = answer.json()["order"]
         return order
@@ -199,15 +199,15 @@ class Work:
         assert answer.status_code == 200, answer.text
         return upload
 
-    def end(self, code: str, message: str = "", **said: Any) -> Response:
+    def end(self, code: str, message: str = "", **fields: Any) -> Response:
         offsets = {"events.jsonl": self.offset} | self.logs
-        exit = {"code": code, "message": message or code, "step": said.pop("step", None)}
+        exit = {"code": code, "message": message or code, "step": fields.pop("step", None)}
         body = {"claim_id": self.claim.claim_id, "fence": self.claim.fence, "exit": exit, "offsets": offsets}
-        return self.agent.post(self.run_id, "end", body | said)
+        return self.agent.post(self.run_id, "end", body | fields)
 
-    def ended(self, code: str, message: str = "", **said: Any) -> str:
+    def ended(self, code: str, message: str = "", **fields: Any) -> str:
         """Report the end; returns the run's new state."""
-        answer = self.end(code, message, **said)
+        answer = self.end(code, message, **fields)
         assert answer.status_code == 200, answer.text
         state: str = answer.json()["state"]
         return state

@@ -101,9 +101,9 @@ class Matrix:
         return {kind: unmissed(*self._of_precision(kind)) for kind in kinds}
 
     def _seen(self, cell: Cell, of_ranks: list[RankResult | str]) -> list[str]:
-        said = [one for one in of_ranks if isinstance(one, str)]
-        if said:
-            return said
+        failures = [one for one in of_ranks if isinstance(one, str)]
+        if failures:
+            return failures
         one, allowed = self._one(cell), self._allowed(cell)
         try:
             learned = together([one for one in of_ranks if isinstance(one, RankResult)])

@@ -75,9 +75,9 @@ def test_each_collective_that_is_left_out_or_misrouted_is_seen(
     sound = [Planted(None, cell) for cell in {one.cell: None for one in chosen}]
     matrix = Matrix(tmp_path, prepared, 2)
     others = [precision for precision in PRECISIONS if precision not in IN_SHORT]
-    said = matrix.caught([*sound, *chosen], also=others)
-    assert not {one.cell: words for one, words in said.items() if one.fault is None and words}
-    unseen = [one for one, words in said.items() if one.fault is not None and not words]
+    differences = matrix.caught([*sound, *chosen], also=others)
+    assert not {one.cell: words for one, words in differences.items() if one.fault is None and words}
+    unseen = [one for one, words in differences.items() if one.fault is not None and not words]
     assert not unseen
     assert matrix.unmissed(others) == {precision: [] for precision in others}
 

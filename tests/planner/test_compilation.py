@@ -46,8 +46,8 @@ def test_on_a_gpu_everything_is_that_can_be_and_the_rest_says_why(
     sections: dict[str, Any] = {"precision": {"kind": "bf16"}, "schedule": SHORT, "parallelism": parallelism}
     spec = spec_of(2, **sections)
     assert compiles(spec, cuda=True) is (hindered is None)
-    said = why_not_compiled(spec, cuda=True)
-    assert said is None if hindered is None else re.search(hindered, said or "")
+    reason = why_not_compiled(spec, cuda=True)
+    assert reason is None if hindered is None else re.search(hindered, reason or "")
     assert why_not_compiled(spec, cuda=False) is None, "so short a run is not compiled on CPUs anyway"
 
 

@@ -65,9 +65,9 @@ def _measure(program: str, path: Path, folder: Path) -> tuple[int, int, str]:
         text=True,
         check=True,
     )
-    *said, last = done.stdout.strip().splitlines()
+    *output, last = done.stdout.strip().splitlines()
     rows, peak = last.split()
-    return int(rows), int(peak), " ".join(said)
+    return int(rows), int(peak), " ".join(output)
 
 
 def _repeated(block: bytes, mebibytes: int = LONG_MIB) -> Iterator[bytes]:
@@ -152,9 +152,9 @@ def test_a_hostile_file_takes_bounded_memory(
 ) -> None:
     with (tmp_path / name).open("wb") as file:
         file.writelines(content())
-    found, peak, said = _measure(READ, tmp_path / name, tmp_path)
+    found, peak, output = _measure(READ, tmp_path / name, tmp_path)
     (tmp_path / name).unlink()
-    assert error in said and bool(said) == bool(error)
+    assert error in output and bool(output) == bool(error)
     assert rows is None or found == rows
     print(f"{name}: {peak - base_mib} MiB")
     assert peak - base_mib <= GROWTH_MIB + (WINDOW_MIB if name.endswith(".zst") else 0)
@@ -169,6 +169,6 @@ def test_a_huge_row_group_takes_bounded_memory(tmp_path: Path, base_mib: int) ->
         rows = LONG_MIB * MEBIBYTE // len(text)
         writer.write_table(pa.table({"text": pa.array([text] * rows)}), row_group_size=rows)
     assert pq.read_metadata(path).num_row_groups == 1
-    status, peak, said = _measure(TAKE_APART, path, tmp_path)
-    assert (status, said) == (0, "")
+    status, peak, output = _measure(TAKE_APART, path, tmp_path)
+    assert (status, output) == (0, "")
     assert peak - base_mib <= GROWTH_MIB

@@ -44,11 +44,11 @@ def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_the_selftest_measures_the_cpu() -> None:
     """In a separate process, because it forks the ones that measure."""
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "2"]
-    said = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
-    assert said["cpu"]["slots"] == 2
-    assert set(said["cpu"]["flops_per_second"]) == {"fp32", "bf16", "fp8"}
-    assert all(1e8 < rate < 1e14 for rate in said["cpu"]["flops_per_second"].values())
-    assert isinstance(said["cuda"], list)
+    hardware = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
+    assert hardware["cpu"]["slots"] == 2
+    assert set(hardware["cpu"]["flops_per_second"]) == {"fp32", "bf16", "fp8"}
+    assert all(1e8 < rate < 1e14 for rate in hardware["cpu"]["flops_per_second"].values())
+    assert isinstance(hardware["cuda"], list)
 
 
 def test_gpus_are_numbered_as_on_the_bus_before_cuda_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

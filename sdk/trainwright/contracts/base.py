@@ -171,7 +171,7 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
 def _in_plain_words(item: Mapping[str, Any]) -> str:
     """Pydantic's message, or a plain one for types, patterns and lengths."""
     kind, context = item["type"], item.get("ctx", {})
-    said: str = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
+    message: str = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
     if kind == "string_too_long":
         return f"This is too long: write at most {context['max_length']:,} characters"
     if kind == "string_too_short":
@@ -180,8 +180,8 @@ def _in_plain_words(item: Mapping[str, Any]) -> str:
             "Write something here" if least == 1 else f"This is too short: write {least:,} characters or more"
         )
     if kind == "string_pattern_mismatch":
-        return PATTERNS.get(context["pattern"], said)
-    return said
+        return PATTERNS.get(context["pattern"], message)
+    return message
 
 
 ALTERNATIVE = re.compile(r"\.(str-enum|tuple|list)\[[^\]]*\]$")
@@ -208,12 +208,12 @@ def _out_of_range(item: Mapping[str, Any], field: FieldInfo | None) -> str:
     for mark in field.metadata if field else ():
         bounds |= {name: getattr(mark, name) for name in ("ge", "gt", "le", "lt") if hasattr(mark, name)}
     way = f"is too {RANGE_ERRORS[item['type']]}"
-    said = f"{_number(item['input'])} {way}: write {_range(bounds)}."
+    message = f"{_number(item['input'])} {way}: write {_range(bounds)}."
     if field is None or not any(isinstance(mark, _Percent) for mark in field.metadata):
-        return said
+        return message
     given = item["input"] * 100 if isinstance(item["input"], int | float) else item["input"]
     percent = _range({name: bound * 100 for name, bound in bounds.items()})
-    return f"{_number(given)} % {way}: it can be {percent} %. In a file, {said}"
+    return f"{_number(given)} % {way}: it can be {percent} %. In a file, {message}"
 
 
 def _range(bounds: Mapping[str, Any]) -> str:

@@ -65,8 +65,8 @@ def ended(scene: Scene) -> Work:
 def test_retention_returns_the_reason_to_keep_each_checkpoint(scene: Scene, ended: Work) -> None:
     pin(scene, address(scene, ended.run_id, 2))
     scene.site.admin.get(f"{address(scene, ended.run_id, 6)}/files")
-    said = retain(scene, keep_last=1, keep_every_steps=4)
-    assert fates(said) == [
+    reply = retain(scene, keep_last=1, keep_every_steps=4)
+    assert fates(reply) == [
         (10, "export", "export"),
         (10, "state", "newest"),
         (8, "state", "multiple"),
@@ -74,10 +74,10 @@ def test_retention_returns_the_reason_to_keep_each_checkpoint(scene: Scene, ende
         (4, "state", "multiple"),
         (2, "state", "pinned"),
     ]
-    assert said["freed"] == {"dry_run": True, "bytes": 0, "checkpoints": 0}
-    said = retain(scene, keep_last=0, delete_exports=True)
-    assert [step for step, _, kept in fates(said) if kept is None] == [10, 8, 4]
-    assert fates(said)[0] == (10, "export", "export"), "a run's newest export stays"
+    assert reply["freed"] == {"dry_run": True, "bytes": 0, "checkpoints": 0}
+    reply = retain(scene, keep_last=0, delete_exports=True)
+    assert [step for step, _, kept in fates(reply) if kept is None] == [10, 8, 4]
+    assert fates(reply)[0] == (10, "export", "export"), "a run's newest export stays"
 
 
 def test_a_live_run_always_keeps_two_valid_states(scene: Scene) -> None:
@@ -125,15 +125,15 @@ def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_stay(scene: Sce
             "delete_exports": chance.random() < 0.5,
             "runs": chance.choice([None, ids[:1], ids[1:]]),
         }
-        said = retain(scene, **asked)
+        reply = retain(scene, **asked)
         assert _all(scene).keys() == before.keys(), "a dry run changes nothing"
         done = retain(scene, **asked, dry_run=False)
-        assert done["checkpoints"] == said["checkpoints"]
-        assert done["freed"] == said["freed"] | {"dry_run": False}
+        assert done["checkpoints"] == reply["checkpoints"]
+        assert done["freed"] == reply["freed"] | {"dry_run": False}
         after = _all(scene)
         gone = {public_id("ckpt", one.id): one for key, one in before.items() if key not in after}
-        assert gone.keys() == {one["checkpoint"]["id"] for one in said["checkpoints"] if one["kept"] is None}
-        assert said["freed"]["bytes"] == sum(one.bytes for one in gone.values())
+        assert gone.keys() == {one["checkpoint"]["id"] for one in reply["checkpoints"] if one["kept"] is None}
+        assert reply["freed"]["bytes"] == sum(one.bytes for one in gone.values())
         _check_nothing_needed_went(scene, list(gone.values()), list(after.values()), live, fork)
         assert not retain(scene, **asked)["freed"]["checkpoints"], "there is nothing left to free"
 
@@ -202,16 +202,16 @@ def test_a_deleted_run_frees_what_its_dry_run_predicts_and_a_pin_prevents_it(
     scene: Scene, ended: Work
 ) -> None:
     path = f"{scene.runs}/{ended.run_id}"
-    said = scene.site.admin.delete(path, params={"dry_run": True})
-    assert said.status_code == 200, said.text
+    reply = scene.site.admin.delete(path, params={"dry_run": True})
+    assert reply.status_code == 200, reply.text
     held = scene.site.admin.get(f"{path}/checkpoints").json()
-    assert said.json() == {"dry_run": True, "bytes": sum(one["bytes"] for one in held), "checkpoints": 6}
+    assert reply.json() == {"dry_run": True, "bytes": sum(one["bytes"] for one in held), "checkpoints": 6}
     assert pin(scene, address(scene, ended.run_id, 4))["pinned"]
     refused = scene.site.admin.delete(path)
     assert (refused.status_code, refused.json()["code"]) == (409, "checkpoint_pinned")
     assert "step 4 is pinned" in refused.json()["detail"]
     pin(scene, address(scene, ended.run_id, 4), pinned=False)
-    assert scene.site.admin.delete(path).json() == said.json() | {"dry_run": False}
+    assert scene.site.admin.delete(path).json() == reply.json() | {"dry_run": False}
     scene.control.sweep()
     assert not list(scene.site.app.state.store.root.rglob("step-4/manifest.json"))
 

@@ -27,8 +27,8 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("command", ["serve", "link first-owner", "link sign-in a@b", "join-token node-a"])
 def test_without_tables_a_command_explains_how_to_create_them(environment: None, command: str) -> None:
-    code, said = run(*command.split())
-    assert (code, said) == (
+    code, output = run(*command.split())
+    assert (code, output) == (
         1,
         "The database does not have this version's tables. Run `trainwright-server migrate` first.\n",
     )
@@ -36,16 +36,16 @@ def test_without_tables_a_command_explains_how_to_create_them(environment: None,
 
 def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
     assert run("migrate") == (0, "")
-    code, said = run("link", "first-owner")
-    assert code == 0 and "/link/" in said
+    code, output = run("link", "first-owner")
+    assert code == 0 and "/link/" in output
 
 
 def test_a_second_server_on_an_embedded_database_is_refused(environment: None, tmp_path: Path) -> None:
     run("migrate")
     with (tmp_path / "trainwright.sqlite3.lock").open("wb") as held:  # as a running server does
         fcntl.flock(held, fcntl.LOCK_EX)
-        code, said = run("serve", "--port", "0")
-    assert code == 1 and "Another server uses the database" in said and "PostgreSQL" in said
+        code, output = run("serve", "--port", "0")
+    assert code == 1 and "Another server uses the database" in output and "PostgreSQL" in output
 
 
 @pytest.mark.timeout(300)
@@ -55,8 +55,8 @@ def test_commands_find_the_settings_of_the_folder_of_up(
     for name in ("SECRET_KEY", "DATA_DIR", "PUBLIC_URL"):
         monkeypatch.delenv(f"TRAINWRIGHT_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
-    code, said = run("link", "first-owner")
-    assert code == 1 and ".trainwright/main" in said and "--data" in said
+    code, output = run("link", "first-owner")
+    assert code == 1 and ".trainwright/main" in output and "--data" in output
     for chosen, options in ((Path(".trainwright/main"), []), (Path("elsewhere"), ["--data", "elsewhere"])):
         folder = DataFolder.acquire(chosen)
         with Platform(
@@ -64,17 +64,17 @@ def test_commands_find_the_settings_of_the_folder_of_up(
         ) as platform:
             address = platform.url
         folder.release()
-        code, said = run("link", "first-owner", *options)
-        assert code == 0 and said.startswith(f"{address}/link/"), said
+        code, output = run("link", "first-owner", *options)
+        assert code == 0 and output.startswith(f"{address}/link/"), output
         assert run("link", "sign-in", "a@b.c", *options)[0] == 1, "nobody has this account"
-        said = run("check-settings", *options)[1]
-        assert address in said and "not prepared" not in said, "`up` has its own brokers"
+        output = run("check-settings", *options)[1]
+        assert address in output and "not prepared" not in output, "`up` has its own brokers"
 
 
 def test_a_name_that_no_node_can_have_gets_no_token(environment: None) -> None:
     run("migrate")
-    code, said = run("join-token", "My Node")
-    assert code == 1 and "such as gpu-07" in said
+    code, output = run("join-token", "My Node")
+    assert code == 1 and "such as gpu-07" in output
     assert run("join-token", "my-node")[0] == 0
 
 

@@ -126,14 +126,14 @@ def of_0003(tmp_path: Path) -> Iterator[Database]:
 def refuse_the_edit(database: Database) -> tuple[str, str, int]:
     """Make the edit fail. Returns the error, the table's definition, and whether definitions are writable."""
     with database.engine.connect() as connection:
-        said = ""
+        message = ""
         try:
             command.upgrade(config(connection), "0004")
         except (RuntimeError, sa.exc.DatabaseError) as error:
-            said = str(error)
+            message = str(error)
         connection.rollback()
         definition = connection.execute(text("SELECT sql FROM sqlite_schema WHERE name = 'run'")).scalar_one()
-        return said, definition, connection.execute(text("PRAGMA writable_schema")).scalar_one()
+        return message, definition, connection.execute(text("PRAGMA writable_schema")).scalar_one()
 
 
 def definition_of_runs(database: Database) -> str:
@@ -145,8 +145,8 @@ def test_an_unexpected_table_definition_is_left_unchanged_and_reported(of_0003: 
     with of_0003.write() as session:
         session.execute(text("ALTER TABLE run RENAME COLUMN preparation_id TO shards_id"))
     before = definition_of_runs(of_0003)
-    said, after, writable = refuse_the_edit(of_0003)
-    assert "stands 0 times in its definition" in said and "shards_id CHAR(32) NOT NULL" in said
+    message, after, writable = refuse_the_edit(of_0003)
+    assert "stands 0 times in its definition" in message and "shards_id CHAR(32) NOT NULL" in message
     assert (after, writable) == (before, 0)
 
 
@@ -163,8 +163,8 @@ def test_a_forbidden_edit_is_reported_and_definitions_stay_protected(
     before = definition_of_runs(of_0003)
     of_0003.engine.dispose()
     sa.event.listen(of_0003.engine, "connect", arm)
-    said, after, writable = refuse_the_edit(of_0003)
-    assert "not authorized" in said or "prohibited" in said
+    message, after, writable = refuse_the_edit(of_0003)
+    assert "not authorized" in message or "prohibited" in message
     assert (after, writable) == (before, 0)
 
 
@@ -174,8 +174,8 @@ def test_a_run_without_its_data_stops_the_edit_and_is_named(of_0003: Database) -
         heedless.execute(f"INSERT INTO run ({', '.join(filled)}) VALUES ({', '.join('1' * len(filled))})")
         heedless.commit()
     before = definition_of_runs(of_0003)
-    said, after, writable = refuse_the_edit(of_0003)
-    assert "row 1 refers to a preparation that is not there" in said
+    message, after, writable = refuse_the_edit(of_0003)
+    assert "row 1 refers to a preparation that is not there" in message
     assert (after, writable) == (before, 0)
 
 

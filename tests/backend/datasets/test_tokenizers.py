@@ -129,7 +129,7 @@ def test_the_same_file_under_another_name_gives_the_same_preparation(editor: Dat
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b"{}", "upload"),
         (b"no json", "upload"),
@@ -140,11 +140,11 @@ def test_the_same_file_under_another_name_gives_the_same_preparation(editor: Dat
     ],
 )
 def test_an_invalid_tokenizer_is_refused_and_its_upload_kept(
-    editor: DatasetEditor, content: bytes, said: str
+    editor: DatasetEditor, content: bytes, expected: str
 ) -> None:
     upload = editor.send("tokenizer.json", content)
     field, message = editor.problem(editor.post("tokenizers", {"name": "bad", "upload": upload}))
-    assert field == said and message
+    assert field == expected and message
     assert editor.get("tokenizers") == [] and editor.count(Upload) == 1
     unknown = editor.problem(editor.post("tokenizers", {"name": "bad", "upload": "up_nonsense"}))
     assert unknown[0] == "upload" and "There is no upload" in unknown[1]

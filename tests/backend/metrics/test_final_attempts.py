@@ -204,8 +204,8 @@ class CutReader:
         self.curves: Curves = {name: {} for name in NAMES}
         self.connections = 0
         self._address, self._dice = address, dice
-        said = {"Host": "127.0.0.1", "Authorization": key, "Connection": "close"}
-        self._head = f"GET {path} HTTP/1.1\r\n" + "".join(f"{name}: {it}\r\n" for name, it in said.items())
+        headers = {"Host": "127.0.0.1", "Authorization": key, "Connection": "close"}
+        self._head = f"GET {path} HTTP/1.1\r\n" + "".join(f"{name}: {it}\r\n" for name, it in headers.items())
         self._id = ""
 
     def read_all(self) -> None:

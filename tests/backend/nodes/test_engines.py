@@ -124,7 +124,7 @@ def test_plans_and_estimates_include_the_host_memory_of_offload(
 
 
 def test_nodes_say_whether_they_have_it(scene: Scene) -> None:
-    for said in (None, False, True):
-        tell(scene.agent, said)
+    for reported in (None, False, True):
+        tell(scene.agent, reported)
         [node] = scene.site.admin.get("/api/v1/nodes").json()
-        assert node["inventory"]["deepspeed"] is said
+        assert node["inventory"]["deepspeed"] is reported

@@ -248,8 +248,8 @@ def remove(scene: Scene, name: str) -> None:
     assert scene.site.admin.delete(f"/api/v1/nodes/{node['id']}").status_code == 204
 
 
-def change_inventory(scene: Scene, agent: Agent, **said: Any) -> None:
+def change_inventory(scene: Scene, agent: Agent, **changes: Any) -> None:
     [node] = [one for one in scene.site.admin.get("/api/v1/nodes").json() if one["name"] == agent.name]
     with scene.database.write() as session:
         row = session.get_one(Node, parse_id("node", node["id"]))
-        row.inventory = row.inventory | said
+        row.inventory = row.inventory | changes

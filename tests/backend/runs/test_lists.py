@@ -149,8 +149,8 @@ def test_an_invalid_cursor_is_refused(scene: Scene, crowd: list[dict[str, Any]])
     times = ("soon", "2026-11-21", "2026-11-21T13:00:00", "9999-12-31T23:59:59-01:00", 1)
     values = (("name", "a\0b"), ("name", "\ud800"), ("name", 1), ("step", 2**70), ("step", 0.5))
     for sort, value in (*values, *(("ended", one) for one in times)):
-        said = json.dumps([sort, "desc", value, real])
-        wrong.append({"sort": sort, "cursor": urlsafe_b64encode(said.encode()).decode()})
+        payload = json.dumps([sort, "desc", value, real])
+        wrong.append({"sort": sort, "cursor": urlsafe_b64encode(payload.encode()).decode()})
     for query in wrong:
         answer = get(scene.runs, params=query)
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "cursor"), query

@@ -25,7 +25,7 @@ def lines_of(scene: Scene, work: Work, **query: Any) -> dict[int, str]:
     return {line["number"]: line["text"] for line in get(scene, work, "lines", **query)["lines"]}
 
 
-def said(work: Work, *stretches: bytes) -> None:
+def append_log(work: Work, *stretches: bytes) -> None:
     for stretch in stretches:
         assert work.log(stretch).status_code == 200
 
@@ -33,10 +33,10 @@ def said(work: Work, *stretches: bytes) -> None:
 @pytest.mark.both_databases
 def test_lines_that_span_chunks_are_complete(scene: Scene) -> None:
     work = scene.running()
-    said(work, b"one\ntw", b"o\n", b"thr", b"e", b"e\n\nfive\n", b"si")
+    append_log(work, b"one\ntw", b"o\n", b"thr", b"e", b"e\n\nfive\n", b"si")
     assert lines_of(scene, work) == {1: "one", 2: "two", 3: "three", 4: "", 5: "five", 6: "si"}
     assert get(scene, work, "lines")["total"] == 6
-    said(work, b"x\n")
+    append_log(work, b"x\n")
     assert lines_of(scene, work, first=6) == {6: "six"}
     assert get(scene, work, "lines", first=7) == {"lines": [], "total": 6}
     assert lines_of(scene, work, first=2, limit=2) == {2: "two", 3: "three"}
@@ -46,7 +46,7 @@ def test_lines_that_span_chunks_are_complete(scene: Scene) -> None:
 @pytest.mark.both_databases
 def test_only_the_last_state_of_a_progress_bar_is_shown(scene: Scene) -> None:
     work = scene.running()
-    said(work, b"windows\r\n 1 %\r 50 %", b"\r100 %\nplain\n 3 %\r 4 %\r")
+    append_log(work, b"windows\r\n 1 %\r 50 %", b"\r100 %\nplain\n 3 %\r 4 %\r")
     assert lines_of(scene, work) == {1: "windows", 2: "100 %", 3: "plain", 4: " 4 %"}
     assert get(scene, work, "search", q="50 %")["lines"] == []
     assert [line["number"] for line in get(scene, work, "search", q="100 %")["lines"]] == [2]
@@ -54,7 +54,7 @@ def test_only_the_last_state_of_a_progress_bar_is_shown(scene: Scene) -> None:
 
 def test_invalid_utf8_is_shown_as_replacement_characters(scene: Scene) -> None:
     work = scene.running()
-    said(work, b"gr" + b"\xff\xfe\n" + "größe 😀\n".encode()[:4], "größe 😀\n".encode()[4:])
+    append_log(work, b"gr" + b"\xff\xfe\n" + "größe 😀\n".encode()[:4], "größe 😀\n".encode()[4:])
     assert lines_of(scene, work) == {1: "gr\ufffd\ufffd", 2: "größe 😀"}
     assert [line["number"] for line in get(scene, work, "search", q="GRÖSSE")["lines"]] == [2]
 
@@ -65,7 +65,7 @@ def test_a_very_long_line_is_cut_and_does_not_hide_what_follows(
 ) -> None:
     monkeypatch.setattr(log_lines, "LARGEST_LINE_BYTES", 40_000)
     work = scene.running()
-    said(work, b"first\n", *[b"x" * 30_000] * 20, b"needle\nlast\n")
+    append_log(work, b"first\n", *[b"x" * 30_000] * 20, b"needle\nlast\n")
     assert {number: len(text) for number, text in lines_of(scene, work).items()} == {1: 5, 2: 10_000, 3: 4}
     assert lines_of(scene, work, first=3) == {3: "last"}
     assert [line["number"] for line in get(scene, work, "search", q="xneedle")["lines"]] == [2]
@@ -80,7 +80,7 @@ def test_a_search_is_bounded_and_can_be_continued(scene: Scene, monkeypatch: pyt
     monkeypatch.setattr(log_lines, "SEARCHED_BYTES", 2_000)
     work = scene.running()
     for begin in range(0, 1_000, 50):
-        said(work, b"".join(b"Step %d of it\n" % n for n in range(begin, begin + 50)))
+        append_log(work, b"".join(b"Step %d of it\n" % n for n in range(begin, begin + 50)))
     found, after, rounds = [], 0, 0
     while True:
         answer = get(scene, work, "search", q="sTEP 7", after_line=after, limit=10)
@@ -106,7 +106,7 @@ def test_invalid_line_numbers_and_limits_are_refused(
     scene: Scene, what: str, query: dict[str, Any], field: str
 ) -> None:
     work = scene.running()
-    said(work, b"x\n")
+    append_log(work, b"x\n")
     path = f"{scene.runs}/{work.run_id}/logs/1/rank-0.log/{what}"
     answer = scene.site.admin.get(path, params=query)
     assert (answer.status_code, answer.json()["errors"][0]["field"].split(".")[-1]) == (422, field)

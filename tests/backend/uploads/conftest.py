@@ -30,8 +30,8 @@ class Tus:
     path: str
 
     def announce(self, size: int, name: str = "a.txt", **headers: str) -> httpx.Response:
-        said = TUS | {"Upload-Length": str(size), "Upload-Metadata": metadata(filename=name)} | headers
-        return self.client.post(self.path, headers=said)
+        headers = TUS | {"Upload-Length": str(size), "Upload-Metadata": metadata(filename=name)} | headers
+        return self.client.post(self.path, headers=headers)
 
     def begin(self, size: int, name: str = "a.txt") -> str:
         """Address of a new upload."""

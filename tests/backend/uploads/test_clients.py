@@ -86,15 +86,15 @@ def test_tuspy_continues_in_another_process_from_its_own_store(
     site: Site, server: Server, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "a.bin", 2 * MIB)
-    said = {
+    options = {
         "chunk_size": MIB,
         "metadata": {"filename": "a.bin"},
         "store_url": True,
         "url_storage": filestorage.FileStorage(str(tmp_path / "urls")),
     }
-    first = stock(site, server.port).uploader(str(file), **said)
+    first = stock(site, server.port).uploader(str(file), **options)
     first.upload(stop_at=MIB)
-    second = stock(site, server.port).uploader(str(file), **said)
+    second = stock(site, server.port).uploader(str(file), **options)
     assert second.offset == MIB
     second.upload()
     assert digests(site) == [digest_of(file)]

@@ -54,18 +54,18 @@ def test_a_bad_upload_header_is_refused_by_its_name(
 
 
 def test_without_a_length_no_upload_is_created(tus: Tus) -> None:
-    said = TUS | {"Upload-Metadata": metadata(filename="a.txt")}
-    answer = tus.client.post(tus.path, headers=said)
+    headers = TUS | {"Upload-Metadata": metadata(filename="a.txt")}
+    answer = tus.client.post(tus.path, headers=headers)
     assert answer.status_code == 400 and "Upload-Length" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("header", ["Upload-Offset", "Upload-Length", "Tus-Resumable", "Upload-Checksum"])
 def test_a_duplicate_header_is_refused(tus: Tus, header: str) -> None:
     url = tus.begin(10)
-    said = [*BYTES.items(), ("Upload-Offset", "0"), ("Upload-Length", "3")]
-    said += [("Upload-Metadata", metadata(filename="a")), (header, "0"), (header, "0")]
+    headers = [*BYTES.items(), ("Upload-Offset", "0"), ("Upload-Length", "3")]
+    headers += [("Upload-Metadata", metadata(filename="a")), (header, "0"), (header, "0")]
     method, address = ("POST", tus.path) if header == "Upload-Length" else ("PATCH", url)
-    answer = tus.client.request(method, address, headers=said, content=b"123")
+    answer = tus.client.request(method, address, headers=headers, content=b"123")
     assert answer.status_code == 400 and header in answer.json()["detail"], answer.text
     assert tus.offset(url) == 0
 
@@ -84,9 +84,9 @@ def test_a_bad_checksum_header_is_refused(tus: Tus, value: str) -> None:
 @pytest.mark.parametrize("value", ["", "-1", "1.0", " ", "zero", "٣", "9" * 30])
 def test_a_bad_offset_is_refused(tus: Tus, value: str) -> None:
     url = tus.begin(10)
-    said = [(name.encode(), text.encode()) for name, text in BYTES.items()]
-    said.append((b"Upload-Offset", value.encode()))
-    answer = tus.client.patch(url, headers=said, content=b"123")
+    headers = [(name.encode(), text.encode()) for name, text in BYTES.items()]
+    headers.append((b"Upload-Offset", value.encode()))
+    answer = tus.client.patch(url, headers=headers, content=b"123")
     assert answer.status_code == 400 and "Upload-Offset" in answer.json()["detail"]
 
 

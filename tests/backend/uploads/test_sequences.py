@@ -58,8 +58,8 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
             offset = self.where()
             body = CONTENT[offset : offset + count]
             if by_post:
-                said = BYTES | {"X-HTTP-Method-Override": "PATCH", "Upload-Offset": str(offset)}
-                answer = tus.client.post(self.url, headers=said, content=body)
+                headers = BYTES | {"X-HTTP-Method-Override": "PATCH", "Upload-Offset": str(offset)}
+                answer = tus.client.post(self.url, headers=headers, content=body)
             else:
                 answer = tus.add(self.url, offset, body)
             assert answer.status_code == 204, answer.text
@@ -88,8 +88,8 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
             offset = self.where()
             body = CONTENT[offset : offset + count]
             digest = hashlib.sha256(body if is_right else body + b"!").digest()
-            said = {"Upload-Checksum": f"sha256 {base64.b64encode(digest).decode()}"}
-            answer = tus.add(self.url, offset, body, **said)
+            headers = {"Upload-Checksum": f"sha256 {base64.b64encode(digest).decode()}"}
+            answer = tus.add(self.url, offset, body, **headers)
             if offset == SIZE or is_right:
                 assert answer.status_code in (204, 460), answer.text
             assert (answer.status_code == 204) == (is_right or offset == SIZE)

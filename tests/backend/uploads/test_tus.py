@@ -83,11 +83,11 @@ def hours_until(time: datetime) -> float:
 
 @pytest.mark.both_databases
 def test_the_first_bytes_can_come_with_the_creation(site: Site, tus: Tus, exact: Exact) -> None:
-    said = BYTES | {"Upload-Length": str(len(CONTENT)), "Upload-Metadata": metadata(filename="a.txt")}
-    created = tus.client.post(tus.path, headers=said, content=CONTENT[:5])
+    headers = BYTES | {"Upload-Length": str(len(CONTENT)), "Upload-Metadata": metadata(filename="a.txt")}
+    created = tus.client.post(tus.path, headers=headers, content=CONTENT[:5])
     assert (created.status_code, created.headers["Upload-Offset"]) == (201, "5")
     assert tus.add(created.headers["Location"], 5, CONTENT[5:]).status_code == 204
-    whole = tus.client.post(tus.path, headers=said, content=CONTENT)
+    whole = tus.client.post(tus.path, headers=headers, content=CONTENT)
     assert (whole.status_code, whole.headers["Upload-Offset"]) == (201, str(len(CONTENT)))
     assert stored(site) == [(hashlib.sha256(CONTENT).hexdigest(), CONTENT)], "the same bytes are stored once"
     assert exact()
@@ -161,8 +161,8 @@ def test_an_upload_can_be_deleted(site: Site, tus: Tus, exact: Exact) -> None:
 @pytest.mark.parametrize("method", ["PATCH", "HEAD", "DELETE"])
 def test_post_can_replace_methods_that_a_client_cannot_send(tus: Tus, method: str) -> None:
     url = tus.begin(10)
-    said = BYTES | {"X-HTTP-Method-Override": method, "Upload-Offset": "0"}
-    answer = tus.client.post(url, headers=said, content=b"123" if method == "PATCH" else b"")
+    headers = BYTES | {"X-HTTP-Method-Override": method, "Upload-Offset": "0"}
+    answer = tus.client.post(url, headers=headers, content=b"123" if method == "PATCH" else b"")
     assert answer.status_code == {"PATCH": 204, "HEAD": 200, "DELETE": 204}[method], answer.text
     if method == "DELETE":
         assert tus.client.head(url, headers=TUS).status_code == 404

@@ -48,9 +48,9 @@ class Halting:
     """A request whose client pauses in the middle of the body and keeps the connection open."""
 
     def __init__(self, site: Site, server: Server, url: str, body: bytes) -> None:
-        said = BYTES | {"Upload-Offset": "0", "Content-Length": str(len(CONTENT)), "Host": "localhost"}
-        said["Authorization"] = site.admin.headers["Authorization"]
-        lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        headers = BYTES | {"Upload-Offset": "0", "Content-Length": str(len(CONTENT)), "Host": "localhost"}
+        headers["Authorization"] = site.admin.headers["Authorization"]
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
         self._connection.sendall(f"PATCH {url} HTTP/1.1\r\n{lines}\r\n".encode() + body)
 
@@ -140,9 +140,9 @@ def test_a_request_of_another_team_interrupts_nothing(site: Site, connect: Calla
         theirs = url.replace("/acme/", "/globex/")
         with Halting(site, server, url, CONTENT[:FIRST]) as halting:
             writes(site)
-            said = BYTES | {"Upload-Offset": "0"} | key
-            overridden = said | {"X-HTTP-Method-Override": "PATCH"}
-            assert tus.client.patch(theirs, content=b"x", headers=said).status_code == 404
+            headers = BYTES | {"Upload-Offset": "0"} | key
+            overridden = headers | {"X-HTTP-Method-Override": "PATCH"}
+            assert tus.client.patch(theirs, content=b"x", headers=headers).status_code == 404
             assert tus.client.post(theirs, content=b"x", headers=overridden).status_code == 404
             assert tus.client.delete(theirs, headers=TUS | key).status_code == 404
             halting.go_on(CONTENT[FIRST:])
@@ -208,10 +208,10 @@ def test_after_a_failed_write_the_response_waits_for_the_save_in_progress(
             yield CONTENT[at : at + FIRST // 5]
 
     async def send() -> httpx.Response:
-        said = BYTES | {"Upload-Offset": "0", "Authorization": site.admin.headers["Authorization"]}
+        headers = BYTES | {"Upload-Offset": "0", "Authorization": site.admin.headers["Authorization"]}
         transport = httpx.ASGITransport(site.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await client.patch(url, content=pieces(), headers=said)
+            return await client.patch(url, content=pieces(), headers=headers)
 
     with monkeypatch.context() as patched:
         patched.setattr(request_body, "BLOCK_BYTES", FIRST // 5)

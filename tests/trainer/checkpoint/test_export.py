@@ -161,10 +161,10 @@ def test_nothing_but_the_last_step_is_exported(tmp_path: Path, data: Path, expor
 
 
 def test_sampling_repeats_for_a_seed(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
+    outputs = []
     for seed in (1, 1, 2):
         given = ["--prompt", "the fox", "--tokens", "40", "--temperature", "1.0", "--seed", str(seed)]
         assert main(["sample", str(exported / "out/export"), *given]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0].startswith("the fox")
-    assert said[0] == said[1] != said[2]
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0].startswith("the fox")
+    assert outputs[0] == outputs[1] != outputs[2]

@@ -66,7 +66,7 @@ def _begin(mesh: Mesh, job_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "steps", "said"),
+    ("precision", "steps", "logged"),
     [
         ({"kind": "bf16"}, 10_000_000, True),
         ({"kind": "bf16"}, 20, False),
@@ -75,7 +75,7 @@ def _begin(mesh: Mesh, job_file: Path) -> None:
     ids=["long", "short", "off"],
 )
 def test_a_zero_bubble_run_says_that_it_is_not_compiled(
-    tmp_path: Path, data: Path, precision: dict[str, str], steps: int, said: bool
+    tmp_path: Path, data: Path, precision: dict[str, str], steps: int, logged: bool
 ) -> None:
     """In its events, and only if it would be compiled with another schedule."""
     parallelism = {"pipeline": 2, "schedule": "zbv"}
@@ -83,7 +83,7 @@ def test_a_zero_bubble_run_says_that_it_is_not_compiled(
     job_file = write_job(tmp_path, data, 2, parallelism=parallelism, **sections)
     on_mesh(read_job(job_file).spec.degrees, _begin, job_file)
     remarks = [event["message"] for event in events(job_file, "note")]
-    assert len(remarks) == said
+    assert len(remarks) == logged
     assert all(remark.startswith("Blocks are not compiled: schedule zbv splits") for remark in remarks)
 
 
