@@ -249,7 +249,7 @@ def _wait_for_slots(client: Client, team: TeamClient) -> tuple[Device, int]:
         for node in client.nodes():
             if node.online:
                 device = Device.CUDA if node.slots.get("cuda") else Device.CPU
-                quota = next(one for one in team.show().quota if one.device == device)
+                quota = next(item for item in team.show().quota if item.device == device)
                 return device, min(node.slots[device], quota.limit - quota.used)
         time.sleep(0.2)
     raise DemoError(
@@ -328,7 +328,7 @@ def _result(platform: Platform, team: TeamClient, run: Run) -> dict[str, object]
     """What the run came to; its checkpoint is downloaded and made to write."""
     console.print(f"{run.name}: {run.sentence}")
     found = team.metrics(run.id)
-    series = {one.name: one for one in found.series}
+    series = {item.name: item for item in found.series}
     losses = series["loss"].values if "loss" in series else []
     result: dict[str, object] = {
         "run_id": run.id,

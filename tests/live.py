@@ -130,7 +130,7 @@ def finished(team: TeamClient, run_id: str, seconds: float = 120.0) -> Run:
 
 def series(team: TeamClient, run_id: str, name: str) -> dict[int, float]:
     """One metric by step; fails if a step occurs twice."""
-    found = next(one for one in team.metrics(run_id).series if one.name == name)
+    found = next(item for item in team.metrics(run_id).series if item.name == name)
     assert len(set(found.steps)) == len(found.steps), f"duplicates in {name}: {found.steps}"
     return dict(zip(found.steps, found.values, strict=True))
 

@@ -151,7 +151,7 @@ def test_a_run_paused_at_any_moment_saves_frees_everything_and_learns_the_same(
         if paused.run.state is RunState.PAUSED:
             _resume_to_the_end(live, paused)
         assert _curves(live, paused.run) == undisturbed, moment.__name__
-        kinds = [one.kind for one in live.team.checkpoints(paused.run.id)]
+        kinds = [checkpoint.kind for checkpoint in live.team.checkpoints(paused.run.id)]
         assert kinds.count(CheckpointKind.EXPORT) == 1, "exported once"
 
 
@@ -199,7 +199,11 @@ def _pause(live: Live, dataset: Dataset, moment: Moment, late_seconds: float) ->
     live.client.set_draining(node.id, False)
     over = (RunState.PAUSED, RunState.SUCCEEDED)
     eventually(lambda: live.team.run(run_id).state in over, "paused", TIMEOUT_SECONDS)
-    states = [one for one in live.team.checkpoints(run_id) if one.kind is CheckpointKind.STATE and one.valid]
+    states = [
+        checkpoint
+        for checkpoint in live.team.checkpoints(run_id)
+        if checkpoint.kind is CheckpointKind.STATE and checkpoint.valid
+    ]
     _check_everything_is_free(live)
     return PausedRun(
         was=before.state,

@@ -150,7 +150,7 @@ def test_a_node_is_drained_and_a_queued_run_is_paused_and_resumed(live: Live, sp
 
 @pytest.mark.slow(target="faults")
 def test_a_fork_without_changes_continues_bitwise_as_its_parent_did(live: Live, parent: Run) -> None:
-    state = next(one for one in live.team.checkpoints(parent.id) if one.step == 4)
+    state = next(checkpoint for checkpoint in live.team.checkpoints(parent.id) if checkpoint.step == 4)
     before = live.team.run(parent.id), live.team.checkpoints(parent.id)
     fork = ("runs", "fork", parent.id)
     at_step_4 = ("--checkpoint", state.id)
@@ -188,7 +188,11 @@ def test_the_command_line_edits_tags_clones_and_deletes(live: Live, parent: Run)
 
 
 def test_the_command_line_keeps_and_deletes_checkpoints(live: Live, parent: Run) -> None:
-    states = {one.step: one for one in live.team.checkpoints(parent.id) if one.kind is CheckpointKind.STATE}
+    states = {
+        checkpoint.step: checkpoint
+        for checkpoint in live.team.checkpoints(parent.id)
+        if checkpoint.kind is CheckpointKind.STATE
+    }
     assert sorted(states) == [4, 8, 12]
     contents = states[12].contents
     assert contents is not None and contents.ranks == 2 and contents.resumed_from_step is None
@@ -197,14 +201,14 @@ def test_the_command_line_keeps_and_deletes_checkpoints(live: Live, parent: Run)
     assert contents.dtypes["float32"] == 3 * contents.parameters, "weights and two moments"
     assert shown["id"] == parent.id
     output(run_cli(live, "checkpoints", "pin", parent.id, states[4].id))
-    assert [one.id for one in live.team.all_checkpoints(pinned=True)] == [states[4].id]
+    assert [checkpoint.id for checkpoint in live.team.all_checkpoints(pinned=True)] == [states[4].id]
     assert states[4].id in output(run_cli(live, "checkpoints", "list", "--pinned"))
     keep = ("--keep-last", 1, "--run", parent.id)
     would = output(run_cli(live, "checkpoints", "retain", *keep))
     assert "pinned" in would and "1 checkpoint." in would.splitlines()[-1]
     done = output(run_cli(live, "checkpoints", "retain", *keep, "--delete"))
     assert done == would.replace("Would free", "Freed")
-    left = [(one.step, one.kind.value) for one in live.team.checkpoints(parent.id)]
+    left = [(checkpoint.step, checkpoint.kind.value) for checkpoint in live.team.checkpoints(parent.id)]
     assert sorted(left) == [(4, "state"), (12, "export"), (12, "state")]
     assert run_cli(live, "checkpoints", "delete", parent.id, states[4].id).exit_code == 1
     output(run_cli(live, "checkpoints", "unpin", parent.id, states[4].id))

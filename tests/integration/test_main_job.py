@@ -72,7 +72,7 @@ def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
     assert list(losses) == list(range(1, 31))
     assert losses[30] < 0.8 * losses[1]
     assert set(range(1, 31)) <= set(trained.streamed)
-    names = {one.name for one in live.team.metrics(run.id).series}
+    names = {item.name for item in live.team.metrics(run.id).series}
     assert names == set(STORED_SERIES) - FP8_SERIES, "every documented series is stored"
     assert set(series(live.team, run.id, "validation_loss")) == {10, 20, 30}
 
@@ -109,8 +109,8 @@ def test_rejected_lines_are_listed_and_the_rest_is_used(
 ) -> None:
     # The upload's own preparation, and the one that the run asked for.
     made = live.team.dataset(dataset.id).versions[0].preparations
-    ready = [one for one in made if one.state is PreparationState.READY]
-    assert ready and {(one.documents, one.rejected) for one in ready} == {(200, 1)}
+    ready = [item for item in made if item.state is PreparationState.READY]
+    assert ready and {(item.documents, item.rejected) for item in ready} == {(200, 1)}
     (rejected,) = live.team.rejected_documents(dataset.id, 1)
     assert (rejected.file, rejected.line) == ("letters.jsonl", 201)
 

@@ -96,7 +96,7 @@ def renamed(expected: Any) -> Any:
         names = {"recipe": "curation", "holds": "contents"}
         return {names.get(key, current_name(key)): renamed(value) for key, value in expected.items()}
     if isinstance(expected, list):
-        return [renamed(one) for one in expected]
+        return [renamed(item) for item in expected]
     return OLDER_CODES.get(expected, expected) if isinstance(expected, str) else expected
 
 
@@ -118,13 +118,13 @@ def test_a_run_under_way_continues(older: Older) -> None:
     attempt = before["run"]["attempt"] + 1
     eventually(lambda: team.run(run_id).summary.attempt == attempt, "its next attempt makes steps", 120)
     saved = team.metrics(run_id).attempts[-1].resume_step
-    assert saved >= max(one["step"] for one in before["checkpoints"])
+    assert saved >= max(checkpoint["step"] for checkpoint in before["checkpoints"])
     last = saved + 5
     eventually(lambda: team.run(run_id).summary.step >= last, f"step {last}", 120)
     metrics = team.metrics(run_id, points=100_000)
     resumed_at = [mark["resume_step"] for mark in before["attempts"]]
     assert [mark.resume_step for mark in metrics.attempts] == [*resumed_at, saved]
-    (losses,) = (one for one in metrics.series if one.name == "loss")
+    (losses,) = (item for item in metrics.series if item.name == "loss")
     assert losses.steps[:last] == list(range(1, last + 1)), "every step has its metrics once"
     assert losses.values[saved] < 1.2, "it resumes at a loss of 0.8 or less; it started at 5.5"
     team.cancel(run_id)
@@ -164,15 +164,15 @@ def test_their_curves_are_equal_point_by_point(older: Older) -> None:
     for name in older.ended_runs():
         found = older.team.metrics(older.run_id(name), points=100_000).series
         curves = {
-            one.name: {
-                "unit": one.unit,
-                "points": len(one.steps),
-                "last_step": one.steps[-1],
-                "first": one.values[0],
-                "last": one.values[-1],
-                "digest": digest([one.steps, [value.hex() for value in one.values]]),
+            item.name: {
+                "unit": item.unit,
+                "points": len(item.steps),
+                "last_step": item.steps[-1],
+                "first": item.values[0],
+                "last": item.values[-1],
+                "digest": digest([item.steps, [value.hex() for value in item.values]]),
             }
-            for one in found
+            for item in found
         }
         assert curves == older.run(name)["curves"]
 
@@ -197,18 +197,22 @@ def test_their_logs_are_complete(older: Older) -> None:
 def test_their_checkpoints_download_byte_for_byte(older: Older, tmp_path: Path) -> None:
     for name in older.ended_runs():
         run_id, expected = older.run_id(name), older.run(name)["checkpoints"]
-        found = [one.model_dump(mode="json") for one in older.team.checkpoints(run_id)]
-        without_files = [{key: one[key] for key in one if key != "files"} for one in expected]
+        found = [checkpoint.model_dump(mode="json") for checkpoint in older.team.checkpoints(run_id)]
+        without_files = [{key: item[key] for key in item if key != "files"} for item in expected]
         assert lacking(without_files, found) == []
-        for one in expected:
-            folder = older.team.download(run_id, tmp_path / one["id"], one["id"])
+        for item in expected:
+            folder = older.team.download(run_id, tmp_path / item["id"], item["id"])
             files = {file.name: file.read_bytes() for file in folder.iterdir()}
             digests = {file: [len(data), hashlib.sha256(data).hexdigest()] for file, data in files.items()}
-            assert digests == one["files"]
+            assert digests == item["files"]
 
 
 def test_the_newest_export_downloads_without_an_id(older: Older, tmp_path: Path) -> None:
-    (export,) = (one for one in older.run("succeeded")["checkpoints"] if one["kind"] == CheckpointKind.EXPORT)
+    (export,) = (
+        checkpoint
+        for checkpoint in older.run("succeeded")["checkpoints"]
+        if checkpoint["kind"] == CheckpointKind.EXPORT
+    )
     folder = older.team.download(older.run_id("succeeded"), tmp_path / "export")
     assert {file.name for file in folder.iterdir()} == set(export["files"])
 
@@ -226,12 +230,12 @@ def test_datasets_have_their_versions_files_and_preparations(older: Older) -> No
         for version, then in zip(found["versions"], expected["versions"], strict=True):
             assert lacking(then["files"], version["files"]) == []
             assert lacking(then.get("curation"), version["curation"]) == [] or "curation" not in then
-            known = {one["id"]: one for one in version["preparations"]}
-            for one in then["preparations"]:
-                assert [known[one["id"]][key] for key in OF_PREPARATION] == [
-                    one[key] for key in OF_PREPARATION
+            known = {preparation["id"]: preparation for preparation in version["preparations"]}
+            for item in then["preparations"]:
+                assert [known[item["id"]][key] for key in OF_PREPARATION] == [
+                    item[key] for key in OF_PREPARATION
                 ]
-                assert lacking(one["tokenizer"], known[one["id"]]["tokenizer"]) == []
+                assert lacking(item["tokenizer"], known[item["id"]]["tokenizer"]) == []
 
 
 def test_their_bad_lines_are_listed(older: Older) -> None:
@@ -244,7 +248,7 @@ def test_their_bad_lines_are_listed(older: Older) -> None:
 def test_saved_recipes_have_the_current_names(older: Older) -> None:
     found = older.client.fetch(f"/teams/{older.expected['account']['team']}/recipes").json()
     before = older.expected.get("recipes", [])
-    assert lacking([{**one, "spec": upgrade_spec(one["spec"])} for one in before], found) == []
+    assert lacking([{**item, "spec": upgrade_spec(item["spec"])} for item in before], found) == []
 
 
 @pytest.mark.slow(target="faults")
@@ -272,8 +276,8 @@ def test_older_data_can_be_deleted_and_trained_on(older: Older) -> None:
     assert shared in digests_below(objects), "bytes shared with another dataset stay"
 
     weights = weights_of(older, "cancelled")
-    for one in older.run("cancelled")["checkpoints"]:
-        path = f"runs/{older.run_id('cancelled')}/checkpoints/{one['id']}/files"
+    for checkpoint in older.run("cancelled")["checkpoints"]:
+        path = f"runs/{older.run_id('cancelled')}/checkpoints/{checkpoint['id']}/files"
         older.client.fetch(f"/teams/{older.expected['account']['team']}/{path}")
     team.delete_run(older.run_id("cancelled"))
     deleted = trained.pop()
@@ -293,7 +297,7 @@ def test_a_fork_of_an_older_run_continues_from_its_loss(older: Older) -> None:
     steps = parent["spec"]["schedule"]["steps"]
     fork = older.team.fork(parent["id"], "continued", {"schedule.steps": steps + 6})
     assert finished(older.team, fork.id, 300).state is RunState.SUCCEEDED
-    (losses,) = (one for one in older.team.metrics(fork.id).series if one.name == "loss")
+    (losses,) = (item for item in older.team.metrics(fork.id).series if item.name == "loss")
     assert losses.steps == list(range(steps + 1, steps + 7))
     assert max(losses.values) < parent["summary"]["values"]["loss"] + 0.5
 
@@ -337,7 +341,7 @@ def lists_bad_lines(older: Older, name: str, expected: list[tuple[str, int]]) ->
 
 def weights_of(older: Older, name: str) -> set[str]:
     """Digests of the tensor files of the run's checkpoints."""
-    files = [file for one in older.run(name)["checkpoints"] for file in one["files"].items()]
+    files = [file for checkpoint in older.run(name)["checkpoints"] for file in checkpoint["files"].items()]
     return {digest_of_file for file, (_, digest_of_file) in files if file.endswith(".safetensors")}
 
 

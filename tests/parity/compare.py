@@ -77,20 +77,20 @@ def together(results: Sequence[RankResult]) -> Learned:
         assert one.losses == other.losses, "ranks differ in their losses"
         assert one.norms == other.norms, "ranks differ in their norms"
     lines: dict[Coordinates, RankResult] = {}
-    for one in results:
-        first = lines.setdefault(one.line, one)
-        assert one.own_losses == first.own_losses, "ranks of a tensor axis differ in their own losses"
+    for item in results:
+        first = lines.setdefault(item.line, item)
+        assert item.own_losses == first.own_losses, "ranks of a tensor axis differ in their own losses"
     steps = results[0].gradients
     return Learned(
         results[0].losses,
         results[0].norms,
-        {step: _assembled([one.gradients[step] for one in results]) for step in steps},
+        {step: _assembled([result.gradients[step] for result in results]) for step in steps},
     )
 
 
 def _assembled(results: Sequence[dict[str, TensorShard]]) -> Gradients:
     wholes: Gradients = {}
-    for name, (box, numbers) in (shard for one in results for shard in one.items()):
+    for name, (box, numbers) in (shard for result in results for shard in result.items()):
         whole = wholes.setdefault(name, np.full(box.full_shape, np.nan, np.float32))
         there = whole[box.slices]
         assert bool(np.all(np.isnan(there) | (there == numbers))), f"ranks differ in the gradient of {name}"

@@ -173,12 +173,12 @@ class _Both:
         self._plants = plants
 
     def __enter__(self) -> None:
-        for one in self._plants:
-            one.start()
+        for plant in self._plants:
+            plant.start()
 
     def __exit__(self, *_: object) -> None:
-        for one in self._plants:
-            one.stop()
+        for plant in self._plants:
+            plant.stop()
 
 
 FAULTS: dict[str, Plant] = {

@@ -147,9 +147,9 @@ def _first_moments(training: Training) -> dict[str, TensorShard]:
     if isinstance(updater, FP8Updater):
         return {}
     return {
-        one.name.removeprefix(_FIRST_MOMENT): TensorShard(one.box, _array(one.tensor))
-        for one in updater.state()
-        if one.name.startswith(_FIRST_MOMENT)
+        item.name.removeprefix(_FIRST_MOMENT): TensorShard(item.box, _array(item.tensor))
+        for item in updater.state()
+        if item.name.startswith(_FIRST_MOMENT)
     }
 
 
@@ -196,7 +196,7 @@ def prepare(folder: Path) -> Path:
 
 def _word(draw: random.Random) -> str:
     ranges = draw.choices(_LETTERS, weights=(5, 1, 1, 1), k=4)
-    return "".join(chr(draw.randrange(*one)) for one in ranges)
+    return "".join(chr(draw.randrange(*item)) for item in ranges)
 
 
 _LETTERS = ((0x21, 0x7F), (0xA1, 0x800), (0x800, 0xD800), (0x10000, 0x40000))

@@ -89,7 +89,7 @@ class Matrix:
         results = {}
         for ranks in sorted({CELLS[fault.cell].ranks for fault in faults}):
             same = [fault for fault in faults if CELLS[fault.cell].ranks == ranks]
-            tasks = [Task(self._write(CELLS[one.cell]), self.steps, one.fault) for one in same]
+            tasks = [Task(self._write(CELLS[item.cell]), self.steps, item.fault) for item in same]
             for one, of_ranks in zip(same, self._on(ranks, tasks), strict=True):
                 results[one] = self._seen(CELLS[one.cell], of_ranks)
         return results
@@ -101,12 +101,12 @@ class Matrix:
         return {kind: unmissed(*self._of_precision(kind)) for kind in kinds}
 
     def _seen(self, cell: Cell, of_ranks: list[RankResult | str]) -> list[str]:
-        failures = [one for one in of_ranks if isinstance(one, str)]
+        failures = [result for result in of_ranks if isinstance(result, str)]
         if failures:
             return failures
         one, allowed = self._one(cell), self._allowed(cell)
         try:
-            learned = together([one for one in of_ranks if isinstance(one, RankResult)])
+            learned = together([result for result in of_ranks if isinstance(result, RankResult)])
             return judged(cell, learned, one, allowed, None)
         except AssertionError as error:
             return [str(error)]
@@ -182,4 +182,4 @@ def _key(precision: str, cell: Cell, recut: bool) -> str:
 
 def _successful(results: list[RankResult | str]) -> list[RankResult]:
     """Results of trainings that must all succeed."""
-    return [one for one in results if isinstance(one, RankResult)]
+    return [result for result in results if isinstance(result, RankResult)]

@@ -61,5 +61,5 @@ def _refused(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0][1]} × {pair[1][1]}")
 def test_any_two_that_may_be_combined_are(pair: tuple[tuple[str, str], tuple[str, str]]) -> None:
-    met = [name for name, cell in CELLS.items() if all(_has(cell, *one) for one in pair)]
+    met = [name for name, cell in CELLS.items() if all(_has(cell, *item) for item in pair)]
     assert bool(met) is not _refused(*pair)

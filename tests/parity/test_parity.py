@@ -54,9 +54,9 @@ def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path, nam
 @pytest.mark.parametrize(
     "chosen",
     [
-        pytest.param([one for one in PLANTED if one.fault in FAULTS_OF_EACH_AXIS], id="of each axis"),
+        pytest.param([item for item in PLANTED if item.fault in FAULTS_OF_EACH_AXIS], id="of each axis"),
         pytest.param(
-            [one for one in PLANTED if one.fault not in FAULTS_OF_EACH_AXIS],
+            [item for item in PLANTED if item.fault not in FAULTS_OF_EACH_AXIS],
             id="others",
             marks=in_make_parity,
         ),
@@ -71,8 +71,8 @@ def test_each_collective_that_is_left_out_or_misrouted_is_seen(
     In the precisions that the short cells lack, a zero gradient of any one weight in the last step is
     detected too.
     """
-    assert {one.fault for one in PLANTED} == set(FAULTS) >= set(FAULTS_OF_EACH_AXIS)
-    sound = [Planted(None, cell) for cell in {one.cell: None for one in chosen}]
+    assert {item.fault for item in PLANTED} == set(FAULTS) >= set(FAULTS_OF_EACH_AXIS)
+    sound = [Planted(None, cell) for cell in {item.cell: None for item in chosen}]
     matrix = Matrix(tmp_path, prepared, 2)
     others = [precision for precision in PRECISIONS if precision not in IN_SHORT]
     differences = matrix.caught([*sound, *chosen], also=others)
@@ -120,7 +120,7 @@ def test_tensor_ranks_in_bfloat16_are_nearer_to_one_process_that_adds_up_parts(
             on_mesh(Degrees(tensor=2), learn, cut),
         )
     )
-    from_whole, from_parts = (apart(ranks, one).gradients[1] for one in (whole, parts))
+    from_whole, from_parts = (apart(ranks, item).gradients[1] for item in (whole, parts))
     assert min(from_whole.values()) > 1e-3
     assert not {name for name, error in from_parts.items() if not error < from_whole[name] / 2}
 

@@ -45,8 +45,8 @@ def test_one_rank_holds_16_bytes_a_parameter() -> None:
 def test_each_zero_stage_divides_one_thing_more() -> None:
     whole = memory_of(4)
     sharing = [memory_of(4, parallelism={"zero_stage": stage}) for stage in (1, 2, 3)]
-    assert all(one.optimizer < 0.3 * whole.optimizer for one in sharing)
-    assert [one.weights < 0.3 * whole.weights for one in sharing] == [False, False, True]
+    assert all(item.optimizer < 0.3 * whole.optimizer for item in sharing)
+    assert [item.weights < 0.3 * whole.weights for item in sharing] == [False, False, True]
     assert memory_of(4, parallelism={"zero_stage": 3}).gradients < 0.3 * whole.gradients
     assert memory_of(4, parallelism={"zero_stage": 1, "shard": 2}).optimizer > 0.45 * whole.optimizer
 
@@ -83,12 +83,12 @@ def test_tensor_ranks_hold_their_part_and_the_gathered_inputs_whole() -> None:
 
 def test_1f1b_keeps_more_on_the_first_ranks_and_the_loss_on_the_last() -> None:
     ranks = [memory_of(4, rank, parallelism={"pipeline": 4}) for rank in range(4)]
-    kept = [one.activations for one in ranks]
+    kept = [rank.activations for rank in ranks]
     stream = 2 * 512 * 256 * 4  # what was sent is kept too; the last stage sends nothing
     per_batch = kept[3]
     assert kept[:3] == [(4 - rank) * (per_batch + stream) for rank in range(3)]
-    assert [one.loss > 0 for one in ranks] == [False, False, False, True]
-    assert [one.transfers > 0 for one in ranks] == [True] * 4
+    assert [rank.loss > 0 for rank in ranks] == [False, False, False, True]
+    assert [rank.transfers > 0 for rank in ranks] == [True] * 4
 
 
 def test_recomputation_keeps_a_blocks_input_and_room_for_one_block() -> None:
@@ -132,8 +132,8 @@ def test_a_large_vocabulary_takes_layers_from_the_last_stage() -> None:
     assert head > 3 * BLOCK
     layers = auto_stages(spec)
     assert sum(layers) == 8 and layers[-1] == 1
-    assert max(sum(one) for one in stage_times(spec, layers)) <= max(
-        sum(one) for one in stage_times(spec, (2, 2, 2, 2))
+    assert max(sum(stage_time) for stage_time in stage_times(spec, layers)) <= max(
+        sum(stage_time) for stage_time in stage_times(spec, (2, 2, 2, 2))
     )
 
 
@@ -151,7 +151,7 @@ def test_auto_gives_slow_ranks_less_and_says_what_does_not_fit() -> None:
 def test_a_plan_says_where_everything_is(schedule: str) -> None:
     spec = spec_of(8, parallelism={"pipeline": 4, "tensor": 2, "schedule": schedule})
     found = plan(spec)
-    assert [(one.rank, one.pipeline, one.tensor) for one in found.ranks[:3]] == [
+    assert [(item.rank, item.pipeline, item.tensor) for item in found.ranks[:3]] == [
         (0, 0, 0),
         (1, 0, 1),
         (2, 1, 0),
@@ -167,7 +167,7 @@ def test_the_bubble_of_many_micro_batches_is_that_of_all_though_few_are_shown() 
     batch = {"micro_sequences": 1, "global_sequences": 8_192}
     found = plan(spec_of(4, batch=batch, parallelism={"pipeline": 4}))
     assert sum(map(len, found.timeline)) <= 4_000
-    last = max(sum(one) for one in stage_times(spec_of(), (2, 2, 2, 2)))
+    last = max(sum(stage_time) for stage_time in stage_times(spec_of(), (2, 2, 2, 2)))
     assert last > 0 and found.bubble_fraction < 0.05
     one = plan(spec_of(4, batch=batch | {"global_sequences": 256}, parallelism={"pipeline": 4}))
     assert found.bubble_fraction < one.bubble_fraction
@@ -192,7 +192,7 @@ def test_a_tied_embedding_is_there_once_on_a_rank_that_has_both_ends() -> None:
 
 def test_who_needs_more_than_a_slot_has_is_warned_of() -> None:
     spec = spec_of(4, parallelism={"pipeline": 4})
-    sizes = [one.total for one in plan(spec).memory]
+    sizes = [item.total for item in plan(spec).memory]
     assert sizes[0] == max(sizes)
     assert plan(spec, slot=Slot("node-1", sizes[0])).warnings == []
     [one] = plan(spec, slot=Slot("node-1", sizes[0] - 1)).warnings

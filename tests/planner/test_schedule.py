@@ -30,7 +30,7 @@ PIPELINES = [
 def most_kept(pipeline: Pipeline, rank: int) -> int:
     """Micro batches, counted once per stage of the rank."""
     return max(
-        sum(one.whole for one in moment.values()) for moment in in_flight(action_orders(pipeline)[rank])
+        sum(item.whole for item in moment.values()) for moment in in_flight(action_orders(pipeline)[rank])
     )
 
 

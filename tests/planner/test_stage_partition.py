@@ -42,7 +42,7 @@ class Case(NamedTuple):
         return slowest_rank_time(layers, self.layer_flops, self.stages, self.capacities)
 
     def best(self) -> float:
-        return min((self.time(one) for one in self.all_splits() if self.fits(one)), default=math.inf)
+        return min((self.time(split) for split in self.all_splits() if self.fits(split)), default=math.inf)
 
 
 @st.composite
@@ -66,7 +66,7 @@ def cases(draw: st.DrawFn, chunks: int = 1, v_shaped: bool = False) -> Case:
         stages.append(StageCost(rank, float(draw(number)), draw(number), tuple(sizes)))
     memory = st.one_of(st.none(), st.integers(0, 60))
     capacities = [RankCapacity(float(draw(st.integers(1, 4))), draw(memory)) for _ in range(ranks)]
-    return Case([float(one) for one in flops], stages, capacities)
+    return Case([float(item) for item in flops], stages, capacities)
 
 
 def check(case: Case) -> None:

@@ -21,11 +21,11 @@ def test_split_sample_and_mixture_are_chosen_independently() -> None:
     sampled = np.array([sample_rank(text) < 0.5 for text in TEXTS])
     mixed = mix_ranks(HASHES) < 0.5
     share = 1 / 8
-    for one in (held, ~held):
+    for item in (held, ~held):
         for two in (sampled, ~sampled):
             for three in (mixed, ~mixed):
                 # Five standard deviations of √(⅛ · ⅞ / 20,000).
-                assert (one & two & three).mean() == pytest.approx(share, abs=0.012)
+                assert (item & two & three).mean() == pytest.approx(share, abs=0.012)
 
 
 def test_ranks_of_a_mixture_fill_0_to_1_evenly_and_never_reach_1() -> None:

@@ -80,8 +80,8 @@ def learn(mesh: Mesh, job_file: Path, steps: int = STEPS, fault: Callable[[], No
     first = tensor_shards(training)
     numbers += [one_step(training, training.step + step) for step in range(2, steps + 1)]
     return Learned(
-        [one.loss for one in numbers],
-        [one.grad_norm for one in numbers],
+        [number.loss for number in numbers],
+        [number.grad_norm for number in numbers],
         initial,
         first,
         tensor_shards(training),
@@ -108,15 +108,16 @@ def validation_loss(training: Training) -> float:
 def tensor_shards(training: Training) -> dict[str, TensorShard]:
     """What this rank would write to a checkpoint."""
     return {
-        one.name: TensorShard(one.box, one.tensor.detach().clone()) for one in training.engine.updater.state()
+        item.name: TensorShard(item.box, item.tensor.detach().clone())
+        for item in training.engine.updater.state()
     }
 
 
 def assembled(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
     """Assemble full tensors from the slices of all ranks, which must fill them, each element once."""
     wholes: dict[str, Tensor] = {}
-    for one in results:
-        for name, shard in one.items():
+    for result in results:
+        for name, shard in result.items():
             whole = wholes.setdefault(name, torch.full(shard.box.full_shape, torch.nan))
             assert whole[shard.box.slices].isnan().all(), f"two ranks speak for a part of {name}"
             whole[shard.box.slices] = shard.tensor
@@ -148,7 +149,7 @@ def job_writer(data: Path, folders: pytest.TempPathFactory) -> Callable[..., Pat
 
 def run(job_file: Path, *arguments: Any) -> list[Learned]:
     results = on_mesh(read_job(job_file).spec.degrees, learn, job_file, *arguments)
-    assert all(isinstance(one, Learned) for one in results)
+    assert all(isinstance(result, Learned) for result in results)
     return results
 
 
@@ -174,11 +175,11 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 def complaints(results: list[Learned], wanted: Learned) -> list[str]:
     """How the ranks differ from one process, or from each other, beyond rounding."""
     found = []
-    first, expected = assembled([one.first for one in results]), assembled([wanted.first])
+    first, expected = assembled([result.first for result in results]), assembled([wanted.first])
     off = farthest(first, expected, GRADIENTS)
     if not off <= GRADIENT_BOUND:
         found.append(f"gradients are {off:.1e} off")
-    if any(one.losses != results[0].losses or one.norms != results[0].norms for one in results):
+    if any(result.losses != results[0].losses or result.norms != results[0].norms for result in results):
         found.append("ranks differ in losses or norms")
     if results[0].norms[0] != pytest.approx(wanted.norms[0], rel=GRADIENT_BOUND):
         found.append("the norm is another")

@@ -63,7 +63,9 @@ def delete_run(session: Write, team_id: UUID, run_id: str, *, dry_run: bool) -> 
     if not dry_run:
         links = (_last_link(checkpoints), latest_link_expiry(session, run_folder(run)))
         queue_deletion(
-            session, run_folder(run), links_until=max((one for one in links if one is not None), default=None)
+            session,
+            run_folder(run),
+            links_until=max((link for link in links if link is not None), default=None),
         )
         session.execute(delete(Run).where(Run.id == run.id))
     return _freed(checkpoints, dry_run)
@@ -105,18 +107,18 @@ def retain(database: Database, team_id: UUID, request: Retention) -> RetentionRe
     """
     rule = Rule.of(request)
     with database.read() as session:
-        wanted = None if request.runs is None else [get_run(session, team_id, one).id for one in request.runs]
+        wanted = None if request.runs is None else [get_run(session, team_id, run).id for run in request.runs]
         judged = _judge_all(session, team_id, wanted, rule)
     if not request.dry_run:
         judged = [
-            one
+            item
             for run_id, of_run in groupby(judged, key=lambda judgement: judgement.run.id)
-            for one in _retain_run(database, run_id, list(of_run), rule)
+            for item in _retain_run(database, run_id, list(of_run), rule)
         ]
-    gone = [one.checkpoint for one in judged if one.kept is None]
+    gone = [item.checkpoint for item in judged if item.kept is None]
     shown = [
-        RetentionEntry(checkpoint=show_checkpoint(one.checkpoint, one.run), kept=one.kept)
-        for one in judged[:MOST_LISTED]
+        RetentionEntry(checkpoint=show_checkpoint(item.checkpoint, item.run), kept=item.kept)
+        for item in judged[:MOST_LISTED]
     ]
     return RetentionResult(freed=_freed(gone, request.dry_run), checkpoints=shown)
 
@@ -135,9 +137,9 @@ def _judge_all(session: Read, team_id: UUID, run_ids: Sequence[UUID] | None, rul
     forks = forks_that_need(session, ids)
     at = now()
     return [
-        one
+        item
         for _, of_run in groupby(rows, key=lambda row: row.Run.id)
-        for one in _judge([(row.Run, row.Checkpoint) for row in of_run], rule, forks, at)
+        for item in _judge([(row.Run, row.Checkpoint) for row in of_run], rule, forks, at)
     ]
 
 
@@ -153,7 +155,7 @@ def _judge(
 def _retain_run(database: Database, run_id: UUID, seen: list[_Judged], rule: Rule) -> list[_Judged]:
     """Delete the run's checkpoints that are not kept, and return the decisions; ``seen`` if there is nothing to
     delete."""
-    if all(one.kept is not None for one in seen):
+    if all(item.kept is not None for item in seen):
         return seen
     with database.write() as session:
         run = lock_run(session, run_id)
@@ -161,10 +163,10 @@ def _retain_run(database: Database, run_id: UUID, seen: list[_Judged], rule: Rul
         if run is None or not checkpoints:
             return []
         forks = forks_that_need(session, select(Checkpoint.id).where(Checkpoint.run_id == run.id))
-        judged = _judge([(run, one) for one in checkpoints], rule, forks, now())
-        for one in judged:
-            if one.kept is None:
-                remove(session, one.checkpoint)
+        judged = _judge([(run, checkpoint) for checkpoint in checkpoints], rule, forks, now())
+        for item in judged:
+            if item.kept is None:
+                remove(session, item.checkpoint)
         session.expunge_all()
     return judged
 
@@ -194,7 +196,10 @@ def _refuse_if_wanted(checkpoint: Checkpoint, forks: dict[UUID, str]) -> None:
 
 
 def _last_link(checkpoints: Iterable[Checkpoint]) -> datetime | None:
-    return max((one.links_until for one in checkpoints if one.links_until is not None), default=None)
+    return max(
+        (checkpoint.links_until for checkpoint in checkpoints if checkpoint.links_until is not None),
+        default=None,
+    )
 
 
 def _freed(checkpoints: Sequence[Checkpoint], dry_run: bool) -> FreedSpace:

@@ -56,8 +56,8 @@ def keep_reasons(
 ) -> dict[UUID, RetentionReason | None]:
     """For each of a run's committed checkpoints the reason to keep it; None if it may be deleted."""
     ordered = sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.fence), reverse=True)
-    states = [one.id for one in ordered if one.kind is CheckpointKind.STATE and one.valid]
-    exports = [one.id for one in ordered if one.kind is CheckpointKind.EXPORT]
+    states = [item.id for item in ordered if item.kind is CheckpointKind.STATE and item.valid]
+    exports = [item.id for item in ordered if item.kind is CheckpointKind.EXPORT]
     newest, needed = set(states[: rule.keep_last]), set(states[:LEAST_KEPT] if about.live else ())
     kept_exports = set(exports if rule.keep_exports else exports[:1])
 
@@ -76,7 +76,7 @@ def keep_reasons(
             return RetentionReason.FORKED
         return RetentionReason.LIVE if one.id in needed else None
 
-    return {one.id: why(one) for one in ordered}
+    return {item.id: why(item) for item in ordered}
 
 
 def is_downloading(checkpoint: Checkpoint, at: datetime) -> bool:

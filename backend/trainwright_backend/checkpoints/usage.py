@@ -24,7 +24,7 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
     first = now().date() - timedelta(days=days - 1)
     team = show_team(session, team_id)
     used = list_top_runs(session, team_id, first, LISTED_RUNS)
-    theirs = select(Run.id, Run.name).where(Run.id.in_([one.run_id for one in used]))
+    theirs = select(Run.id, Run.name).where(Run.id.in_([item.run_id for item in used]))
     names = {row.id: row.name for row in session.execute(theirs)}
     return Usage(
         quota=team.quota,
@@ -33,12 +33,12 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
         days=list_daily_usage(session, team_id, first),
         runs=[
             RunUsage(
-                run=public_id("run", one.run_id),
-                name=names.get(one.run_id, ""),
-                device=one.device,
-                slot_hours=one.slot_hours,
+                run=public_id("run", item.run_id),
+                name=names.get(item.run_id, ""),
+                device=item.device,
+                slot_hours=item.slot_hours,
             )
-            for one in used
+            for item in used
         ],
     )
 

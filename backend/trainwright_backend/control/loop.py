@@ -147,8 +147,8 @@ class ControlLoop:
         once."""
         with self._database.read() as session:
             ids = session.scalars(wanted).all()
-        for one in ids:
-            run_step(self._in_transaction(work, one), id=str(one))
+        for item in ids:
+            run_step(self._in_transaction(work, item), id=str(item))
 
     def _in_transaction(
         self, work: Callable[Concatenate[Write, P], object], *args: P.args, **named: P.kwargs

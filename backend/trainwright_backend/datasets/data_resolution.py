@@ -73,7 +73,7 @@ def lock_data(session: Write, team_id: UUID, data: DataSpec) -> None:
     if data.tokenizer.kind is TokenizerKind.DATASET:
         ids.add(_id("ds", data.tokenizer.source or ""))
     datasets = select(Dataset.id).where(
-        Dataset.id.in_([one for one in ids if one]), Dataset.team_id == team_id
+        Dataset.id.in_([item for item in ids if item]), Dataset.team_id == team_id
     )
     session.execute(datasets.order_by(Dataset.id).with_for_update(read=True))
     if data.tokenizer.kind is TokenizerKind.UPLOADED:
@@ -189,7 +189,7 @@ def _version_of(session: Read, team_id: UUID, data: DataSpec) -> DatasetVersion:
     dataset = _dataset_of(session, team_id, data.dataset)
     if dataset is None:
         raise Invalid.at("data.dataset", NO_DATASET, data.dataset)
-    version = next((one for one in dataset.versions if data.version in (None, one.number)), None)
+    version = next((item for item in dataset.versions if data.version in (None, item.number)), None)
     if version is None:
         raise Invalid.at("data.version", describe_versions(dataset), data.version)
     if version.state == VersionState.FAILED:

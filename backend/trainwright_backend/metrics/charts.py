@@ -86,8 +86,8 @@ def _series(
     Few series are in memory at a time: all series of a long run are larger than the answer.
     """
     by_name: dict[str, list[MetricSeries]] = {}
-    for one in series_of(session, run.id, selection=selection):
-        by_name.setdefault(one.name, []).append(one)
+    for item in series_of(session, run.id, selection=selection):
+        by_name.setdefault(item.name, []).append(item)
     most = min(window.points, max_total // max(1, _checked(len(by_name))))
     found: dict[str, Series] = {}
     for parts, curves in _all_shown(session, by_name.values(), mark, window, most):
@@ -118,9 +118,9 @@ def _all_shown(
     short = max(SHORT_STEPS, FINEST_COARSE * points)
     room = max(1, MAX_POINTS_IN_MEMORY // short)
     for parts in by_name:
-        last = min(window.to_step, max(one.last_step for one in parts))
+        last = min(window.to_step, max(part.last_step for part in parts))
         if last - window.after_step > short:
-            yield parts, [_shown(session, one, mark, window, points) for one in parts]
+            yield parts, [_shown(session, part, mark, window, points) for part in parts]
         else:
             together.append(parts)
             if sum(map(len, together)) >= room:
@@ -132,16 +132,18 @@ def _all_shown(
 def _shown_together(
     session: Read, each: list[list[MetricSeries]], mark: MetricMark | None, window: Window
 ) -> Iterator[tuple[list[MetricSeries], list[Curve]]]:
-    whole = read_curves(session, [one for parts in each for one in parts], window.after_step, window.to_step)
+    whole = read_curves(
+        session, [part for parts in each for part in parts], window.after_step, window.to_step
+    )
     for parts in each:
-        yield parts, [whole[one.id].between(window.after_step, _last(one, mark, window)) for one in parts]
+        yield parts, [whole[part.id].between(window.after_step, _last(part, mark, window)) for part in parts]
 
 
 def _elapsed(session: Read, run: Run, mark: MetricMark | None, window: Window, points: int) -> Series | None:
     """Training time up to each step, summed over all steps before down-sampling."""
     from_start = Window(to_step=window.to_step, points=NO_POINT_LIMIT)
     parts = series_of(session, run.id, selection=Selection(["seconds"]))
-    lengths = Curve.joined([_shown(session, one, mark, from_start, NO_POINT_LIMIT) for one in parts])
+    lengths = Curve.joined([_shown(session, part, mark, from_start, NO_POINT_LIMIT) for part in parts])
     if not len(lengths):
         return None
     passed = Curve(lengths.steps, lengths.values.cumsum()).between(window.after_step)

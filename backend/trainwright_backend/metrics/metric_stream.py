@@ -100,7 +100,7 @@ class MetricStreamReader:
         stored = mark.last_steps if is_newest else last_steps(session, self.run_id, cursor.attempt)
         behind = {name: step for name, step in stored.items() if step > cursor.last_steps.get(name, 0)}
         series = series_of(session, self.run_id, cursor.attempt, self.selection) if behind else []
-        due = [one for one in series if family(one.name) in behind]
+        due = [item for item in series if family(item.name) in behind]
         if due:
             curves, horizon = self._next_points(session, due, behind)
             cursor = cursor.at({name: min(step, horizon) for name, step in behind.items()})
@@ -110,20 +110,22 @@ class MetricStreamReader:
         arrived = all(cursor.last_steps.get(name, 0) >= step for name, step in stored.items())
         if arrived:
             cursor = StreamCursor.of(mark) if is_newest else StreamCursor(cursor.attempt + 1)
-        yield from _events(self.cursor, cursor, [(one, curves[one.id]) for one in due if len(curves[one.id])])
+        yield from _events(
+            self.cursor, cursor, [(item, curves[item.id]) for item in due if len(curves[item.id])]
+        )
         self.cursor = cursor
 
     def _next_points(
         self, session: Read, due: Sequence[MetricSeries], behind: dict[str, int]
     ) -> tuple[dict[int, Curve], int]:
         """Points of the series up to one step, the horizon, so that they fit a page."""
-        had = {one.id: self.cursor.last_steps.get(family(one.name), 0) for one in due}
-        has = {one.id: behind[family(one.name)] for one in due}
+        had = {item.id: self.cursor.last_steps.get(family(item.name), 0) for item in due}
+        has = {item.id: behind[family(item.name)] for item in due}
         most = max(PAGE_POINTS // len(due), 1)
         begin, end = min(had.values()), max(has.values())
         while True:
             horizon = min(begin + most * self._width, end)
-            curves = _read_from(session, {one: max(had[one.id], begin) for one in due}, horizon)
+            curves = _read_from(session, {item: max(had[item.id], begin) for item in due}, horizon)
             curves = {key: curve.between(-1, has[key]) for key, curve in curves.items()}
             longest = max(len(curve) for curve in curves.values())
             if longest or horizon == end:
@@ -141,7 +143,7 @@ class MetricStreamReader:
 def _read_from(session: Read, start_steps: Mapping[MetricSeries, int], last: int) -> dict[int, Curve]:
     """Points of each series after its own step, so that a series that lags behind does not cause the others to
     be read again."""
-    curves = {one.id: Curve.empty() for one in start_steps}
+    curves = {start_step.id: Curve.empty() for start_step in start_steps}
     for after in {step for step in start_steps.values() if step < last}:
         curves |= read_curves(
             session, [one for one, step in start_steps.items() if step == after], after, last

@@ -39,14 +39,14 @@ def series_of(
     if selection is not None and not selection.wants_tensors:
         wanted = wanted.where(MetricSeries.name.not_like("%/%"))
     found = session.scalars(wanted.order_by(MetricSeries.attempt, MetricSeries.name)).all()
-    return found if selection is None else [one for one in found if one.name in selection]
+    return found if selection is None else [item for item in found if item.name in selection]
 
 
 def read_curves(
     session: Read, series: Iterable[MetricSeries], after: int = -1, last: int = ALL_STEPS
 ) -> dict[int, Curve]:
     """The points with after < step ≤ last of each series, by its id; one query for a thousand of them."""
-    parts: dict[int, list[Any]] = {one.id: [] for one in series}
+    parts: dict[int, list[Any]] = {item.id: [] for item in series}
     ids = list(parts)
     for begin in range(0, len(ids), QUERY_SERIES):
         chunks = _within(_WHOLE, ids[begin : begin + QUERY_SERIES], after, last)

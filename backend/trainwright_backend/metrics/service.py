@@ -133,11 +133,11 @@ def _storable(name: str | None) -> str | None:
 
 
 def _last_values(session: Read, run_id: UUID) -> dict[str, float]:
-    series = [one for one in series_of(session, run_id, selection=Selection()) if one.last_step]
+    series = [item for item in series_of(session, run_id, selection=Selection()) if item.last_step]
     return {
-        one.name: float(curve.values[-1])
-        for one in series
-        if len(curve := read_curves(session, [one], one.last_step - 1)[one.id])
+        item.name: float(curve.values[-1])
+        for item in series
+        if len(curve := read_curves(session, [item], item.last_step - 1)[item.id])
     }
 
 

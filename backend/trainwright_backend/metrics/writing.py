@@ -95,7 +95,7 @@ def append(session: Write, run_id: UUID, attempt: int, blocks: Sequence[MetricBl
 def rewind(session: Write, run_id: UUID, step: int) -> None:
     """Delete all points of the run after ``step``."""
     later = (SERIES.run_id == run_id, SERIES.last_step > step)
-    touched = {one.id: one for one in _rows(session, *later)}
+    touched = {row.id: row for row in _rows(session, *later)}
     if not touched:
         return
     theirs = CHUNK.series_id.in_(select(SERIES.id).where(*later))
@@ -144,7 +144,7 @@ def _series_named(session: Write, run_id: UUID, attempt: int, names: Collection[
         missing = [name for name in wanted if name not in known]
         for begin in range(0, len(missing), QUERY_SERIES):
             some = SERIES.name.in_(missing[begin : begin + QUERY_SERIES])
-            known |= {one.name: one for one in _rows(session, *of_attempt, some)}
+            known |= {row.name: row for row in _rows(session, *of_attempt, some)}
         new = [_new_series(run_id, attempt, name) for name in missing if name not in known]
         if not new:
             break
@@ -185,14 +185,14 @@ def _take_tails(session: Write, series: Sequence[_Series]) -> dict[int, list[Cur
     short = (
         select(CHUNK.series_id, CHUNK.start_step, CHUNK.n, CHUNK.steps, CHUNK["values"])
         .join_from(MetricSeries, MetricChunk, CHUNK.series_id == SERIES.id)
-        .where(SERIES.id.in_([one.id for one in series]), CHUNK.start_step > SERIES.packed_step)
+        .where(SERIES.id.in_([item.id for item in series]), CHUNK.start_step > SERIES.packed_step)
         .order_by(CHUNK.series_id, CHUNK.start_step)
     )
     tails: dict[int, list[Curve]] = {}
     for row in session.execute(short):
         tails.setdefault(row.series_id, []).append(_unpacked(row))
     short_of_one = (CHUNK.series_id == bindparam("one"), CHUNK.start_step > bindparam("packed"))
-    these = [{"one": one.id, "packed": one.packed_step} for one in series if one.id in tails]
+    these = [{"one": item.id, "packed": item.packed_step} for item in series if item.id in tails]
     if these:
         session.connection().execute(delete(CHUNK_TABLE).where(*short_of_one), these)
     return tails
@@ -220,6 +220,6 @@ def _write(session: Write, series: Sequence[_Series], chunks: list[dict[str, obj
         upsert = (sqlite if session.get_bind().dialect.name == "sqlite" else postgresql).insert(SERIES_TABLE)
         counts = {name: upsert.excluded[name] for name in ("last_step", "packed_step", "tail_points")}
         upsert = upsert.on_conflict_do_update(index_elements=["id"], set_=counts)
-        session.execute(upsert.returning(SERIES.id), [vars(one) for one in series])
+        session.execute(upsert.returning(SERIES.id), [vars(item) for item in series])
     if chunks:
         session.execute(insert(MetricChunk).returning(MetricChunk.series_id), chunks)

@@ -56,7 +56,7 @@ def layout_to_roll_back_to(session: Read, run: Run) -> RunLayout | None:
         return None
     current = tried[0].layout
     stepped = _stepped(session, run)
-    good = [one.layout for one in tried if one.attempt in stepped]
+    good = [item.layout for item in tried if item.attempt in stepped]
     if current in good or not good:
         return None
     chosen = layout_of(run.spec)

@@ -35,7 +35,7 @@ def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
     """The joined nodes with enough slots for ``spec``, whose device is resolved, by name."""
     resources = spec.resources
     every = [machine for read in NODE_SOURCES for machine in read(session)]
-    return [one for one in every if one.slots.get(resources.device.value, 0) >= resources.slots_per_node]
+    return [item for item in every if item.slots.get(resources.device.value, 0) >= resources.slots_per_node]
 
 
 def check_engine(session: Read, spec: RunSpec) -> None:

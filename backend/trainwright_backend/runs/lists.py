@@ -81,7 +81,7 @@ def list_runs(
     mine = and_(Run.team_id == team_id, *_filters(query))
     found = _page(session, mine, query, position, limit + 1)
     shown = found[:limit]
-    items = show_runs(session, [(one.Run, one.RunSummary) for one in shown], scale)
+    items = show_runs(session, [(item.Run, item.RunSummary) for item in shown], scale)
     more = _cursor(shown[-1], query) if len(found) > limit else None
     return Page[ShownRun](items=items, next_cursor=more)
 
@@ -90,7 +90,7 @@ def find_runs(session: Read, team_id: UUID, ids: Sequence[str]) -> list[Run]:
     """The team's runs among ``ids``, each once, in the given order."""
     wanted = _known(ids)
     found = {
-        one.id: one for one in session.scalars(select(Run).where(Run.team_id == team_id, Run.id.in_(wanted)))
+        run.id: run for run in session.scalars(select(Run).where(Run.team_id == team_id, Run.id.in_(wanted)))
     }
     return [found[run_id] for run_id in wanted if run_id in found]
 

@@ -201,7 +201,7 @@ def _smallest_slot(session: Read, device: Device, slots: int) -> Slot | None:
 def _largest_host(session: Read, spec: RunSpec) -> Host | None:
     """The joined node with most memory of those that could run ``spec``: placing prefers it where offload needs
     it."""
-    able = [one for one in nodes_for(session, spec) if can_run(one, spec)]
+    able = [item for item in nodes_for(session, spec) if can_run(item, spec)]
     largest = max(able, key=lambda node: node.memory_bytes, default=None)
     return Host(largest.name, largest.memory_bytes) if largest else None
 

@@ -178,7 +178,7 @@ def complete_uploads(session: Write, team_id: UUID, ids: Sequence[str]) -> list[
         row.id: row
         for row in session.scalars(
             select(Upload)
-            .where(Upload.team_id == team_id, Upload.id.in_([one for one in wanted.values() if one]))
+            .where(Upload.team_id == team_id, Upload.id.in_([item for item in wanted.values() if item]))
             .where(Upload.expires > now())
             .order_by(Upload.id)
             .options(selectinload(Upload.stored_file))
@@ -237,7 +237,7 @@ def without_open_upload(session: Read, ids: Sequence[UUID]) -> list[UUID]:
     open_ones = set(
         session.scalars(select(Upload.id).where(Upload.id.in_(ids), Upload.stored_file_id.is_(None)))
     )
-    return [one for one in ids if one not in open_ones]
+    return [item for item in ids if item not in open_ones]
 
 
 def object_folder(team_id: UUID, stored_file_id: UUID) -> str:

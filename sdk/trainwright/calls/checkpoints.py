@@ -107,7 +107,7 @@ class CheckpointCalls(TeamCalls):
             except (httpx.TransportError, DigestMismatchError, ApiError):
                 meter.add(before - meter.done)
             time.sleep(wait_seconds)
-            url = {one.name: one.url for one in self._files(run_id, checkpoint_id)}[file.name]
+            url = {file.name: file.url for file in self._files(run_id, checkpoint_id)}[file.name]
         self._client.save(url, target, file.digest, meter.add)
 
     def _newest_export(self, run_id: str) -> Checkpoint:

@@ -166,7 +166,7 @@ class DatasetCalls(TeamCalls):
         """
         while True:
             versions = self.dataset(dataset_id).versions
-            version = next((one for one in versions if one.number == number), None)
+            version = next((version for version in versions if version.number == number), None)
             if version is None:
                 raise LookupError(f"version {number} of {dataset_id} was deleted in the meantime")
             if version.state is VersionState.FAILED or _is_prepared(version):
@@ -194,5 +194,5 @@ def _is_prepared(version: DatasetVersion) -> bool:
     """Whether the version is ready and none of its preparations is in progress."""
     active = (PreparationState.WAITING, PreparationState.WORKING)
     return version.state is VersionState.READY and all(
-        one.state not in active for one in version.preparations
+        preparation.state not in active for preparation in version.preparations
     )

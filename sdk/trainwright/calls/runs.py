@@ -100,7 +100,7 @@ class RunCalls(TeamCalls):
         """
         asked = ((RunAction.UNTAG, remove), (RunAction.TAG, add))
         rounds = [self.act(action, run_ids, tags) for action, tags in asked if tags]
-        return [next((one for one in each if not one.done), each[0]) for each in zip(*rounds, strict=True)]
+        return [next((item for item in each if not item.done), each[0]) for each in zip(*rounds, strict=True)]
 
     def _do(self, run_id: str, verb: str) -> Run:
         return self._client.post(f"{self._path}/runs/{run_id}/{verb}", Run)

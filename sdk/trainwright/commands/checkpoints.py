@@ -35,9 +35,16 @@ def list_checkpoints(
     """List the checkpoints of all runs, newest first."""
     with open_team(server, key, team) as api:
         table = table_of("run", "kind", "step", "MiB", "")
-        for one in api.all_checkpoints(kind, True if pinned else None):
-            remark = "pinned" if one.pinned else "" if one.valid else "damaged"
-            table.add_row(one.id, one.run, one.kind, f"{one.step:,}", format_mib(one.bytes), remark)
+        for checkpoint in api.all_checkpoints(kind, True if pinned else None):
+            remark = "pinned" if checkpoint.pinned else "" if checkpoint.valid else "damaged"
+            table.add_row(
+                checkpoint.id,
+                checkpoint.run,
+                checkpoint.kind,
+                f"{checkpoint.step:,}",
+                format_mib(checkpoint.bytes),
+                remark,
+            )
         out.print(table)
 
 
@@ -99,9 +106,9 @@ def retain(
     with open_team(server, key, team) as api:
         result = api.retain(rule)
         table = table_of("run", "kind", "step", "MiB", "kept because")
-        for one in result.checkpoints:
-            shown = one.checkpoint
-            row = (shown.run_name, shown.kind, f"{shown.step:,}", format_mib(shown.bytes), one.kept or "–")
+        for item in result.checkpoints:
+            shown = item.checkpoint
+            row = (shown.run_name, shown.kind, f"{shown.step:,}", format_mib(shown.bytes), item.kept or "–")
             table.add_row(shown.id, *row)
         out.print(table)
         typer.echo(describe_freed(result.freed))

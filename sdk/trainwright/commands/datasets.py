@@ -213,7 +213,7 @@ def curation_of(
 
 def _finish(version: DatasetVersion) -> None:
     """Show a finished version, or fail with its error."""
-    failed = [one.error for one in version.preparations if one.error is not None]
+    failed = [preparation.error for preparation in version.preparations if preparation.error is not None]
     reason = version.error or next(iter(failed), None)
     if reason is not None:
         print_error(reason)
@@ -265,10 +265,12 @@ def _show_version(version: DatasetVersion) -> None:
         )
         for part, count in counted.dropped.items():
             out.print(f"    {count:,} left out by {part}", markup=False)
-    for one in version.preparations:
+    for preparation in version.preparations:
         tokens = (
-            "" if one.train_tokens is None else f", {one.train_tokens:,} + {one.validation_tokens:,} tokens"
+            ""
+            if preparation.train_tokens is None
+            else f", {preparation.train_tokens:,} + {preparation.validation_tokens:,} tokens"
         )
-        out.print(f"  {one.id}  {one.state}{tokens}", markup=False)
-        if one.error:
-            out.print(f"    {one.error}", markup=False, soft_wrap=True)
+        out.print(f"  {preparation.id}  {preparation.state}{tokens}", markup=False)
+        if preparation.error:
+            out.print(f"    {preparation.error}", markup=False, soft_wrap=True)

@@ -33,8 +33,13 @@ def list_invitations(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) ->
     """List pending invitations."""
     with open_team(server, key, team) as api:
         table = table_of("e-mail", "role", "expires")
-        for one in api.invitations():
-            table.add_row(one.id, one.email, one.role, f"{one.expires.astimezone():%Y-%m-%d %H:%M}")
+        for invitation in api.invitations():
+            table.add_row(
+                invitation.id,
+                invitation.email,
+                invitation.role,
+                f"{invitation.expires.astimezone():%Y-%m-%d %H:%M}",
+            )
         out.print(table)
 
 

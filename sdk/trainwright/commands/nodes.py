@@ -41,7 +41,7 @@ def _node_id(client: Client, node: str) -> str:
     """Id of a node that is given by id or by name."""
     if node.startswith("node_"):
         return node
-    known = {one.name: one.id for one in client.nodes()}
+    known = {node.name: node.id for node in client.nodes()}
     if node not in known:
         print_error(f"There is no node {node!r}. There is {', '.join(sorted(known)) or 'none yet'}.")
         raise typer.Exit(1)

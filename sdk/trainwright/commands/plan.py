@@ -144,21 +144,21 @@ def show(plan: RunPlan) -> None:
 
 def _stages(plan: RunPlan) -> Table:
     table = Table("stage", "pipeline rank", "layers", "", box=None)
-    for one in plan.stages:
-        last = one.first_layer + one.layers - 1
-        beside = [name for name, there in (("embedding", one.embedding), ("loss", one.loss)) if there]
+    for item in plan.stages:
+        last = item.first_layer + item.layers - 1
+        beside = [name for name, there in (("embedding", item.embedding), ("loss", item.loss)) if there]
         table.add_row(
-            str(one.stage), str(one.rank), f"{one.layers} ({one.first_layer}–{last})", ", ".join(beside)
+            str(item.stage), str(item.rank), f"{item.layers} ({item.first_layer}–{last})", ", ".join(beside)
         )
     return table
 
 
 def _memory(memory: list[PlannedMemory]) -> Table:
     """MiB by component; components without any are left out."""
-    parts = [name for name in (*_PARTS, "host") if any(getattr(one, name) for one in memory)]
+    parts = [name for name in (*_PARTS, "host") if any(getattr(item, name) for item in memory)]
     columns = [Column(name, justify="right") for name in ("MiB", *parts)]
     table = Table("pipeline rank", *columns, box=None)
-    for one in memory:
-        sizes = [one.total, *(getattr(one, name) for name in parts)]
-        table.add_row(str(one.rank), *(f"{size / 2**20:,.0f}" for size in sizes))
+    for item in memory:
+        sizes = [item.total, *(getattr(item, name) for name in parts)]
+        table.add_row(str(item.rank), *(f"{size / 2**20:,.0f}" for size in sizes))
     return table

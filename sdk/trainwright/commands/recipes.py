@@ -53,7 +53,7 @@ def save(
 def show(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Print a recipe as JSON. To submit it, add `name` and `data.dataset`, for example with --set."""
     with open_team(server, key, team) as api:
-        found = next((one for one in api.recipes() if recipe in (one.id, one.name)), None)
+        found = next((item for item in api.recipes() if recipe in (item.id, item.name)), None)
         if found is None:
             print_error(f"There is no recipe {recipe!r}. `trainwright recipes list` lists them.")
             raise typer.Exit(1)

@@ -33,6 +33,6 @@ def show(found: Usage) -> None:
             days.add_row(f"{day.day}", day.device, f"{day.slot_hours:,.2f}")
         out.print(days)
         runs = Table(Column("run", no_wrap=True, min_width=30), "name", "device", hours, box=None)
-        for one in found.runs:
-            runs.add_row(one.run, one.name or "(deleted)", one.device, f"{one.slot_hours:,.2f}")
+        for item in found.runs:
+            runs.add_row(item.run, item.name or "(deleted)", item.device, f"{item.slot_hours:,.2f}")
         out.print(runs)

@@ -191,13 +191,13 @@ ALTERNATIVE = re.compile(r"\.(str-enum|tuple|list)\[[^\]]*\]$")
 def _join_alternatives(found: Sequence[Problem]) -> list[Problem]:
     """Join the problems of a field that may have several types, one problem for each type."""
     joined: list[Problem] = []
-    for one in found:
-        field = ALTERNATIVE.sub("", one.field)
-        if field != one.field and joined and joined[-1].field == field:
+    for item in found:
+        field = ALTERNATIVE.sub("", item.field)
+        if field != item.field and joined and joined[-1].field == field:
             before = joined.pop().message
-            joined.append(one.model_copy(update={"field": field, "message": f"{before} Or: {one.message}"}))
+            joined.append(item.model_copy(update={"field": field, "message": f"{before} Or: {item.message}"}))
         else:
-            joined.append(one.model_copy(update={"field": field}))
+            joined.append(item.model_copy(update={"field": field}))
     return joined
 
 

@@ -112,7 +112,7 @@ class CurationSpec(Strict):
     @model_validator(mode="after")
     def _sources_differ(self) -> Self:
         named = [(source.dataset, source.version) for source in self.mix]
-        twice = next((one for one in named if named.count(one) > 1), None)
+        twice = next((item for item in named if named.count(item) > 1), None)
         if twice is not None:
             raise field_error("mix", twice[0], "is listed twice: add up its weights")
         return self

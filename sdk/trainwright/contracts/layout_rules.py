@@ -250,7 +250,7 @@ def _check_tensor(sections: Sections, tensor: int) -> None:
     for field, size in sizes.items():
         if size % tensor:
             fitting = [
-                one for one in range(1, tensor + 1) if all(value % one == 0 for value in sizes.values())
+                item for item in range(1, tensor + 1) if all(value % item == 0 for value in sizes.values())
             ]
             rule = (
                 f"does not divide {field} {size}: the nearest that does is {nearest(fitting, tensor)}, "

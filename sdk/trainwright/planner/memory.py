@@ -80,7 +80,7 @@ class RankMemory:
     @property
     def total(self) -> int:
         """On the device."""
-        parts: list[int] = [getattr(self, one.name) for one in fields(self)]
+        parts: list[int] = [getattr(self, field.name) for field in fields(self)]
         return sum(parts) - self.host
 
 
@@ -141,7 +141,7 @@ def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[int]:
     """Elements of each weight tensor of ``stages`` on one rank of a tensor group."""
     held = list(stages)
     blocks = [size for stage in held for _ in stage.layers for size in block_weights(spec)]
-    return blocks + end_weights(spec, any(one.first for one in held), any(one.last for one in held))
+    return blocks + end_weights(spec, any(item.first for item in held), any(item.last for item in held))
 
 
 def block_weights(spec: RunSpec) -> list[int]:
@@ -293,8 +293,8 @@ def _with_activations(
     seen = set()
     for moment in in_flight(action_orders(pipeline)[rank]):
         counts = tuple(
-            (moment[one.number].whole, moment[one.number].deferred) if one.number in moment else (0, 0)
-            for one in own
+            (moment[item.number].whole, moment[item.number].deferred) if item.number in moment else (0, 0)
+            for item in own
         )
         if counts not in seen:
             seen.add(counts)
@@ -308,7 +308,9 @@ def _with_activations(
             0 if _on_deepspeed(spec) else casts + ends
         )  # DeepSpeed's weights are not leaves, so casts are not kept
     again = max(
-        recompute_bytes(spec.model, block_mode(spec, layer, compiled)) for one in own for layer in one.layers
+        recompute_bytes(spec.model, block_mode(spec, layer, compiled))
+        for item in own
+        for layer in item.layers
     )
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     cut = spec.parallelism.tensor > 1

@@ -99,14 +99,14 @@ def plan(
         ],
         stages=[
             PlannedStage(
-                stage=one.number,
-                rank=pipeline.rank_of(one.number),
-                first_layer=one.layers.start,
-                layers=len(one.layers),
-                embedding=one.first,
-                loss=one.last,
+                stage=item.number,
+                rank=pipeline.rank_of(item.number),
+                first_layer=item.layers.start,
+                layers=len(item.layers),
+                embedding=item.first,
+                loss=item.last,
             )
-            for one in stages_of(layers)
+            for item in stages_of(layers)
         ],
         stages_are_measured=given is None,
         memory=[_planned_memory(rank, one) for rank, one in enumerate(memory)],
@@ -149,9 +149,9 @@ def stage_times(spec: RunSpec, layers: Sequence[int]) -> list[StageSeconds]:
         parts += [_loss_flops(spec)] if stage.last else []
         found.append(
             StageSeconds(
-                sum(one.forward for one in parts) / unit,
-                sum(one.input for one in parts) / unit,
-                sum(one.weight for one in parts) / unit,
+                sum(part.forward for part in parts) / unit,
+                sum(part.input for part in parts) / unit,
+                sum(part.weight for part in parts) / unit,
             )
         )
     return found
@@ -230,7 +230,8 @@ def _even_bytes(spec: RunSpec, tensors: list[int]) -> int:
 def _most_kept(pipeline: Pipeline, rank: int) -> dict[int, InFlight]:
     """The peak of what a rank stores for its stages."""
     return max(
-        in_flight(action_orders(pipeline)[rank]), key=lambda moment: sum(sum(one) for one in moment.values())
+        in_flight(action_orders(pipeline)[rank]),
+        key=lambda moment: sum(sum(item) for item in moment.values()),
     )
 
 
@@ -268,7 +269,7 @@ def _planned_memory(rank: int, memory: RankMemory) -> PlannedMemory:
 
 def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str]:
     """A warning if ranks need more than ``slot`` has. Host memory of a CPU rank is part of its slot."""
-    needs = [one.total if cuda else one.total + one.host for one in memory]
+    needs = [item.total if cuda else item.total + item.host for item in memory]
     over = [rank for rank, need in enumerate(needs) if need > slot.bytes]
     if not over:
         return []

@@ -156,7 +156,7 @@ def in_flight(actions: Sequence[Action]) -> list[dict[int, InFlight]]:
     for kind, stage, _ in actions:
         whole[stage] += {ActionKind.FORWARD: 1, ActionKind.WEIGHT: 0}.get(kind, -1)
         deferred[stage] += {ActionKind.INPUT: 1, ActionKind.WEIGHT: -1}.get(kind, 0)
-        moments.append({one: InFlight(whole[one], deferred[one]) for one in whole})
+        moments.append({item: InFlight(whole[item], deferred[item]) for item in whole})
     return moments
 
 
@@ -237,9 +237,9 @@ def _filled_zbv(pipeline: Pipeline, rank: int) -> Iterator[Action]:
         yield from (down.input(), up.input())
     for _ in range(ranks - rank):
         yield from (down.input(), down.weight())
-    for one in (up, down):
-        while one.weights < one.inputs:
-            yield one.weight()
+    for item in (up, down):
+        while item.weights < item.inputs:
+            yield item.weight()
 
 
 class _StageCounter:

@@ -306,7 +306,9 @@ def _shortage(
 def _least_short(layers: int, stages: Sequence[StageCost], capacities: Sequence[RankCapacity]) -> list[int]:
     """Give each layer to the stage whose rank then has most memory left."""
     counts = [1] * len(stages)
-    room = [math.inf if one.memory_bytes is None else float(one.memory_bytes) for one in capacities]
+    room = [
+        math.inf if capacity.memory_bytes is None else float(capacity.memory_bytes) for capacity in capacities
+    ]
     for stage in stages:
         room[stage.rank] -= stage.bytes + max(stage.layer_bytes)
     for _ in range(layers - len(stages)):

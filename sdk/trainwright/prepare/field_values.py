@@ -22,8 +22,8 @@ def document_text(value: object, field: str) -> str:
     Raises:
         NoDocumentError: it is of another type, empty, too long or no valid Unicode.
     """
-    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        value = "".join(_message(one) for one in value)
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        value = "".join(_message(item) for item in value)
     if not isinstance(value, str):
         raise NoDocumentError(f"its field '{field}' is {_word(value)}, not a text")
     if not value or value.isspace():

@@ -138,7 +138,7 @@ def _word(kind: pa.DataType) -> str:
         return TEXT
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner = kind.value_type
-        if pa.types.is_struct(inner) and {"role", "content"} <= {one.name for one in inner.fields}:
+        if pa.types.is_struct(inner) and {"role", "content"} <= {field.name for field in inner.fields}:
             return MESSAGES
     return str(kind)[:80]
 

@@ -100,7 +100,7 @@ def _plain_values(column: pa.Array) -> Iterator[object]:
     try:
         values = column.to_pylist()
     except UnicodeDecodeError:
-        values = [_value_of(one) for one in column]
+        values = [_value_of(item) for item in column]
     except ValueError as error:  # a struct with two fields of one name
         values = [NoDocumentError(f"cannot be read ({str(error)[:100]})")] * len(column)
     yield from values

@@ -16,7 +16,10 @@ BEGIN, END = "<!-- combinations: made by trainwright.reference.layouts -->", "<!
 
 def combinations_table() -> str:
     """All excluded combinations, with the field of the error and the reason."""
-    rows = [f"| {one.choice} | `{one.field}` | {one.reason} |" for one in COMBINATIONS]
+    rows = [
+        f"| {combination.choice} | `{combination.field}` | {combination.reason} |"
+        for combination in COMBINATIONS
+    ]
     return "\n".join(
         ["| rejected | field | why, and what to do instead: the value … |", "|---|---|---|", *rows]
     )

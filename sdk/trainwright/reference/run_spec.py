@@ -70,7 +70,7 @@ def _limits(field: dict[str, Any], part: dict[str, Any] | None) -> str:
         return ", ".join(f"`{choice}`" for choice in part["enum"])
     if "const" in field:
         return f"`{field['const']}`"
-    rules = next((one for one in field.get("anyOf", []) if one.get("type") != "null"), field)
+    rules = next((item for item in field.get("anyOf", []) if item.get("type") != "null"), field)
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     found = [f"{sign} {rules[key]:,}" for key, sign in signs.items() if key in rules]
     return ", ".join([rules.get("type", ""), *found])

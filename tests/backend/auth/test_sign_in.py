@@ -117,8 +117,8 @@ def test_a_person_sees_and_ends_their_sessions(site: Site) -> None:
     assert [sign_in(laptop), sign_in(phone)] == [200, 200]
     shown = phone.get("/api/v1/me/sessions").json()
     newest = shown[0]
-    assert newest["current"] and sum(one["current"] for one in shown) == 1
-    assert not any(one["current"] for one in site.admin.get("/api/v1/me/sessions").json()), "it uses a key"
+    assert newest["current"] and sum(item["current"] for item in shown) == 1
+    assert not any(item["current"] for item in site.admin.get("/api/v1/me/sessions").json()), "it uses a key"
     of_laptop = shown[1]["id"]
     stranger = site.other_team("globex")
     assert stranger.delete(f"/api/v1/me/sessions/{of_laptop}").status_code == 404

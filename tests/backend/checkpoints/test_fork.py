@@ -64,9 +64,9 @@ def test_a_fork_starts_from_its_parents_checkpoint_until_it_has_its_own(scene: S
     assert made.json()["forked_from"] == {"run": parent.run_id, "name": "pilot", "step": 4}
     assert made.json()["flops"] == pytest.approx(before[0]["flops"] * 6 / 10), "of the six steps after it"
     (event,) = [
-        one
-        for one in scene.site.admin.get(f"{scene.runs}/{made.json()['id']}/events").json()
-        if one["type"] == "forked"
+        item
+        for item in scene.site.admin.get(f"{scene.runs}/{made.json()['id']}/events").json()
+        if item["type"] == "forked"
     ]
     assert event["message"] == "forked from pilot at step 4, with other optimizer.learning_rate"
     work = claimed(scene, made.json()["id"])
@@ -74,7 +74,7 @@ def test_a_fork_starts_from_its_parents_checkpoint_until_it_has_its_own(scene: S
     assert resume is not None and (resume.step, resume.forked, resume.data_from_start) == (4, True, False)
     names = {download.path for download in work.claim.downloads}
     assert "resume/manifest.json" in names
-    assert all(scene.agent.client.get(one.url).status_code == 200 for one in work.claim.downloads)
+    assert all(scene.agent.client.get(download.url).status_code == 200 for download in work.claim.downloads)
     assert work.order() == "go"
     work.begin(4)
     assert work.order("running") == "go"
@@ -105,7 +105,9 @@ def test_the_newest_valid_state_is_forked_when_none_is_named(scene: Scene, paren
     made = fork(scene, parent.run_id, **LONGER)
     assert made.json()["forked_from"]["step"] == 10
     assert refusal(fork(scene, parent.run_id))[0] == "schedule.steps"
-    export = next(one for one in checkpoints(scene, parent.run_id) if one["kind"] == "export")
+    export = next(
+        checkpoint for checkpoint in checkpoints(scene, parent.run_id) if checkpoint["kind"] == "export"
+    )
     assert refusal(fork(scene, parent.run_id, export["id"], **LONGER))[0] == "checkpoint"
     assert fork(scene, parent.run_id, f"ckpt_{'a' * 26}", **LONGER).status_code == 404
     bare = scene.submit()
@@ -167,12 +169,16 @@ def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Sc
     work = claimed(scene, made)
     assert work.order() == "go"
     assert work.ended("checkpoint_invalid", step=10) == "retry_wait"
-    assert all(one["valid"] for one in checkpoints(scene, parent.run_id)), "one attempt may be mistaken"
+    assert all(checkpoint["valid"] for checkpoint in checkpoints(scene, parent.run_id)), (
+        "one attempt may be mistaken"
+    )
     work = scene.again(made)
     assert work.order() == "go"
     assert work.ended("checkpoint_invalid", step=10) == "failed"
     assert "which is damaged, and has no valid" in scene.show(made)["sentence"]
-    assert [one["valid"] for one in checkpoints(scene, parent.run_id) if one["step"] == 10] == [True, False]
+    assert [
+        checkpoint["valid"] for checkpoint in checkpoints(scene, parent.run_id) if checkpoint["step"] == 10
+    ] == [True, False]
     scene.control.sweep()
     assert scene.state(waiting) == "failed", "it must not begin at step 0 instead"
     event = scene.site.admin.get(f"{scene.runs}/{parent.run_id}/events").json()[-1]
@@ -211,7 +217,9 @@ def test_two_nodes_must_report_a_parents_checkpoint_as_damaged(
         assert work.order() == "go"
         work.ended("checkpoint_invalid", step=10)
     (state,) = [
-        one for one in checkpoints(scene, parent.run_id) if (one["kind"], one["step"]) == ("state", 10)
+        checkpoint
+        for checkpoint in checkpoints(scene, parent.run_id)
+        if (checkpoint["kind"], checkpoint["step"]) == ("state", 10)
     ]
     assert state["valid"] is (second == "node-a")
     assert scene.state(made) == ("retry_wait" if second == "node-a" else "failed")
@@ -231,7 +239,7 @@ def test_a_damaged_own_state_does_not_mark_the_parents_checkpoint(scene: Scene, 
         assert work.claim.job.resume is not None and work.claim.job.resume.step == step
         assert work.order() == "go"
         assert work.ended("checkpoint_invalid", step=step) == "retry_wait"
-    assert all(one["valid"] for one in checkpoints(scene, parent.run_id))
+    assert all(checkpoint["valid"] for checkpoint in checkpoints(scene, parent.run_id))
 
 
 def only(scene: Scene, name: str) -> None:

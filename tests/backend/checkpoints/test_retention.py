@@ -31,14 +31,15 @@ def retain(scene: Scene, **asked: Any) -> Any:
 
 def fates(result: Any) -> list[tuple[int, str, str | None]]:
     return [
-        (one["checkpoint"]["step"], one["checkpoint"]["kind"], one["kept"]) for one in result["checkpoints"]
+        (entry["checkpoint"]["step"], entry["checkpoint"]["kind"], entry["kept"])
+        for entry in result["checkpoints"]
     ]
 
 
 def address(scene: Scene, run_id: str, step: int, kind: str = "state") -> str:
     path = f"{scene.runs}/{run_id}/checkpoints"
     (found,) = [
-        one for one in scene.site.admin.get(path).json() if (one["step"], one["kind"]) == (step, kind)
+        item for item in scene.site.admin.get(path).json() if (item["step"], item["kind"]) == (step, kind)
     ]
     return f"{path}/{found['id']}"
 
@@ -104,7 +105,7 @@ def test_pinned_and_downloading_checkpoints_survive_pruning(scene: Scene) -> Non
     scene.site.admin.get(f"{address(scene, work.run_id, 2)}/archive")
     for step in (3, 4, 5):
         work.save(step)
-    kept = [one["step"] for one in scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()]
+    kept = [item["step"] for item in scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()]
     assert kept == [5, 4, 2, 1]
 
 
@@ -132,8 +133,10 @@ def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_stay(scene: Sce
         assert done["freed"] == reply["freed"] | {"dry_run": False}
         after = _all(scene)
         gone = {public_id("ckpt", one.id): one for key, one in before.items() if key not in after}
-        assert gone.keys() == {one["checkpoint"]["id"] for one in reply["checkpoints"] if one["kept"] is None}
-        assert reply["freed"]["bytes"] == sum(one.bytes for one in gone.values())
+        assert gone.keys() == {
+            entry["checkpoint"]["id"] for entry in reply["checkpoints"] if entry["kept"] is None
+        }
+        assert reply["freed"]["bytes"] == sum(item.bytes for item in gone.values())
         _check_nothing_needed_went(scene, list(gone.values()), list(after.values()), live, fork)
         assert not retain(scene, **asked)["freed"]["checkpoints"], "there is nothing left to free"
 
@@ -142,7 +145,7 @@ def _strew(scene: Scene, chance: random.Random, ids: list[str], fork: str) -> No
     """Other checkpoints of all kinds, and a fork that starts from one of them."""
     with scene.database.write() as session:
         session.execute(delete(Checkpoint))
-        made = [one for run_id in ids for one in _random(chance, parse_id("run", run_id))]
+        made = [item for run_id in ids for item in _random(chance, parse_id("run", run_id))]
         session.add_all(made)
         row = session.get_one(Run, parse_id("run", fork))
         row.forked_checkpoint_id = chance.choice(made).id if made else None
@@ -178,7 +181,7 @@ def _one(chance: random.Random, run_id: Any, step: int, kind: CheckpointKind, va
 
 def _all(scene: Scene) -> dict[Any, Checkpoint]:
     with scene.database.read() as session:
-        return {one.id: one for one in session.scalars(select(Checkpoint))}
+        return {row.id: row for row in session.scalars(select(Checkpoint))}
 
 
 def _check_nothing_needed_went(
@@ -187,15 +190,15 @@ def _check_nothing_needed_went(
     live_id, fork_id = parse_id("run", live), parse_id("run", fork)
     with scene.database.read() as session:
         begins_from = session.get_one(Run, fork_id).forked_checkpoint_id
-    own = [one for one in left if one.run_id == fork_id]
-    for one in gone:
-        assert not one.pinned
-        assert one.links_until is None or one.links_until < now()
-        assert one.run_id != fork_id, "the fork has not ended and has at most two"
-        assert one.id != begins_from or len(own) >= 2
-    both = [one for one in (*gone, *left) if one.run_id == live_id and one.kind is CheckpointKind.STATE]
+    own = [item for item in left if item.run_id == fork_id]
+    for item in gone:
+        assert not item.pinned
+        assert item.links_until is None or item.links_until < now()
+        assert item.run_id != fork_id, "the fork has not ended and has at most two"
+        assert item.id != begins_from or len(own) >= 2
+    both = [item for item in (*gone, *left) if item.run_id == live_id and item.kind is CheckpointKind.STATE]
     newest = sorted((point for point in both if point.valid), key=lambda point: point.step)[-2:]
-    assert all(one in left for one in newest)
+    assert all(item in left for item in newest)
 
 
 def test_a_deleted_run_frees_what_its_dry_run_predicts_and_a_pin_prevents_it(
@@ -205,7 +208,7 @@ def test_a_deleted_run_frees_what_its_dry_run_predicts_and_a_pin_prevents_it(
     reply = scene.site.admin.delete(path, params={"dry_run": True})
     assert reply.status_code == 200, reply.text
     held = scene.site.admin.get(f"{path}/checkpoints").json()
-    assert reply.json() == {"dry_run": True, "bytes": sum(one["bytes"] for one in held), "checkpoints": 6}
+    assert reply.json() == {"dry_run": True, "bytes": sum(item["bytes"] for item in held), "checkpoints": 6}
     assert pin(scene, address(scene, ended.run_id, 4))["pinned"]
     refused = scene.site.admin.delete(path)
     assert (refused.status_code, refused.json()["code"]) == (409, "checkpoint_pinned")
@@ -307,7 +310,7 @@ def test_retention_keeps_a_checkpoint_that_is_pinned_concurrently(scene: Scene, 
     asked = {"keep_last": 1, "dry_run": False}
     route = f"{scene.site.path}/checkpoints/retention"
     assert answer_after(scene.site, keep, lambda: scene.site.admin.post(route, json=asked)) == (200, "")
-    left = [one["step"] for one in scene.site.admin.get(f"{scene.runs}/{ended.run_id}/checkpoints").json()]
+    left = [item["step"] for item in scene.site.admin.get(f"{scene.runs}/{ended.run_id}/checkpoints").json()]
     assert left == [10, 10, 4]
 
 
@@ -320,7 +323,7 @@ def test_the_checkpoint_of_a_claim_stays_while_the_node_fetches_it(scene: Scene)
     assert again.claim.job.resume is not None and again.claim.job.resume.step == 3
     retain(scene, keep_last=0, dry_run=False)
     scene.control.sweep()
-    assert all(scene.agent.client.get(one.url).status_code == 200 for one in again.claim.downloads)
+    assert all(scene.agent.client.get(download.url).status_code == 200 for download in again.claim.downloads)
 
 
 @pytest.mark.both_databases
@@ -333,7 +336,7 @@ def test_a_team_s_checkpoints_come_newest_first_a_page_at_a_time(scene: Scene, e
         while True:
             asked = {**query, "limit": 2} | ({"cursor": cursor} if cursor else {})
             page = scene.site.admin.get(route, params=asked).json()
-            found += [one["step"] for one in page["items"]]
+            found += [item["step"] for item in page["items"]]
             cursor = page["next_cursor"]
             if cursor is None:
                 return found
@@ -355,8 +358,8 @@ def test_one_action_for_many_runs_has_a_result_for_each(scene: Scene, ended: Wor
         body = {"action": verb, "runs": runs, **more}
         answer = scene.site.admin.post(f"{scene.runs}/bulk", json=body)
         assert answer.status_code == 200, answer.text
-        assert [one["run"] for one in answer.json()] == list(runs)
-        return [(one["done"], one["code"]) for one in answer.json()]
+        assert [item["run"] for item in answer.json()] == list(runs)
+        return [(item["done"], item["code"]) for item in answer.json()]
 
     both = (queued, ended.run_id)
     assert act("tag", *both, tags=["a", "b"]) == [(True, None)] * 2
@@ -389,7 +392,9 @@ def test_a_forks_claim_finds_its_checkpoint_despite_concurrent_retention(scene: 
         why = {(one, kind): reason for one, kind, reason in fates(kept.result())}
         assert why[step, "state"] is not None and why[goes, "state"] is None
         assert work.claim.job.resume is not None and work.claim.job.resume.step == step
-        assert all(scene.agent.client.get(one.url).status_code == 200 for one in work.claim.downloads)
+        assert all(
+            scene.agent.client.get(download.url).status_code == 200 for download in work.claim.downloads
+        )
         scene.cancel(fork)
         work.ended("stopped")
     assert (8, "state", None) in fates(retain(scene, keep_last=1)), "no fork needs it any more"

@@ -216,7 +216,7 @@ def test_upgraded_tables_have_no_constraint_of_an_older_name(empty_url: str) -> 
                 *inspector.get_check_constraints(table),
                 *inspector.get_indexes(table),
             ]
-            names = [str(one["name"]) for one in named]
+            names = [str(item["name"]) for item in named]
             assert names and not [name for name in names if old_names.search(name)]
 
 
@@ -282,7 +282,9 @@ def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:
             session.scalars(sa.select(RunEvent)).one(),
             session.scalars(sa.select(Placement)).one(),
         )
-        assert {one.reason for one in (run, attempt, event)} == {placed.end_reason} == {EndCode.LEASE_EXPIRED}
+        assert (
+            {item.reason for item in (run, attempt, event)} == {placed.end_reason} == {EndCode.LEASE_EXPIRED}
+        )
         assert (event.type, placed.closed) == ("layout_rolled_back", PlacementEnd.EXPIRED)
         assert run.metered_until and run.hinted_at
         assert session.scalars(sa.select(MetricSeries.name)).all() == ["fp8_underflow"]

@@ -77,7 +77,7 @@ def test_the_openapi_document_states_the_credentials_of_each_operation(anonymous
     assert paths["/api/v1/agent/heartbeat"]["post"]["security"] == node
     assert paths["/api/v1/auth/sign-in"]["post"]["security"] == []
     stated = [operation["security"] for path in paths.values() for operation in path.values()]
-    assert {name for one in stated for choice in one for name in choice} == set(schemes)
+    assert {name for item in stated for choice in item for name in choice} == set(schemes)
 
 
 @pytest.mark.parametrize(

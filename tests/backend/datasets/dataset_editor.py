@@ -66,11 +66,11 @@ class DatasetEditor:
 
     def texts(self, dataset: Json, number: int = 1) -> list[str]:
         """The documents that the curation keeps."""
-        return [one["text"] for one in self.documents(dataset, number) if one["kept"]]
+        return [document["text"] for document in self.documents(dataset, number) if document["kept"]]
 
     def rejected(self, dataset: Json, number: int = 1) -> list[tuple[str, int, str]]:
         found = self.get(f"datasets/{dataset['id']}/versions/{number}/rejected")
-        return [(one["file"], one["line"], one["reason"]) for one in found]
+        return [(item["file"], item["line"], item["reason"]) for item in found]
 
     def problem(self, answer: Response) -> tuple[str, str]:
         """Field and message of the only problem of a request."""

@@ -145,7 +145,7 @@ def test_a_submission_while_the_version_fails_ends_with_its_reason(editor: Datas
         left = session.scalars(select(Preparation.id).where(Preparation.state.in_(PENDING_PREPARATION))).all()
         assert len(left) == (0 if database.is_sqlite else 1)
         assert resend_stale(session) == len(left)
-        assert [next_job(session, JobKind.PREPARE, one) for one in left] == [None] * len(left)
+        assert [next_job(session, JobKind.PREPARE, item) for item in left] == [None] * len(left)
     with database.read() as session:
         found = session.execute(select(Preparation.state, Preparation.error)).all()
         assert {tuple(row) for row in found} == {("failed", "The file is gone.")}
@@ -168,7 +168,7 @@ def test_two_versions_that_mix_each_other_s_datasets_are_both_created(editor: Da
     made = [
         editor.make(name, **{f"{name}.jsonl": letters(20, first)}) for first, name in ((0, "a"), (50, "b"))
     ]
-    ids = [one["id"] for one in made]
+    ids = [item["id"] for item in made]
     both, met = threading.Barrier(2), threading.local()
 
     def hold(_c: object, _cursor: object, statement: str, *_: object) -> None:

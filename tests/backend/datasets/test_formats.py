@@ -132,8 +132,8 @@ def test_documents_are_paged_with_the_rule_that_drops_them(
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    assert [(one["number"], one["text"]) for one in found] == list(enumerate(many))
-    assert [one["number"] for one in found if not one["kept"]] == [5, 7]
+    assert [(item["number"], item["text"]) for item in found] == list(enumerate(many))
+    assert [item["number"] for item in found if not item["kept"]] == [5, 7]
     assert (found[5]["dropped_by"], found[7]["dropped_by"]) == ("duplicate", "min_characters")
     assert (found[41]["file"], found[41]["line"]) == ("b.jsonl", 2)
     assert made["versions"][0]["statistics"]["dropped"] == {"duplicate": 1, "min_characters": 1}

@@ -105,7 +105,7 @@ def test_a_version_is_prepared_into_the_shards_of_its_manifest(
     assert shown["state"] == "ready" and shown["documents"] == 200 and shown["rejected"] == 0
     assert shown["shards_done"] == shown["shards_total"] == 10
     assert shown["tokens_done"] == shown["train_tokens"] + shown["validation_tokens"]
-    assert sum(one["documents"] for one in shown["lengths"]) == 200
+    assert sum(length["documents"] for length in shown["lengths"]) == 200
     files = preparation_files(only(editor.site))
     assert [file.name for file in files][:2] == ["manifest.json", "tokenizer.json"]
     store: LocalStore = editor.site.app.state.store
@@ -282,7 +282,7 @@ def test_a_version_that_failed_by_worker_errors_can_be_created_again(
     assert version["state"] == "failed" and f"{verb} failed 3 times" in version["error"]
     assert "create the version again" in version["error"]
     again = editor.add(made)
-    assert [one["state"] for one in again["versions"]] == ["ready", "failed"]
+    assert [version["state"] for version in again["versions"]] == ["ready", "failed"]
 
 
 def test_errors_between_successful_jobs_do_not_add_up(

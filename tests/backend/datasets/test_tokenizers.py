@@ -28,13 +28,13 @@ def prepared(editor: DatasetEditor, dataset: Json, tokenizer: Json) -> Json:
     assert answer.status_code == 202, answer.text
     editor.site.prepare()
     shown = editor.show(dataset)["versions"][0]["preparations"]
-    return next(dict(one) for one in shown if one["id"] == answer.json()["id"])
+    return next(dict(item) for item in shown if item["id"] == answer.json()["id"])
 
 
 def manifest_of(editor: DatasetEditor, kind: str) -> tuple[Preparation, ShardManifest]:
     with editor.site.app.state.database.read() as session:
         rows = session.scalars(select(Preparation)).all()
-        row = next(one for one in rows if one.tokenizer["kind"] == kind)
+        row = next(row for row in rows if row.tokenizer["kind"] == kind)
         return row, ShardManifest.model_validate(row.manifest)
 
 

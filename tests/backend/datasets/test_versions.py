@@ -56,7 +56,9 @@ def test_uploads_replace_the_files_or_are_added(editor: DatasetEditor) -> None:
     assert editor.texts(replaced, 3) == ["B"]
     older = editor.add(replaced, base=1)
     assert editor.texts(older, 4) == ["a", "b"]
-    changes = [[sentence.partition(" (")[0] for sentence in one["changes"]] for one in older["versions"]]
+    changes = [
+        [sentence.partition(" (")[0] for sentence in version["changes"]] for version in older["versions"]
+    ]
     assert changes == [
         ["Added a.jsonl", "Replaced b.jsonl"],
         ["Replaced b.jsonl", "Removed a.jsonl", "Removed c.jsonl"],
@@ -269,7 +271,7 @@ def test_a_mixture_takes_characters_by_weight_and_repeats_nothing(editor: Datase
     assert statistics["documents"] == 2400 and 1400 < statistics["kept"] < 1800
     assert statistics["dropped"]["mixture"] == 2400 - statistics["kept"]
     page = editor.documents(mixed)
-    assert {one["file"] for one in page} == {"small/s.jsonl"} and all(one["kept"] for one in page)
+    assert {item["file"] for item in page} == {"small/s.jsonl"} and all(item["kept"] for item in page)
     assert [item["state"] for item in version["preparations"]] == ["ready"]
     assert version["preparations"][0]["documents"] == statistics["kept"]
 

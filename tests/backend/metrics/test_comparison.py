@@ -34,12 +34,12 @@ def test_each_run_has_the_curves_that_it_has_alone(scene: Scene) -> None:
         {"names": ["tokens"], "after_step": 1_499},
     ):
         found = compared(scene, runs, **query)
-        assert [one["run"] for one in found] == runs
-        for one in found:
+        assert [item["run"] for item in found] == runs
+        for item in found:
             alone = scene.site.admin.get(
-                f"{scene.runs}/{one['run']}/metrics", params={"points": 1_000} | query
+                f"{scene.runs}/{item['run']}/metrics", params={"points": 1_000} | query
             )
-            assert one["series"] == alone.json()["series"], query
+            assert item["series"] == alone.json()["series"], query
     [short] = compared(scene, [other.run_id], names="loss", points=20)[0]["series"]
     assert len(short["steps"]) <= 20 and short["steps"][-1] == 300
 
@@ -48,7 +48,7 @@ def test_each_run_has_the_curves_that_it_has_alone(scene: Scene) -> None:
 def test_runs_that_are_not_the_teams_are_left_out(scene: Scene) -> None:
     work = scene.running(last_step=3)
     unknown = [public_id("run", new_id()), "run_none", "nonsense"]
-    assert [one["run"] for one in compared(scene, [*unknown, work.run_id, work.run_id])] == [work.run_id]
+    assert [item["run"] for item in compared(scene, [*unknown, work.run_id, work.run_id])] == [work.run_id]
     listed = scene.site.admin.get(scene.runs, params={"ids": [*unknown, work.run_id]}).json()
     assert [run["id"] for run in listed["items"]] == [work.run_id]
     assert scene.site.admin.get(scene.runs, params={"ids": unknown}).json()["items"] == []
@@ -66,7 +66,7 @@ def test_more_series_than_an_answer_may_have_are_refused(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [scene.running(last_step=3).run_id for _ in range(2)]
-    series = sum(len(one["series"]) for one in compared(scene, runs))
+    series = sum(len(item["series"]) for item in compared(scene, runs))
     monkeypatch.setattr(charts, "MAX_COMPARED", series)
     assert len(compared(scene, runs)) == 2
     monkeypatch.setattr(charts, "MAX_COMPARED", series - 1)

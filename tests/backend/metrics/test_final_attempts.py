@@ -148,9 +148,9 @@ def shown(scene: Scene, run_id: str, **query: Any) -> Curves:
     answer = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics", params=params)
     assert answer.status_code == 200, answer.text
     curves: Curves = {name: {} for name in NAMES}
-    for one in answer.json()["series"]:
-        assert one["steps"] == sorted(set(one["steps"]))
-        curves[one["name"]] = dict(zip(one["steps"], one["values"], strict=True))
+    for item in answer.json()["series"]:
+        assert item["steps"] == sorted(set(item["steps"]))
+        curves[item["name"]] = dict(zip(item["steps"], item["values"], strict=True))
     return curves
 
 

@@ -129,7 +129,7 @@ def read_to_the_end(follower: MetricStreamReader) -> list[dict[str, Any]]:
         news = follower.read()
         events += news.events
         if news.ended:
-            return [{"event": one.event, "id": one.id, "data": json.loads(one.data)} for one in events]
+            return [{"event": item.event, "id": item.id, "data": json.loads(item.data)} for item in events]
     raise AssertionError("the stream goes round in circles")
 
 
@@ -186,7 +186,7 @@ def test_an_attempt_without_points_hides_no_rewind(scene: Scene, at_mark: bool) 
     follower = follower_of(scene, work.run_id)
     seen: list[dict[str, Any]] = []
     while (news := follower.read()).more:
-        seen += [{"event": one.event, "id": one.id, "data": json.loads(one.data)} for one in news.events]
+        seen += [{"event": item.event, "id": item.id, "data": json.loads(item.data)} for item in news.events]
     assert len(points_of(seen)) == (80 if at_mark else 100)
     if at_mark:
         work.ended("crashed")
@@ -320,7 +320,7 @@ def test_elapsed_time_is_summed_before_down_sampling(scene: Scene) -> None:
     window = curve(scene, work.run_id, "elapsed_seconds", after_step=100, to_step=200)
     assert [*window] == [*range(101, 201)] and window[101] == pytest.approx(sums[101])
     names = {
-        one["name"] for one in scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["series"]
+        item["name"] for item in scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["series"]
     }
     assert "seconds" in names and "elapsed_seconds" not in names, "for those only who name it"
 

@@ -18,7 +18,7 @@ def tell(agent: Agent, deepspeed: bool | None, **more: Any) -> None:
 
 
 def drain(scene: Scene, name: str, draining: bool) -> None:
-    [node] = [one for one in scene.site.admin.get("/api/v1/nodes").json() if one["name"] == name]
+    [node] = [item for item in scene.site.admin.get("/api/v1/nodes").json() if item["name"] == name]
     answer = scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json={"draining": draining})
     assert answer.status_code == 200, answer.text
 
@@ -40,7 +40,7 @@ def test_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> Non
             "deepspeed is not installed on any node with 2 cpu slots (node-a): install it there"
         )
     verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
-    assert [one["field"] for one in verdicts["problems"]] == ["parallelism.engine"]
+    assert [item["field"] for item in verdicts["problems"]] == ["parallelism.engine"]
     assert scene.site.admin.post(scene.runs, json=scene.spec(1, **DEEPSPEED)).status_code == 201
     tell(scene.agent, None)  # an older agent
     assert scene.site.admin.post(scene.runs, json=spec).status_code == 201

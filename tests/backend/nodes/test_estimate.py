@@ -167,7 +167,7 @@ def test_earlier_runs_are_read_in_one_query_without_wide_columns(scene: Scene) -
         work.ended("stopped")
         asked.append(statements())
     assert len(asked[0]) == len(asked[1]) > 0
-    assert not any("placement.downloads" in one for one in asked[1])
+    assert not any("placement.downloads" in item for item in asked[1])
 
 
 def test_the_newest_run_counts_and_one_that_made_too_few_steps_does_not(scene: Scene) -> None:
@@ -244,12 +244,12 @@ def test_the_command_prints_the_estimate(scene: Scene, capsys: pytest.CaptureFix
 
 
 def remove(scene: Scene, name: str) -> None:
-    [node] = [one for one in scene.site.admin.get("/api/v1/nodes").json() if one["name"] == name]
+    [node] = [item for item in scene.site.admin.get("/api/v1/nodes").json() if item["name"] == name]
     assert scene.site.admin.delete(f"/api/v1/nodes/{node['id']}").status_code == 204
 
 
 def change_inventory(scene: Scene, agent: Agent, **changes: Any) -> None:
-    [node] = [one for one in scene.site.admin.get("/api/v1/nodes").json() if one["name"] == agent.name]
+    [node] = [item for item in scene.site.admin.get("/api/v1/nodes").json() if item["name"] == agent.name]
     with scene.database.write() as session:
         row = session.get_one(Node, parse_id("node", node["id"]))
         row.inventory = row.inventory | changes

@@ -69,7 +69,7 @@ def test_delete_reports_the_freed_bytes_of_each_run(
     first, last = done.stdout.splitlines()
     assert first.startswith(work.run_id) and first.endswith("MiB: 1 checkpoint.")
     assert last == f"{ended}  Freed 0.0 MiB: 0 checkpoints."
-    left = [one["id"] for one in scene.site.admin.get(scene.runs).json()["items"]]
+    left = [item["id"] for item in scene.site.admin.get(scene.runs).json()["items"]]
     assert left == [waiting]
     scene.cancel(waiting)
 
@@ -87,7 +87,7 @@ def test_tags_are_removed_before_others_are_added(scene: Scene, served: Served, 
     assert refused.exit_code == 1 and "at most 20 tags" in refused.stderr
     with Client(served.url, key) as client:
         both = client.team("acme").change_tags([run_id, "run_none"], remove=["t01"], add=["t01", "t02"])
-    assert [(one.run, one.done, one.code) for one in both] == [
+    assert [(item.run, item.done, item.code) for item in both] == [
         (run_id, True, None),
         ("run_none", False, "not_found"),
     ]

@@ -337,7 +337,7 @@ def test_a_question_about_a_spec_is_the_same_through_all_interfaces(
 def _state_before_actions(scene: Scene, named: Named) -> object:
     run = scene.show(named.run)
     kept = scene.site.admin.get(f"{scene.runs}/{named.run}/checkpoints").json()
-    runs = [(one["id"], one["state"]) for one in scene.site.admin.get(scene.runs).json()["items"]]
+    runs = [(item["id"], item["state"]) for item in scene.site.admin.get(scene.runs).json()["items"]]
     (node,) = scene.site.admin.get("/api/v1/nodes").json()
     invited = scene.site.admin.get(INVITATIONS.format(team=scene.site.team)).json()
     shown = [run[name] for name in ("state", "name", "notes", "tags", "spec")]
@@ -365,7 +365,7 @@ def _differences(scene: Scene, action: Action, named: Named, served: Served) -> 
     received = served.received.copy()
     served.received.clear()
     target = " ".join(_address(scene, action, named))
-    sent = [one for one in received if one.target == target or not one.target.startswith("GET")]
+    sent = [item for item in received if item.target == target or not item.target.startswith("GET")]
     if len(sent) != 1:
         return [sent]
     reads = _dependant(scene, action.route)
@@ -413,7 +413,7 @@ def _filled(body: Any, named: Named) -> Any:
     if isinstance(body, str):
         return body.format(**named._asdict())
     if isinstance(body, list):
-        return [_filled(one, named) for one in body]
+        return [_filled(item, named) for item in body]
     return {key: _filled(one, named) for key, one in body.items()} if isinstance(body, dict) else body
 
 

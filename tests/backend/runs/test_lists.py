@@ -31,7 +31,7 @@ def crowd(scene: Scene) -> list[dict[str, Any]]:
         row = dict(session.execute(select(Run.__table__)).mappings().one())
         rows = [_like(row, number, dice) for number in range(60)]
         session.execute(insert(Run), rows)
-        events = [_event(one) for one in rows]
+        events = [_event(row) for row in rows]
         session.execute(insert(RunEvent), events)
     assert scene.site.admin.delete(f"{scene.runs}/{first}").status_code == 200
     return rows
@@ -144,11 +144,11 @@ def test_an_invalid_cursor_is_refused(scene: Scene, crowd: list[dict[str, Any]])
     forged = [json.dumps(["loss", "desc", value, real]) for value in bad] + ['["loss", "desc", 1.0, "run_x"]']
     forged += ["", "[]", "7", "[" * 400]
     wrong = [{"sort": "mfu", "cursor": cursor}, {"sort": "loss", "order": "asc", "cursor": cursor}]
-    wrong += [{"sort": "loss", "cursor": urlsafe_b64encode(one.encode()).decode()} for one in forged]
-    wrong += [{"sort": "loss", "cursor": one} for one in ("ä", "%%%", cursor[:-3])]
+    wrong += [{"sort": "loss", "cursor": urlsafe_b64encode(item.encode()).decode()} for item in forged]
+    wrong += [{"sort": "loss", "cursor": item} for item in ("ä", "%%%", cursor[:-3])]
     times = ("soon", "2026-11-21", "2026-11-21T13:00:00", "9999-12-31T23:59:59-01:00", 1)
     values = (("name", "a\0b"), ("name", "\ud800"), ("name", 1), ("step", 2**70), ("step", 0.5))
-    for sort, value in (*values, *(("ended", one) for one in times)):
+    for sort, value in (*values, *(("ended", time) for time in times)):
         payload = json.dumps([sort, "desc", value, real])
         wrong.append({"sort": sort, "cursor": urlsafe_b64encode(payload.encode()).decode()})
     for query in wrong:
@@ -230,7 +230,7 @@ def test_a_run_that_a_newer_version_ended_is_listed_and_shown_with_an_unknown_re
         session.execute(text("UPDATE placement SET end_reason = 'too_hot' WHERE end_reason IS NOT NULL"))
     listed = scene.site.admin.get(scene.runs)
     assert listed.status_code == 200, listed.text
-    (found,) = [one for one in listed.json()["items"] if one["id"] == work.run_id]
+    (found,) = [item for item in listed.json()["items"] if item["id"] == work.run_id]
     assert (found["state"], found["reason"]) == ("failed", "unknown")
     assert scene.show(work.run_id)["reason"] == "unknown"
     marks = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["attempts"]

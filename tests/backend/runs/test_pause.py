@@ -237,7 +237,7 @@ def test_a_run_with_a_committed_export_succeeds_despite_a_pause(
     assert ends(scene, work.run_id) == ["finished"]
     assert code(resume(scene, work.run_id)) == (409, "run_not_paused")
     kept = scene.site.admin.get(f"{scene.runs}/{work.run_id}/checkpoints").json()
-    assert [one["kind"] for one in kept].count("export") == 1
+    assert [item["kind"] for item in kept].count("export") == 1
     scene.check_invariants()
 
 

@@ -41,7 +41,10 @@ def test_the_same_name_replaces_and_names_are_in_order(site: Site) -> None:
     save(site, name="large")
     again = save(site, {"seed": 3}).json()
     assert again["id"] == first["id"] and again["saved"] > first["saved"]
-    assert [(one["name"], one["spec"]) for one in listed(site)] == [("large", SPEC), ("small", {"seed": 3})]
+    assert [(item["name"], item["spec"]) for item in listed(site)] == [
+        ("large", SPEC),
+        ("small", {"seed": 3}),
+    ]
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
@@ -103,7 +106,7 @@ def test_a_team_cannot_save_more_recipes_than_the_limit(site: Site, monkeypatch:
     assert save(site).status_code == 201
     assert save(site, name="second").json()["code"] == "too_many_recipes"
     assert save(site, {"seed": 1}).status_code == 201, "replacing needs no additional space"
-    assert [one["name"] for one in listed(site)] == ["small"]
+    assert [item["name"] for item in listed(site)] == ["small"]
 
 
 def test_the_command_leaves_out_what_comes_with_the_run() -> None:

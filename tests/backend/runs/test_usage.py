@@ -180,7 +180,7 @@ def test_days_and_runs_of_the_page(scene: Scene) -> None:
     assert sum(hours.values()) == pytest.approx(100, abs=0.1)
     assert list(hours) == sorted(hours) and 3 <= len(hours) <= 4
     assert [day["device"] for day in found["days"]] == ["cpu"] * len(hours)
-    assert [(one["run"], one["name"]) for one in found["runs"]] == [(work.run_id, "pilot")]
+    assert [(run["run"], run["name"]) for run in found["runs"]] == [(work.run_id, "pilot")]
     assert found["quota"] == scene.site.admin.get(scene.site.path).json()["quota"]
     today = usage(scene, 1)
     assert [day["day"] for day in today["days"]] == [f"{now().date()}"]

@@ -125,7 +125,7 @@ def test_an_owner_lists_pending_invitations_without_links_and_revokes_one(site: 
     bob, eve = invite(site, "bob@acme.example"), invite(site, "eve@acme.example", "owner")
     path = f"{site.path}/invitations"
     shown = site.admin.get(path)
-    assert [(one["email"], one["role"]) for one in shown.json()] == [
+    assert [(item["email"], item["role"]) for item in shown.json()] == [
         ("eve@acme.example", "owner"),
         ("bob@acme.example", "viewer"),
     ]

@@ -57,7 +57,7 @@ def stock(site: Site, port: int) -> TusClient:
 
 
 def digests(site: Site) -> list[str]:
-    return [one["digest"] for one in site.admin.get(f"{site.path}/uploads").json()]
+    return [item["digest"] for item in site.admin.get(f"{site.path}/uploads").json()]
 
 
 def test_tuspy_uploads_in_chunks_with_checksums(site: Site, server: Server, tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_our_client_sends_folders_and_reports_progress(
     seen: list[int] = []
     with connect(server.port) as client:
         ids = sender(client).send(find_files([tmp_path / "data"]).files, seen.append)
-    shown = {one["id"]: one for one in site.admin.get(f"{site.path}/uploads").json()}
-    assert [shown[one]["file_name"] for one in ids] == ["data/a.bin", "data/sub/b.bin"]
-    assert [shown[one]["digest"] for one in ids] == [digest_of(path) for path in paths]
+    shown = {item["id"]: item for item in site.admin.get(f"{site.path}/uploads").json()}
+    assert [shown[item]["file_name"] for item in ids] == ["data/a.bin", "data/sub/b.bin"]
+    assert [shown[item]["digest"] for item in ids] == [digest_of(path) for path in paths]
     assert sum(seen) == 2 * MIB + 11
 
 

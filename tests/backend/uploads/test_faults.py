@@ -124,4 +124,4 @@ def contents(site: Site) -> Iterator[tuple[str, bytes]]:
 def unfinished(site: Site) -> int:
     """Uploads created by a request whose response was lost."""
     shown = site.admin.get(f"{site.path}/uploads").json()
-    return sum(not one["complete"] and one["offset"] > 0 for one in shown)
+    return sum(not item["complete"] and item["offset"] > 0 for item in shown)

@@ -114,7 +114,7 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
         def teardown(self) -> None:
             offset = self.where()
             assert tus.add(self.url, offset, CONTENT[offset:]).status_code == 204
-            shown = {one["id"]: one for one in tus.client.get(tus.path).json()}
+            shown = {item["id"]: item for item in tus.client.get(tus.path).json()}
             mine = shown[self.url.rsplit("/", 1)[-1]]
             assert mine["complete"] and mine["digest"] == hashlib.sha256(CONTENT).hexdigest()
             assert storage_is_exact(site)

@@ -98,8 +98,8 @@ def test_identical_files_count_once_and_are_stored_once(site: Site, tus: Tus, ex
         assert used_bytes(site) == len(CONTENT) and exact()
     assert count_of_stored(site) == files_in_store(site) == 1
     shown = tus.client.get(tus.path).json()
-    assert {one["digest"] for one in shown} == {hashlib.sha256(CONTENT).hexdigest()}
-    assert [one["file_name"] for one in shown] == ["c.txt", "b.txt", "a.txt"]
+    assert {item["digest"] for item in shown} == {hashlib.sha256(CONTENT).hexdigest()}
+    assert [item["file_name"] for item in shown] == ["c.txt", "b.txt", "a.txt"]
 
 
 def test_another_team_stores_the_same_file_separately(site: Site, tus: Tus) -> None:
@@ -169,7 +169,7 @@ def test_uploads_expire_and_free_their_storage(site: Site, tus: Tus, team_id: UU
     for url in (half, unused):
         assert tus.client.head(url, headers=TUS).status_code == 410
         assert tus.add(url, 40, b"y").status_code == 410
-    assert [one["bytes"] for one in tus.client.get(tus.path).json()] == [50]
+    assert [item["bytes"] for item in tus.client.get(tus.path).json()] == [50]
     control_loop(site).run_round(sweep=True)
     assert tus.client.head(half, headers=TUS).status_code == 404
     assert used_bytes(site) == 50 + len(b"used by a dataset") and exact()

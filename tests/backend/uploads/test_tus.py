@@ -59,7 +59,9 @@ def test_the_list_shows_the_owner_of_each_upload(site: Site, tus: Tus) -> None:
     teammate.begin(100, "theirs.txt")
 
     def seen(by: Tus) -> list[tuple[str, str, bool]]:
-        return [(one["file_name"], one["created_by"], one["mine"]) for one in by.client.get(by.path).json()]
+        return [
+            (item["file_name"], item["created_by"], item["mine"]) for item in by.client.get(by.path).json()
+        ]
 
     assert seen(tus) == [("theirs.txt", "Editor", False), ("ours.txt", "Ada", True)]
     assert seen(teammate) == [("theirs.txt", "Editor", True), ("ours.txt", "Ada", False)]

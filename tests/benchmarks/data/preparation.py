@@ -92,9 +92,9 @@ def tokenise(given: argparse.Namespace) -> Entries:
     ours, peer = (
         median(
             size_of(part) / MEGABYTE / seconds
-            for part, seconds in zip(parts[_WARM_UP:], one.cpu, strict=False)
+            for part, seconds in zip(parts[_WARM_UP:], item.cpu, strict=False)
         )
-        for one in spent.values()
+        for item in spent.values()
     )
     walls = spent["peer"].wall_median() / spent["ours"].wall_median()
     return {"tokenise": _rate(ours, peer, "MB/s a core", (peer, GOAL)).beside(walls)}
@@ -107,7 +107,7 @@ def bpe_training(given: argparse.Namespace) -> Entries:
     spent = _in_turn(
         "train_ours", "train_bare", folder, options, rounds, warm_up=1, threads=os.cpu_count() or 1
     )
-    ours, peer = (one.wall_median() for one in spent.values())
+    ours, peer = (item.wall_median() for item in spent.values())
     cpu = spent["ours"].cpu_median() / spent["peer"].cpu_median()
     goal = BPE_SECONDS / peer
     # Both use the same library: more than a tenth is not noise.

@@ -21,7 +21,7 @@ def _request(folder: Path) -> interleave.Request:
 def test_neither_waiting_nor_cleaning_up_is_timed(tmp_path: Path) -> None:
     contenders = {name: interleave.Contender(IDLE, name) for name in ("slow", "quick")}
     spent = interleave.in_turn(contenders, _request(tmp_path), warm_up=1, rounds=2, steps=2)
-    assert [len(one.wall) for one in spent.values()] == [8, 8]
+    assert [len(item.wall) for item in spent.values()] == [8, 8]
     assert min(spent["slow"].wall) >= 0.02 > spent["quick"].wall_median()
     assert spent["slow"].cpu_median() < 0.02  # it sleeps
 

@@ -63,11 +63,12 @@ def first_step_platform(given: argparse.Namespace) -> Entries:
             phases.append(_start(live, spec))
             bare += [bare_script_seconds(), bare_script_seconds()]
             phases.append(_start(live, spec))
-    wholes = [sum(one.values()) for one in phases]
+    wholes = [sum(phase.values()) for phase in phases]
     print(
-        "  median of " + ", ".join(f"{name} {median(one[name] for one in phases):.3f} s" for name in PHASES)
+        "  median of "
+        + ", ".join(f"{name} {median(phase[name] for phase in phases):.3f} s" for name in PHASES)
     )
-    control = quantiles([one[PHASES[0]] for one in phases], n=20, method="inclusive")[-1]
+    control = quantiles([phase[PHASES[0]] for phase in phases], n=20, method="inclusive")[-1]
     unit = "s p95 from submitting to the claim, peer: the mark"
     return {
         "first-step-platform": at_most(median(wholes), median(bare), "s from submitting", LARGEST, 1.0),

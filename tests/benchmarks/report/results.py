@@ -67,4 +67,4 @@ def append(new: Result, record: Path = RECORD) -> None:
 
 def latest(results: list[Result]) -> dict[str, Result]:
     """The newest result of each row."""
-    return {one.row: one for one in results}
+    return {item.row: item for item in results}

@@ -14,7 +14,7 @@ def test_results_are_kept_and_the_table_shows_the_newest(tmp_path: Path) -> None
     record = tmp_path / "gpu.json"
     for ratio in (1.0, 1.2):
         append(result("capped-fp8", "make gpu ROW=capped-fp8", {"ratio": ratio, "cap_gb": 120}), record)
-    assert [one.figures["ratio"] for one in read(record)] == [1.0, 1.2]
+    assert [item.figures["ratio"] for item in read(record)] == [1.0, 1.2]
     lines = table.tables(read(record)).splitlines()
     (capped,) = (line for line in lines if line.startswith("| `capped-fp8`"))
     assert "| 1.2 (no) |" in capped

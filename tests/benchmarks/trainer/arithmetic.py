@@ -51,8 +51,8 @@ def _float32_bytes(training: Training) -> int:
     """Of weights, gradients and moments of torch's AdamW."""
     weights = list(training.engine.model.parameters())
     gradients = [weight.grad for weight in weights if weight.grad is not None]
-    moments = [one for one in training.engine.updater.state() if one.name.startswith("optimizer.")]
-    return sum(tensor.nbytes for tensor in [*weights, *gradients, *(one.tensor for one in moments)])
+    moments = [item for item in training.engine.updater.state() if item.name.startswith("optimizer.")]
+    return sum(tensor.nbytes for tensor in [*weights, *gradients, *(moment.tensor for moment in moments)])
 
 
 def optimizer(toy: bool) -> dict[str, Entry]:
@@ -63,7 +63,7 @@ def optimizer(toy: bool) -> dict[str, Entry]:
         ours = _update_of(build_job(write_job(Path(folder) / "fp8", shape, 2, precision={"kind": "fp8"})))
         theirs = _update_of(build_job(write_job(Path(folder) / "fp32", shape, 2, precision=_FP32)))
         seconds = in_turn(ours, theirs, 2 if toy else 10, time.process_time)
-    nanoseconds = [1e9 * one / shape.parameters for one in seconds]
+    nanoseconds = [1e9 * second / shape.parameters for second in seconds]
     return {"optimizer": at_most(*nanoseconds, "ns a parameter", 1.0, 1.0)}
 
 

@@ -44,7 +44,7 @@ _BLOCK_BYTES = 2**23
 def stall(toy: bool, folder: Path) -> dict[str, Entry]:
     """Seconds per GiB for which a save stalls training."""
     seconds = _seconds(toy, folder / "stall", ["ours_stall", "memcpy", "dcp_stall"], rounds=6)
-    ours, copied, dcp_stall = (one / _gib(toy) for one in seconds)
+    ours, copied, dcp_stall = (second / _gib(toy) for second in seconds)
     return {
         "checkpoint-stall": at_most(ours, copied, "s/GiB", 1.5, 1.0),
         "checkpoint-stall-dcp": at_most(ours, dcp_stall, "s/GiB", 1.0, 0.5),
@@ -181,7 +181,7 @@ def _seconds(toy: bool, folder: Path, functions: list[str], rounds: int) -> list
 
 
 def _rates(toy: bool, folder: Path, functions: list[str]) -> list[float]:
-    return [_gib(toy) / one for one in _seconds(toy, folder, functions, rounds=4)]
+    return [_gib(toy) / second for second in _seconds(toy, folder, functions, rounds=4)]
 
 
 def _gib(toy: bool) -> float:

@@ -78,15 +78,15 @@ def reduction() -> str:
 def _ring(given: list[Tensor]) -> Tensor:
     """Each hop adds its own values and rounds, with the best scale for its sum."""
     total = _through_e4m3(given[0])
-    for one in given[1:]:
-        total = _through_e4m3(total + one)
+    for item in given[1:]:
+        total = _through_e4m3(total + item)
     return total
 
 
 def _at_once(given: list[Tensor]) -> Tensor:
     """``fp8.state.gradients``: one scale for all ranks, the sum in float32, rounded once more."""
-    scale = scale_for(torch.stack([amax_of(one) for one in given]).amax(), E4M3)
-    summed = torch.stack([cast(one / scale, E4M3).float() for one in given]).sum(0) * scale
+    scale = scale_for(torch.stack([amax_of(item) for item in given]).amax(), E4M3)
+    summed = torch.stack([cast(item / scale, E4M3).float() for item in given]).sum(0) * scale
     return _through_e4m3(summed)
 
 
@@ -259,7 +259,7 @@ def _held_bytes(kind: PrecisionKind, again: RecomputeKind, chunk_tokens: int, to
 def _print_rows(what: str, rows: list[tuple[object, ...]] | Points) -> None:
     print(what)
     for row in rows:
-        print("  ", *(f"{one:.4g}" if isinstance(one, float) else one for one in row))
+        print("  ", *(f"{item:.4g}" if isinstance(item, float) else item for item in row))
 
 
 PLOTS: dict[str, Callable[[], str | None]] = {

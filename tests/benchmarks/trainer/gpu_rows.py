@@ -155,7 +155,7 @@ def state_bytes(updater: FP8Updater) -> int:
     held = [*_tensors(optimizer), *_tensors(updater.gradients)]
     for kind in (optimizer.master, optimizer.first, optimizer.second):
         held += _tensors(kind)
-    return sum(tensor.nbytes for tensor in {id(one): one for one in held}.values())
+    return sum(tensor.nbytes for tensor in {id(item): item for item in held}.values())
 
 
 def memory_7b(setting: Setting) -> Figures:
@@ -320,7 +320,7 @@ def _watch_accumulated(training: Training) -> list[int]:
     assert isinstance(updater, FP8Updater)
     found: list[int] = []
     end_micro_batch = updater.end_micro_batch
-    handles = [one.handle for one in training.engine.model.modules() if isinstance(one, Weight)]
+    handles = [module.handle for module in training.engine.model.modules() if isinstance(module, Weight)]
 
     def counting() -> None:
         found.append(sum(handle.grad.nbytes for handle in handles if handle.grad is not None))

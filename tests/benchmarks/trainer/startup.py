@@ -50,7 +50,7 @@ def start_up(toy: bool, folder: Path) -> dict[str, Entry]:
         for turn in range(1 if toy else 3):
             alone.append(sum(_phases(folder / f"start-1-{ranks}-{turn}", data, 1)))
             timings.append(_phases(folder / f"start-{ranks}-{turn}", data, ranks))
-        whole = median(sum(one) for one in timings)
+        whole = median(sum(timing) for timing in timings)
         by_phase = (
             f"{name} {median(one):.2f} s"
             for name, one in zip(PHASES, zip(*timings, strict=True), strict=True)

@@ -24,7 +24,7 @@ def test_a_trainer_in_a_process_of_its_own_returns_the_seconds_of_its_timed_step
     )
     seconds = peer_trainers.steps_in_a_process(peer_trainers.OURS, request)
     assert len(seconds) == 2
-    assert all(one > 0 for one in seconds)
+    assert all(second > 0 for second in seconds)
 
 
 @dry_run

@@ -29,7 +29,7 @@ def test_a_state_takes_the_bytes_that_were_foretold(
     train_here(file)
     [manifest] = (tmp_path / "job").rglob("manifest.json")
     files = CheckpointManifest.model_validate_json(manifest.read_bytes()).files
-    foretold, found = state_bytes(read_job(file).spec), sum(one.bytes for one in files)
+    foretold, found = state_bytes(read_job(file).spec), sum(file.bytes for file in files)
     # Besides the values there are names, shapes and scales of some 60 tensors and the history of FP8 layers,
     # which do not grow with the model. A format that is off by one byte per parameter is off by 400 kB.
     assert foretold <= found < foretold + 40_000

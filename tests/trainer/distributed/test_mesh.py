@@ -100,13 +100,13 @@ def _in_flight(group: dist.ProcessGroup | None, rank: int) -> tuple[int, bool]:
     assert group is not None
     gather, wait = torch.ops._c10d_functional.all_gather_into_tensor, torch.ops._c10d_functional.wait_tensor
     sums = [torch.full((3,), float(number)) for number in range(8)]
-    works = [dist.all_reduce(one, group=group, async_op=True) for one in sums]
+    works = [dist.all_reduce(item, group=group, async_op=True) for item in sums]
     parts = [gather(torch.tensor([10 * number + rank]), 2, group.group_name) for number in range(8)]
     whole = [wait(part).tolist() for part in parts]
     for work in works:
         work.wait()
     right = whole == [[10 * number, 10 * number + 1] for number in range(8)]
-    right = right and [one.tolist() for one in sums] == [[2.0 * number] * 3 for number in range(8)]
+    right = right and [item.tolist() for item in sums] == [[2.0 * number] * 3 for number in range(8)]
     options = group._get_backend(torch.device("cpu")).options
     return options._threads, right
 

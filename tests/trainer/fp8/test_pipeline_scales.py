@@ -50,7 +50,7 @@ def learn(mesh: Mesh, job_file: Path, fault: bool = False) -> RankResult:
     training = start(mesh, job_file)
     losses = [one_step(training, step).loss for step in range(1, STEPS + 1)]
     kept = training.engine.updater.state()
-    return RankResult(losses, {one.name: one.tensor for one in kept if one.name.startswith("fp8.")})
+    return RankResult(losses, {item.name: item.tensor for item in kept if item.name.startswith("fp8.")})
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def _fed(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
             norms.append(float(fp8_updater.grad_norm()))
             fp8_updater.update(torch.tensor(norms[-1]))
         numbers = fp8_updater.metrics(STEPS)
-        tensor_shards = [TensorShard(one.name, one.box, _bits(one.tensor)) for one in fp8_updater.state()]
+        tensor_shards = [TensorShard(item.name, item.box, _bits(item.tensor)) for item in fp8_updater.state()]
         fp8_updater.begin_step(1e-2)
         _give(fp8_updater, weights, STEPS + 1, spoilt="layers.1.feed_forward.down.weight")
         norms.append(float(fp8_updater.grad_norm()))
@@ -71,7 +71,7 @@ def _fed(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
 
 def _weights(fp8_updater: FP8Updater, model: torch.nn.Module) -> dict[str, Weight]:
     """Weights by canonical name. A weight used in two places has two names and is listed under the first."""
-    by_handle = {id(one.handle): one for one in model.modules() if isinstance(one, Weight)}
+    by_handle = {id(module.handle): module for module in model.modules() if isinstance(module, Weight)}
     names = {slot.name for slot in fp8_updater.layout.slots}
     found = {}
     for name, handle in model.named_parameters(remove_duplicate=False):
@@ -107,7 +107,7 @@ def assembled(results: list[RankResult]) -> dict[str, Tensor]:
     Block scales are named after their tensor."""
     wholes: dict[str, Tensor] = {}
     filled: dict[str, Tensor] = {}
-    for shard in (shard for one in results for shard in one.shards):
+    for shard in (shard for result in results for shard in result.shards):
         if "@" in shard.name:
             continue
         into = wholes.setdefault(shard.name, torch.zeros(shard.box.full_shape, dtype=shard.tensor.dtype))
@@ -198,12 +198,12 @@ def test_slices_hold_the_bits_of_the_whole(
         if is_block_scale and "_scale." in name and name not in found:
             continue  # sharded weights have their block scales in each slice
         assert torch.equal(found[name], tensor), name
-    for one in cut:
+    for item in cut:
         # Squares of rows, summed in another order: a few thousand non-negative float32 numbers.
-        assert one.norms[:STEPS] == pytest.approx(alone[0].norms[:STEPS], rel=1e-5)
-        assert one.norms == cut[0].norms
-        assert one.norms[STEPS] == torch.inf
-        assert one.non_finite_tensor == "layers.1.feed_forward.down.weight:gradient"
+        assert item.norms[:STEPS] == pytest.approx(alone[0].norms[:STEPS], rel=1e-5)
+        assert item.norms == cut[0].norms
+        assert item.norms[STEPS] == torch.inf
+        assert item.non_finite_tensor == "layers.1.feed_forward.down.weight:gradient"
     numbers = cut[0].numbers
     assert numbers.keys() == alone[0].numbers.keys()
     of_tensors = [name for name in numbers if "/" in name]

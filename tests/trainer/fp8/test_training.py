@@ -69,7 +69,7 @@ def _train(mesh: Mesh, job_file: Path) -> Trained:
 
 
 def _digest(tensors: list[torch.Tensor]) -> str:
-    content = b"".join(one.contiguous().view(torch.uint8).numpy().tobytes() for one in tensors)
+    content = b"".join(tensor.contiguous().view(torch.uint8).numpy().tobytes() for tensor in tensors)
     return hashlib.sha256(content).hexdigest()
 
 
@@ -103,9 +103,9 @@ def test_ranks_hold_equal_weights_and_learn_what_one_process_learns(
     on_ranks(1, _train, alone)
     together = make_job(tmp_path / "together", data, ranks, precision=fp8(level=level))
     results = on_ranks(ranks, _train, together)
-    assert len({one.weights for one in results}) == 1
+    assert len({result.weights for result in results}) == 1
     # At O1 all ranks have the full state; at O3 each has its own tensors.
-    assert len({one.state for one in results}) == (1 if level == "O1" else ranks)
+    assert len({result.state for result in results}) == (1 if level == "O1" else ranks)
     assert distance(alone, together) < rounding_bound(alone)
 
 
@@ -241,7 +241,7 @@ def test_a_model_takes_no_memory_beside_its_state(tmp_path: Path, data: Path) ->
     assert all(handle.untyped_storage().nbytes() <= 4 for handle in model.parameters())
     state = {updater.optimizer.master.codes.untyped_storage().data_ptr()}
     assert {
-        one.codes.untyped_storage().data_ptr() for one in model.modules() if isinstance(one, Weight)
+        module.codes.untyped_storage().data_ptr() for module in model.modules() if isinstance(module, Weight)
     } == state
 
 
@@ -365,7 +365,7 @@ def test_released_gradients_move_the_weights_as_kept_ones_do(tmp_path: Path, dat
         [event["values"]["grad_norm"] for event in events(job, "step")] for job in (kept, updates_in_backward)
     ]
     assert norms[0] == norms[1]
-    bytes_kept, bytes_released = (one.engine.updater.gradients.codes.nbytes for one in trainings)
+    bytes_kept, bytes_released = (training.engine.updater.gradients.codes.nbytes for training in trainings)
     assert bytes_released == 0 < bytes_kept
 
 

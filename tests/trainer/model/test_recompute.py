@@ -178,7 +178,7 @@ def test_what_a_step_leaves_in_cycles_holds_no_tensor_and_is_gone_after_it(kind:
         assert gc.collect() == 0
         step()
         left = _collected_at_the_end_of_a_step()
-    assert not any(issubclass(one, Tensor) for one in left)
+    assert not any(issubclass(item, Tensor) for item in left)
     assert bool(left) is (kind is not RecomputeKind.NONE), "without any, the claim says nothing"
 
 
@@ -186,7 +186,7 @@ def _collected_at_the_end_of_a_step() -> list[type]:
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         collect_after_step(1)
-        return [type(one) for one in gc.garbage]
+        return [type(item) for item in gc.garbage]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

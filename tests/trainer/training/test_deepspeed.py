@@ -127,7 +127,7 @@ def test_every_stage_learns_what_the_native_engine_does(
 ) -> None:
     """In float32; ``complaints`` derives what rounding may change."""
     results, wanted = learned(CASES[case][0])[case], one_process()
-    initial, expected = assembled([one.initial for one in results]), assembled([wanted.initial])
+    initial, expected = assembled([result.initial for result in results]), assembled([wanted.initial])
     assert all(torch.equal(initial[name], expected[name]) for name in expected)
     assert not complaints(results, wanted)
 
@@ -157,7 +157,10 @@ def test_bfloat16_is_rounded_where_the_native_engine_rounds(stage: int, bf16: li
     assert results[0].losses[0] == wanted[0].losses[0]
     if not stage:
         assert (results[0].losses, results[0].norms) == (wanted[0].losses, wanted[0].norms)
-    first, expected = assembled([one.first for one in results]), assembled([one.first for one in wanted])
+    first, expected = (
+        assembled([result.first for result in results]),
+        assembled([item.first for item in wanted]),
+    )
     # Two ranks with two micro batches each sum four numbers in another order, and the norm used for clipping
     # is rounded differently. Gradients rounded to bfloat16 before they are summed would be off by about 2⁻¹⁰.
     assert farthest(first, expected, GRADIENTS) <= 16 * 2.0**-24

@@ -160,7 +160,7 @@ def learned(write: Callable[..., Path]) -> dict[str, list[Learned]]:
         name: write(2, {"engine": "deepspeed", "zero_stage": fault.stage}) for name, fault in FAULTS.items()
     }
     by_rank = on_mesh(Degrees(replicas=2), _learn_each, jobs, patience_seconds=300)
-    return {fault: [one[fault] for one in by_rank] for fault in [*jobs, SOUND]}
+    return {fault: [item[fault] for item in by_rank] for fault in [*jobs, SOUND]}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -299,7 +299,7 @@ def test_a_run_continues_in_another_layout(tmp_path: Path, data: Path, name: str
     table = TABLES[name]
     found = {pair.names: judged(table, pair) for pair in tour(tmp_path, data, table)}
     assert not {names: one.wrong for names, one in found.items() if one.wrong}
-    assert table.rounded is any(one.rounded for one in found.values())
+    assert table.rounded is any(item.rounded for item in found.values())
 
 
 def _of_a_loss(table: Table) -> float:
@@ -319,7 +319,7 @@ def _swap_moments(training: Training) -> None:
     if isinstance(updater, FP8Updater):
         _swap_stored_moments(updater)
         return
-    held = {one.name: one.tensor for one in updater.state()}
+    held = {item.name: item.tensor for item in updater.state()}
     for name, first in held.items():
         if name.startswith("optimizer.exp_avg."):
             _swap(first, held[name.replace("exp_avg.", "exp_avg_sq.")])

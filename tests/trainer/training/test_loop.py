@@ -152,7 +152,7 @@ def test_a_skipped_step_touches_neither_weights_nor_moments(tmp_path: Path, data
     def watching(line: object) -> None:
         report(line)
         if isinstance(line, Step):
-            held = {one.name: one.tensor for one in training.engine.updater.state()}
+            held = {item.name: item.tensor for item in training.engine.updater.state()}
             seen.append({name: held[name].float() for name in held if not name.startswith("fp8.")})
 
     training.report = watching

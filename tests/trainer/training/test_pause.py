@@ -59,7 +59,7 @@ def _train(mesh: Mesh, job_file: Path, asked_from: int | None) -> Outcome:
 def _on_ranks(function: Callable[..., Any], job_file: Path, *arguments: Any) -> Any:
     """Result of ``function``, which all ranks must return alike."""
     results = on_mesh(read_job(job_file).spec.degrees, function, job_file, *arguments)
-    assert all(one == results[0] for one in results)
+    assert all(result == results[0] for result in results)
     return results[0]
 
 
@@ -88,7 +88,7 @@ def test_all_ranks_leave_after_one_step_and_the_losses_stay(tmp_path: Path, data
     job = partial(write_job, shards=data, ranks=ranks, **SHAPE | sections)
     straight, paused = job(tmp_path / "straight"), job(tmp_path / "paused")
     outcomes = _on_ranks(_pause_and_resume, straight, paused, job)
-    assert [(one.code, one.step) for one in outcomes] == [
+    assert [(outcome.code, outcome.step) for outcome in outcomes] == [
         ("finished", STEPS),
         ("saved", AT_STEP),
         ("finished", STEPS),

@@ -161,8 +161,12 @@ def _live_bytes() -> int:
     """Bytes of all tensors in this process."""
     gc.collect()
     storages = Storages([])
-    for one in gc.get_objects():
-        for tensor in (one, getattr(one, "grad", None)) if isinstance(one, nn.Parameter) else (one,):
+    for candidate in gc.get_objects():
+        for tensor in (
+            (candidate, getattr(candidate, "grad", None))
+            if isinstance(candidate, nn.Parameter)
+            else (candidate,)
+        ):
             if isinstance(tensor, Tensor) and tensor.device.type == "cpu":
                 storages.keep(tensor.to_local() if isinstance(tensor, DTensor) else tensor)
     return storages.bytes
@@ -223,7 +227,7 @@ def _comes_beside(training: Training, step: int, mesh: Mesh) -> int:
     ) as seen:
         training.engine.step(training.loader.micro_batches(step), 1e-3, StepTimer(mesh.device))
     assert seen.profiler is not None and seen.profiler.kineto_results is not None
-    record = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
+    record = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     return max(accumulate(event.nbytes() for event in sorted(record, key=lambda event: event.start_ns())))
 
 

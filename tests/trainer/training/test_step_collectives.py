@@ -143,7 +143,7 @@ def results(
         path = write_job(tmp_path_factory.mktemp("job"), data, ranks, **spec)
         faults = [name for name, fault in FAULTS.items() if fault.layout == layout]
         by_rank = on_mesh(read_job(path).spec.degrees, learn, path, faults)
-        return {fault: [one[fault] for one in by_rank] for fault in by_rank[0]}
+        return {fault: [item[fault] for item in by_rank] for fault in by_rank[0]}
 
     return of
 
@@ -152,25 +152,25 @@ def complaints(results: list[RankResult | str], wanted: RankResult | str, noise:
     """How ranks differ from each other, or from one process by more than ``noise``,
     the relative error of a gradient."""
     assert isinstance(wanted, RankResult)
-    found = [one for one in results if isinstance(one, str)]
+    found = [result for result in results if isinstance(result, str)]
     if found:
         return found
-    if any(one != results[0] for one in results):
+    if any(result != results[0] for result in results):
         found.append("ranks differ")
     # As derived in ``zero_trainings.complaints``, for one step.
     shift = 2 * LEARNING_RATE / EPSILON * noise
     rounding = max(512 * 2.0**-24, noise / 8) * wanted.loss
-    for one in results:
-        assert isinstance(one, RankResult)
-        if not abs(one.norm / wanted.norm - 1) <= noise:
-            found.append(f"the norm is {one.norm}, not {wanted.norm}")
-        if not abs(one.loss - wanted.loss) <= rounding:
-            found.append(f"the loss is {one.loss}, not {wanted.loss}")
-        if not abs(one.validation - wanted.validation) <= shift + rounding:
-            found.append(f"the validation loss is {one.validation}, not {wanted.validation}")
-        if one.numbers.keys() != wanted.numbers.keys():
+    for item in results:
+        assert isinstance(item, RankResult)
+        if not abs(item.norm / wanted.norm - 1) <= noise:
+            found.append(f"the norm is {item.norm}, not {wanted.norm}")
+        if not abs(item.loss - wanted.loss) <= rounding:
+            found.append(f"the loss is {item.loss}, not {wanted.loss}")
+        if not abs(item.validation - wanted.validation) <= shift + rounding:
+            found.append(f"the validation loss is {item.validation}, not {wanted.validation}")
+        if item.numbers.keys() != wanted.numbers.keys():
             found.append("the metrics have other names")
-        if one.numbers.get("fp8_smallest_headroom") != wanted.numbers.get("fp8_smallest_headroom"):
+        if item.numbers.get("fp8_smallest_headroom") != wanted.numbers.get("fp8_smallest_headroom"):
             found.append("the smallest headroom is another")
     return found
 

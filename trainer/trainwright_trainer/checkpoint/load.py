@@ -186,10 +186,10 @@ def check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater) -> 
     """
     held = updater.state()
     # Another layout's blocks have other scales; they are checked when they are read.
-    of_blocks = {block_scale_name(one.scale, *one.box) for one in held if one.scale}
-    for one in held:
-        if one.name not in of_blocks:
-            _check_alike(folder, manifest.tensors.get(one.name), one)
+    of_blocks = {block_scale_name(item.scale, *item.box) for item in held if item.scale}
+    for item in held:
+        if item.name not in of_blocks:
+            _check_alike(folder, manifest.tensors.get(item.name), item)
     for number in updater.position():
         if number not in manifest.state:
             raise CheckpointInvalidError(f"{folder.name}: its position does not contain {number}")

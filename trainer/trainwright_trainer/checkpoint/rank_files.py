@@ -80,7 +80,7 @@ def _files(slices: list[StateSlice]) -> Iterator[list[StateSlice]]:
     group: list[StateSlice] = []
     for state_slice in slices:
         group.append(state_slice)
-        if sum(one.tensor.nbytes for one in group) >= FILE_BYTES:
+        if sum(item.tensor.nbytes for item in group) >= FILE_BYTES:
             yield group
             group = []
     if group:

@@ -49,7 +49,7 @@ def _list_runs() -> None:
         )
     op.drop_index("ix_run_team_id_id", "run")
     for name, column in LISTED_BY.items():
-        columns = ["team_id", *column, "id", *(one for one in FILTERED_BY if one not in column)]
+        columns = ["team_id", *column, "id", *(item for item in FILTERED_BY if item not in column)]
         op.create_index(f"ix_run_by_{name}", "run", columns)
 
 

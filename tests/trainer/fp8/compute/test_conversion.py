@@ -60,8 +60,8 @@ def converted(model: Transformer, spec: FP8Spec) -> tuple[Transformer, Converted
 def bf16(model: Transformer) -> Transformer:
     """A copy with weights in bfloat16. Rotary position tables stay in float32."""
     model = copy.deepcopy(model)
-    for one in model.parameters():
-        one.data = one.data.bfloat16()
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16()
     return model
 
 
@@ -107,8 +107,8 @@ def test_weights_have_canonical_names_in_the_model_s_order(tied: bool) -> None:
     assert {name: weight.handle.shape for name, weight in result.weights.items()} == shapes
     assert {weight.handle.dtype for weight in result.weights.values()} == {torch.float32}
     handles = {id(weight.handle) for weight in result.weights.values()}
-    assert {id(one) for one in in_fp8.parameters()} == handles and len(handles) == len(shapes)
-    bytes_held = sum(one.untyped_storage().nbytes() for one in in_fp8.parameters())
+    assert {id(parameter) for parameter in in_fp8.parameters()} == handles and len(handles) == len(shapes)
+    bytes_held = sum(parameter.untyped_storage().nbytes() for parameter in in_fp8.parameters())
     assert bytes_held == 4 * len(shapes)
 
 
@@ -148,8 +148,8 @@ def test_an_embedding_looks_up_rows_of_the_dense_weight_bit_for_bit(
     found, leaf = look_up(tokens()), exact.requires_grad_()
     expected = nn.functional.embedding(tokens(), leaf)
     assert torch.equal(found, expected)
-    for one in (found, expected):
-        one.backward(towards(one))
+    for item in (found, expected):
+        item.backward(towards(item))
     assert weight.handle.grad is not None and leaf.grad is not None
     assert weight.handle.grad.dtype is gradients
     assert torch.equal(weight.handle.grad, leaf.grad.to(gradients))
@@ -186,15 +186,15 @@ def test_what_is_kept_high_is_the_bf16_model_bit_for_bit() -> None:
     in_fp8, _ = converted(model, FP8Spec(bf16_first_layers=1))
     in_bf16 = bf16(model)
     streams: list[list[Tensor]] = []
-    for one in (in_fp8, in_bf16):
+    for item in (in_fp8, in_bf16):
         stream: list[Tensor] = []
-        for block in one.layers.values():
+        for block in item.layers.values():
 
             def keep(module: nn.Module, given: object, out: Tensor, stream: list[Tensor] = stream) -> None:
                 stream.append(out)
 
             block.register_forward_hook(keep)
-        one(tokens())
+        item(tokens())
         streams.append(stream)
     (first, second, _), (expected_first, expected_second, _) = streams
     assert torch.equal(first, expected_first)

@@ -66,13 +66,13 @@ class Stage:
 
     def non_finite_tensor(self) -> list[str]:
         amax = self.gradients.amax
-        return [one.name for one in self.layout.slots if not torch.isfinite(amax[one.index])]
+        return [slot.name for slot in self.layout.slots if not torch.isfinite(amax[slot.index])]
 
     def held(self) -> dict[str, Tensor]:
         """Real values of the gradients that this rank stores."""
         found = {}
         for name, row in self.layout.first_rows().items():
-            (slot,) = (one for one in self.layout.slots if one.name == name)
+            (slot,) = (slot for slot in self.layout.slots if slot.name == name)
             codes = view_of(self.gradients.codes, row, slot).float()
             found[name] = codes * self.gradients.scale[slot.index]
         return found
@@ -104,7 +104,7 @@ def test_the_sum_over_ranks_is_near_the_exact_one_and_equal_on_all(ranks: int) -
         assert signal_to_noise(exact[name], ours[name]) > 25
     # The norm is that of the stored gradients: off by at most their noise, 10^(-25 / 20).
     assert norm == pytest.approx(
-        torch.cat([one.flatten() for one in exact.values()]).norm().item(), rel=0.056
+        torch.cat([item.flatten() for item in exact.values()]).norm().item(), rel=0.056
     )
     for gradients, other_norm, digest in results[1:]:
         assert digest == results[0][2]
@@ -134,7 +134,7 @@ def test_many_rounds_are_stored_once(dtype: torch.dtype, rounds: int) -> None:
     given = [draw_gradients(seed + 1) for seed in range(rounds)]
     stage.step(*given)
     for name, ours in stage.held().items():
-        exact = sum((one[name].double() for one in given), torch.zeros(()))
+        exact = sum((item[name].double() for item in given), torch.zeros(()))
         assert signal_to_noise(exact, ours) > (30 if dtype is torch.float32 else 28)
 
 
@@ -150,7 +150,7 @@ def test_clipping_changes_what_is_read() -> None:
     norm = stage.step(draw_gradients(1))
     before = stage.held()
     stage.gradients.clip(norm, norm.item() / 4)
-    after = torch.cat([one.flatten() for one in stage.held().values()]).norm().item()
+    after = torch.cat([item.flatten() for item in stage.held().values()]).norm().item()
     # The factor is limit / (norm + 1e-6).
     assert after == pytest.approx(norm.item() / 4, rel=1e-4)
     stage.step(draw_gradients(1))
@@ -199,7 +199,7 @@ def _one_rank_overflows(mesh: Mesh, value: float) -> tuple[bool, list[str], floa
     if mesh.rank == 1:
         given["head"][0, 0] = value
     finite = bool(torch.isfinite(stage.step(given)))
-    place = next(one.index for one in stage.layout.slots if one.name == "head")
+    place = next(slot.index for slot in stage.layout.slots if slot.name == "head")
     return finite, stage.non_finite_tensor(), stage.gradients.headroom.factor[place].item()
 
 

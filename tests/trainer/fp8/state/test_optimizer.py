@@ -102,11 +102,11 @@ class Trial:
         return codes * scales[: codes.numel()].view(codes.shape)
 
     def _codes(self, rows: Tensor, name: str) -> Tensor:
-        (slot,) = (one for one in self.layout.slots if one.name == name)
+        (slot,) = (slot for slot in self.layout.slots if slot.name == name)
         return view_of(rows, self.first_rows[name], slot)
 
     def _place(self, name: str) -> int:
-        return next(one.index for one in self.layout.slots if one.name == name)
+        return next(slot.index for slot in self.layout.slots if slot.name == name)
 
 
 def weights(seed: int = 0) -> dict[str, Tensor]:
@@ -135,8 +135,8 @@ class Reference:
     def __init__(self, given: Mapping[str, Tensor], spec: OptimizerSpec = SPEC) -> None:
         self.weights = {name: torch.nn.Parameter(weight.double()) for name, weight in given.items()}
         groups = [
-            {"params": [one], "weight_decay": spec.weight_decay if one.ndim > 1 else 0.0}
-            for one in self.weights.values()
+            {"params": [weight], "weight_decay": spec.weight_decay if weight.ndim > 1 else 0.0}
+            for weight in self.weights.values()
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(spec.beta1, spec.beta2), eps=spec.epsilon)
 
@@ -395,7 +395,7 @@ def test_bytes_a_parameter() -> None:
         for kind in (optimizer.master, optimizer.first, optimizer.second):
             held += [kind.codes, kind.scale, kind.amax]
         gradient_bytes = 1
-        assert sum(one.nbytes for one in held) / 2**20 + gradient_bytes < bar
+        assert sum(item.nbytes for item in held) / 2**20 + gradient_bytes < bar
 
 
 @pytest.mark.parametrize("formats", [ALL_FLOAT32, PAPER, BLOCK], ids=["float32", "paper", "block"])

@@ -74,7 +74,7 @@ def test_ranks_that_share_learn_what_one_process_does(
     ranks, parallelism = CASES[case]
     (wanted,) = stage_0(1)
     results = run(job(ranks, parallelism=parallelism))
-    initial, expected = assembled([one.initial for one in results]), assembled([wanted.initial])
+    initial, expected = assembled([result.initial for result in results]), assembled([wanted.initial])
     assert all(torch.equal(initial[name], expected[name]) for name in expected)
     assert wanted.norms[0] > 0.5, "gradients are to be clipped"
     assert not complaints(results, wanted)
@@ -88,10 +88,10 @@ def test_moments_may_be_shared_without_changing_a_bit(
 ) -> None:
     ranks, parallelism = CASES[case]
     results, wanted = run(job(ranks, parallelism=parallelism)), stage_0(ranks)
-    assert [(one.losses, one.norms, one.validation) for one in results] == [
-        (one.losses, one.norms, one.validation) for one in wanted
+    assert [(result.losses, result.norms, result.validation) for result in results] == [
+        (item.losses, item.norms, item.validation) for item in wanted
     ]
-    last, expected = assembled([one.last for one in results]), assembled([one.last for one in wanted])
+    last, expected = assembled([result.last for result in results]), assembled([item.last for item in wanted])
     assert all(torch.equal(last[name], expected[name]) for name in expected)
 
 
@@ -114,7 +114,7 @@ def test_two_ranks_in_one_round_add_two_numbers_wherever_they_keep_the_sum(
     )
     wanted = stage_0(2, tied=tied, rounds=False)
     assert results[0].losses == wanted[0].losses
-    last, expected = assembled([one.last for one in results]), assembled([one.last for one in wanted])
+    last, expected = assembled([result.last for result in results]), assembled([item.last for item in wanted])
     assert all(torch.equal(last[name], expected[name]) for name in expected)
 
 
@@ -133,7 +133,10 @@ def test_cut_weights_round_to_bfloat16_where_whole_ones_do(
     }
     results, wanted = run(job(2, parallelism={"zero_stage": 3}, **sections)), run(job(2, **sections))
     assert results[0].losses[0] == wanted[0].losses[0]
-    first, expected = assembled([one.first for one in results]), assembled([one.first for one in wanted])
+    first, expected = (
+        assembled([result.first for result in results]),
+        assembled([item.first for item in wanted]),
+    )
     # Two ranks with two micro batches each sum four numbers in another order, and the norm of all is rounded
     # differently. A gradient that is rounded to bfloat16 in between is off by about 2⁻¹⁰.
     assert farthest(first, expected, GRADIENTS) <= 16 * 2.0**-24
@@ -220,6 +223,6 @@ def test_one_data_rank_shares_nothing(tmp_path: Path, data: Path, stage: int) ->
         for name, given in (("plain", {}), ("staged", {"zero_stage": stage}))
     )
     assert type(staged) is type(plain) and type(staged.updater) is type(plain.updater)
-    kinds = [[type(module) for module in one.model.modules()] for one in (staged, plain)]
+    kinds = [[type(module) for module in item.model.modules()] for item in (staged, plain)]
     assert kinds[0] == kinds[1] and not any(issubclass(kind, FSDPModule) for kind in kinds[0])
     assert not any(isinstance(weight, DTensor) for weight in staged.model.parameters())

@@ -48,14 +48,14 @@ def chosen_with(mesh: Mesh, spec: RunSpec, speeds: list[float]) -> StageChoice:
 
 def test_equal_ranks_get_equal_stages() -> None:
     found = on_mesh(Degrees(pipeline=2), chosen_with, spec_of(2, 2), [100.0, 95.0])
-    assert [one.layers for one in found] == [(4, 4), (4, 4)]
+    assert [item.layers for item in found] == [(4, 4), (4, 4)]
     assert found[0].note == ("The stages have 4, 4 layers: all pipeline ranks are equally fast.")
 
 
 def test_the_slowest_of_a_stages_ranks_counts_and_all_ranks_agree() -> None:
     # Ranks 0 and 1 have the first stage, 2 and 3 the second; only rank 1 is slow.
     found = on_mesh(Degrees(pipeline=2, replicas=2), chosen_with, spec_of(2, 4), [90.0, 30.0, 90.0, 90.0])
-    assert {one.layers for one in found} == {(2, 6)}
+    assert {item.layers for item in found} == {(2, 6)}
     assert found[0].note == "The stages have 2, 6 layers: pipeline rank 0 at 33% of the fastest rank's speed."
 
 

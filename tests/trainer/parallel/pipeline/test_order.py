@@ -101,9 +101,9 @@ def torchs_order(pipeline: Pipeline, rank: int) -> list[Action]:
     )
     planned = kind._calculate_single_rank_operations(known, rank)
     return [
-        Action(ActionKind(one.computation_type.value), one.stage_index, one.microbatch_index)
-        for one in planned
-        if one is not None
+        Action(ActionKind(item.computation_type.value), item.stage_index, item.microbatch_index)
+        for item in planned
+        if item is not None
     ]
 
 

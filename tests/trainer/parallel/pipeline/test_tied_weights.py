@@ -83,7 +83,7 @@ def _embedding(world: Mesh, job_file: Path) -> Tensor:
     updater = training.engine.updater
     if not isinstance(updater, FP8Updater):
         return dict(training.engine.model.named_parameters())[EMBEDDING].detach().clone()
-    (slot,) = (one for one in updater.layout.slots if one.name == EMBEDDING)
+    (slot,) = (slot for slot in updater.layout.slots if slot.name == EMBEDDING)
     master = updater.optimizer.master
     codes = view_of(master.codes, updater.layout.first_rows()[EMBEDDING], slot)
     return codes.float() * master.scale[slot.index]

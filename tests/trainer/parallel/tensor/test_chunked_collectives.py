@@ -123,7 +123,7 @@ def test_chunks_give_what_the_whole_gives(kind: str) -> None:
     """Outputs, gradients (including weight gradients that zero-bubble schedules defer), and amaxes."""
     for wanted, *results in on_mesh(Degrees(tensor=2), pass_through_all, kind):
         assert all(tensor.any() for tensor in wanted.values())
-        assert [_differing(one, wanted) for one in results] == [[]] * 4
+        assert [_differing(result, wanted) for result in results] == [[]] * 4
 
 
 def _differing(results: Tensors, wanted: Tensors) -> list[str]:
@@ -163,7 +163,7 @@ def pass_through_with_faults(mesh: Mesh) -> dict[str, list[str]]:
 def test_a_chunk_that_is_left_out_or_misplaced_is_seen() -> None:
     results = on_mesh(Degrees(tensor=2), pass_through_with_faults)
     for fault in FAULTS:
-        assert any(one[fault] for one in results), fault
+        assert any(result[fault] for result in results), fault
 
 
 def order(mesh: Mesh) -> list[list[str]]:

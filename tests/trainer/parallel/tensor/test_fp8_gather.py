@@ -83,13 +83,13 @@ def _delayed(case: str) -> float:
 
 def _check_codes(results: list[dict[str, Tensor]], case: str) -> None:
     wanted = cast_input(_input(case), ScalingKind.TENSOR, torch.tensor(_delayed(case)), learning=True)
-    for one in results:
-        assert torch.equal(one["scale"], wanted.for_output.scale) or case == "not finite"
-        assert torch.equal(one["amax"], wanted.amax)
-        assert bool(one["scale"].isnan()) is (case == "not finite")
+    for result in results:
+        assert torch.equal(result["scale"], wanted.for_output.scale) or case == "not finite"
+        assert torch.equal(result["amax"], wanted.amax)
+        assert bool(result["scale"].isnan()) is (case == "not finite")
         if case != "not finite":
-            assert torch.equal(one["codes"], wanted.for_output.codes.view(torch.uint8))
-        assert one["gradient"].unique().tolist() == [1 + 2]
+            assert torch.equal(result["codes"], wanted.for_output.codes.view(torch.uint8))
+        assert result["gradient"].unique().tolist() == [1 + 2]
 
 
 @pytest.mark.parametrize("case", ["present", "delayed", "not finite"])
@@ -165,7 +165,7 @@ def learn_fp8(mesh: Mesh, job_file: Path) -> list[float]:
     training = build_on(mesh, job_file)
     numbers = [make_step(training, step) for step in range(1, 6)]
     batches = read_batches(training.validation, validated(mesh), training.spec.batch.micro_sequences)
-    return [one.loss for one in numbers] + [training.engine.mean_loss(batches)]
+    return [number.loss for number in numbers] + [training.engine.mean_loss(batches)]
 
 
 @pytest.fixture(scope="module")

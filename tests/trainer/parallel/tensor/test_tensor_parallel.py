@@ -95,8 +95,8 @@ def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
     numbers += [make_step(training, step) for step in range(2, steps + 1)]
     batches = read_batches(training.validation, validated(mesh), training.spec.batch.micro_sequences)
     return Learned(
-        [one.loss for one in numbers],
-        [one.grad_norm for one in numbers],
+        [number.loss for number in numbers],
+        [number.grad_norm for number in numbers],
         initial,
         gradients,
         _tensor_shards(training, lambda weight: weight),
@@ -144,7 +144,7 @@ def assembled(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
     Slices of the same box must be equal bit for bit."""
     wholes: dict[str, Tensor] = {}
     for name in results[0]:
-        tensor_shards = [one[name] for one in results]
+        tensor_shards = [result[name] for result in results]
         wholes[name] = torch.full(tensor_shards[0].box.full_shape, torch.nan)
         for shard in tensor_shards:
             wholes[name][shard.box.slices] = shard.tensor
@@ -216,9 +216,9 @@ def test_ranks_learn_what_one_process_does(
     wanted = alone("fp32", tied)
     _check_initial(results, wanted)
     _check_first_step(results, wanted)
-    off = farthest(assembled([one.gradients for one in results]), assembled([wanted.gradients]))
+    off = farthest(assembled([result.gradients for result in results]), assembled([wanted.gradients]))
     # Ranks whose losses differ would decide differently on skipping a step.
-    assert all(one.losses == results[0].losses and one.norms == results[0].norms for one in results)
+    assert all(result.losses == results[0].losses and result.norms == results[0].norms for result in results)
     # AdamW moves a weight by at most 2 · rate / epsilon times the error of its gradient. Gradients are
     # clipped to a norm of 1, so in five steps all weights together are off by 5 · 6 · off, and a loss by that
     # times the norm of its gradient, below 2 here. Computing gradients at weights that are off adds as much
@@ -228,24 +228,26 @@ def test_ranks_learn_what_one_process_does(
     for loss, one in zip(results[0].losses, wanted.losses, strict=True):
         assert abs(loss - one) <= 2 * shift + rounding * one
     assert abs(results[0].validation - wanted.validation) <= 2 * shift + rounding * wanted.validation
-    weights, expected = assembled([one.weights for one in results]), assembled([wanted.weights])
+    weights, expected = assembled([result.weights for result in results]), assembled([wanted.weights])
     assert all((weights[name] - expected[name]).norm() <= shift for name in expected)
 
 
 def _check_initial(results: list[Learned], wanted: Learned) -> None:
     """Each rank starts with its shard of the one-process weights, bit for bit,
     and has no other part of a matrix."""
-    initial = assembled([one.initial for one in results])
+    initial = assembled([result.initial for result in results])
     assert initial.keys() == wanted.initial.keys()
     for name, shard in wanted.initial.items():
         assert torch.equal(initial[name], shard.tensor)
     matrices = [name for name, tensor in initial.items() if tensor.ndim == 2]
     groups = sum(
         shard.box == results[0].initial[matrices[0]].box
-        for shard in (one.initial[matrices[0]] for one in results)
+        for shard in (result.initial[matrices[0]] for result in results)
     )
     for name in matrices:
-        assert sum(one.initial[name].tensor.numel() for one in results) == groups * initial[name].numel()
+        assert (
+            sum(result.initial[name].tensor.numel() for result in results) == groups * initial[name].numel()
+        )
 
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
@@ -258,7 +260,7 @@ def test_bfloat16_is_as_near_to_one_process_as_its_roundings(
     wanted = alone("bf16", True)
     _check_initial(results, wanted)
     bound = _bf16_bound(ranks)
-    gradients = assembled([one.gradients for one in results])
+    gradients = assembled([result.gradients for result in results])
     assert farthest(gradients, assembled([wanted.gradients])) <= bound
     # The features of the last norm are off by a rounding of 2⁻⁹ for each sum before them, and logits are
     # below 1.
@@ -349,21 +351,21 @@ def test_each_collective_that_is_left_out_is_seen(
     degrees, wanted = Degrees(tensor=2), alone("fp32", True)
     model = BASE["model"] | {"tied_embeddings": True}
     results = on_mesh(degrees, learn_with_faults, job(degrees, model=model, precision={"kind": "fp32"}))
-    _check_first_step([one["none"] for one in results], wanted)
+    _check_first_step([result["none"] for result in results], wanted)
     for fault in FAULTS:
         seen = False
         try:
-            _check_first_step([one[fault] for one in results], wanted)
+            _check_first_step([result[fault] for result in results], wanted)
         except AssertionError:
             seen = True
         assert seen, fault
 
 
 def _check_first_step(results: list[Learned], wanted: Learned) -> None:
-    off = farthest(assembled([one.gradients for one in results]), assembled([wanted.gradients]))
+    off = farthest(assembled([result.gradients for result in results]), assembled([wanted.gradients]))
     assert off <= GRADIENT_BOUND, f"gradients are off by {off}"
-    for one in results:
-        loss, norm = one.losses[0] / wanted.losses[0], one.norms[0] / wanted.norms[0]
+    for item in results:
+        loss, norm = item.losses[0] / wanted.losses[0], item.norms[0] / wanted.norms[0]
         assert max(abs(loss - 1), abs(norm - 1)) <= GRADIENT_BOUND, f"loss or norm is off by {loss}, {norm}"
 
 
@@ -375,7 +377,7 @@ def test_compiled_blocks_communicate_with_other_ranks(
     degrees, model = Degrees(tensor=2), BASE["model"] | {"tied_embeddings": True}
     here = job(degrees, model=model, memory=CHUNKED, precision={"kind": "bf16", "compile": "on"})
     results = on_mesh(degrees, learn, here, 1)
-    gradients = assembled([one.gradients for one in results])
+    gradients = assembled([result.gradients for result in results])
     assert farthest(gradients, assembled([alone("bf16", True).gradients])) <= _bf16_bound(2)
 
 

@@ -80,7 +80,7 @@ def test_the_loss_of_a_cut_vocabulary_is_that_of_a_whole_one(
     ranks: int, scale: float, chunk_tokens: int, products: torch.dtype
 ) -> None:
     results = on_mesh(Degrees(tensor=ranks), cut_loss, scale, chunk_tokens, products)
-    features, head, targets = (one.double() if one.is_floating_point() else one for one in _given(scale))
+    features, head, targets = (item.double() if item.is_floating_point() else item for item in _given(scale))
     x, w = features.requires_grad_(), head.requires_grad_()
     exact = head_loss(x, w, targets, B * T)
     (exact / 4).backward()
@@ -93,16 +93,16 @@ def test_the_loss_of_a_cut_vocabulary_is_that_of_a_whole_one(
     largest = (features.flatten(0, 1) @ head.T).abs().max().item()
     logit_error = (D * 2.0**-24 + (3 * unit if unit > 2.0**-24 else 0)) * magnitudes + unit * largest
     bound = 2 * logit_error + (3 + ranks) * unit + V * 2.0**-24
-    for one in results:
-        assert one["loss"] == results[0]["loss"] and one["measured"] == results[0]["measured"]
-        assert abs(one["loss"] - exact.item()) <= 2 * logit_error + V * 2.0**-24 * exact.item()
-        assert abs(one["measured"] - exact.item()) <= 2 * logit_error + V * 2.0**-24 * exact.item()
-    assert _off(torch.cat([one["x"] for one in results]).view(B, T, D), x.grad) <= bound
-    assert _off(torch.cat([one["w"] for one in results]), w.grad) <= bound
+    for entry in results:
+        assert entry["loss"] == results[0]["loss"] and entry["measured"] == results[0]["measured"]
+        assert abs(entry["loss"] - exact.item()) <= 2 * logit_error + V * 2.0**-24 * exact.item()
+        assert abs(entry["measured"] - exact.item()) <= 2 * logit_error + V * 2.0**-24 * exact.item()
+    assert _off(torch.cat([result["x"] for result in results]).view(B, T, D), x.grad) <= bound
+    assert _off(torch.cat([result["w"] for result in results]), w.grad) <= bound
     if chunk_tokens == CHUNK:
         # The largest are the weight's shard and its gradient, not logits of all tokens or of the full
         # vocabulary.
-        assert max(one["largest"] for one in results) <= max(-(-V // ranks) * D, B * T * D)
+        assert max(result["largest"] for result in results) <= max(-(-V // ranks) * D, B * T * D)
 
 
 def _off(one: Tensor, exact: Tensor) -> float:

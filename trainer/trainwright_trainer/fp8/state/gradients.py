@@ -77,7 +77,7 @@ class FP8Gradients:
         self._row_amax = fuse_on_gpu(_row_amax, device)
         self._quantize = fuse_on_gpu(quantize_rows, device)
         self._dequantized_sum = fuse_on_gpu(_dequantized_sum, device)
-        self._handles = [[weights[one.name].handle for one in bucket.slots] for bucket in layout.buckets]
+        self._handles = [[weights[slot.name].handle for slot in bucket.slots] for bucket in layout.buckets]
         self._bucket_of = {
             slot.name: number for number, bucket in enumerate(layout.buckets) for slot in bucket.slots
         }

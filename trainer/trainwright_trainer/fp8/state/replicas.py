@@ -29,10 +29,10 @@ class WeightReplicas:
         self._data = data
         slots = [layout.slots_of(rank) for rank in range(layout.ranks)]
         self._matrices = _Rows(
-            [[one for one in own if len(one.shape) > 1] for own in slots], E4M3, data.device
+            [[item for item in own if len(item.shape) > 1] for own in slots], E4M3, data.device
         )
         self._vectors = _Rows(
-            [[one for one in own if len(one.shape) < 2] for own in slots], torch.float32, data.device
+            [[item for item in own if len(item.shape) < 2] for own in slots], torch.float32, data.device
         )
         first = layout.first_rows()
         self._row_slots = layout.local_segments(data.device).tensor_of_row
@@ -94,7 +94,7 @@ class _Rows:
 
 def _local_rows(slots: list[ParamSlot], first: dict[str, int], device: torch.device) -> Tensor:
     """Indices of the rows of ``slots`` among this rank's rows."""
-    rows = [torch.arange(first[one.name], first[one.name] + one.rows) for one in slots]
+    rows = [torch.arange(first[slot.name], first[slot.name] + slot.rows) for slot in slots]
     return torch.cat([torch.empty(0, dtype=torch.int64), *rows]).to(device)
 
 

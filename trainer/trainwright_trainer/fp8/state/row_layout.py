@@ -116,12 +116,12 @@ class RowLayout:
         """All tensors; those of other ranks have no rows. Padding belongs to the tensor before it."""
         rows = [0] * len(self.slots)
         for bucket in self.buckets:
-            mine = [one for one in bucket.slots if not self.sharded or one.owner == self.rank]
+            mine = [slot for slot in bucket.slots if not self.sharded or slot.owner == self.rank]
             for slot in mine:
                 rows[slot.index] = slot.rows
             if mine:
                 rows[mine[-1].index] += (
-                    bucket.local_range.stop - bucket.local_range.start - sum(one.rows for one in mine)
+                    bucket.local_range.stop - bucket.local_range.start - sum(item.rows for item in mine)
                 )
         return Segments(rows, device)
 

@@ -179,8 +179,10 @@ class FP8Updater:
         vectors = self._vectors()  # all ranks of the model axis must call this
         found: list[StateTensor] = []
         if self.layout.sharded or self._mesh.data.rank == 0:
-            written = [one for one in self.layout.local_slots if self._shard_specs.local[one.name].is_primary]
-            found += [one for slot in written for one in self._state_of(slot)]
+            written = [
+                slot for slot in self.layout.local_slots if self._shard_specs.local[slot.name].is_primary
+            ]
+            found += [item for slot in written for item in self._state_of(slot)]
         if self._mesh.rank == 0:
             found += [StateTensor(f"fp8.{name}", tensor) for name, tensor in vectors.items()]
         return found

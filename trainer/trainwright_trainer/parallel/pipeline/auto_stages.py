@@ -121,7 +121,7 @@ def _of_pipeline(mesh: Mesh, speed: float, memory: int | None) -> tuple[list[flo
     if memory is not None:
         least[1, mesh.coordinates.pipeline] = memory
     speeds, memories = (-mesh.world.all_reduce_max(-least)).tolist()
-    return speeds, [None if one == float("inf") else int(one) for one in memories]
+    return speeds, [None if memory == float("inf") else int(memory) for memory in memories]
 
 
 def usable_bytes(device: torch.device) -> int | None:

@@ -44,7 +44,7 @@ def all_gather_matmul(part_BTK: Tensor, layers: Sequence[nn.Module], chunking: C
     """Gather the tokens of all ranks and apply each of ``layers``: (B, T/t, K) → (B, T, N) for each."""
     dtype = _matmul_dtype(part_BTK)
     matmuls = [matmuls_of(layer, dtype) for layer in layers]
-    leaves = [leaf for one in matmuls for leaf in one.leaves()]
+    leaves = [leaf for matmul in matmuls for leaf in matmul.leaves()]
     outs = _AllGatherMatmul.apply(chunking, matmuls, part_BTK.to(dtype).flatten(0, 1), *leaves)
     return [out_MN.unflatten(0, (part_BTK.shape[0], -1)) for out_MN in outs]
 
@@ -121,8 +121,10 @@ def _gather_and_multiply(
         rows = Operand(codes_MK, part.scale)
         results = [codes_MK, *(row_matmul(rows) for row_matmul in multiplied)]
         gathered_RSCF = gathered_RSCF or [
-            one.new_empty(chunking.axis.ranks, chunking.chunks, len(one) // chunking.axis.ranks, one.shape[1])
-            for one in results
+            result.new_empty(
+                chunking.axis.ranks, chunking.chunks, len(result) // chunking.axis.ranks, result.shape[1]
+            )
+            for result in results
         ]
         for full_RSCF, one in zip(gathered_RSCF, results, strict=True):
             full_RSCF[:, chunk] = torch.unflatten(one, 0, (chunking.axis.ranks, -1))
@@ -161,7 +163,7 @@ def _rows(full_MF: Tensor, chunk: int, chunking: Chunking) -> Tensor:
 
 
 def _wait_all(pending: list[PendingTensor], chunking: Chunking) -> Tensor:
-    return torch.cat([chunking.axis.wait_tensor(one) for one in pending])
+    return torch.cat([chunking.axis.wait_tensor(item) for item in pending])
 
 
 def _matmul_dtype(x: Tensor) -> torch.dtype:
