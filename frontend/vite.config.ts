@@ -52,6 +52,8 @@ export default defineConfig({
       "tus-js-client": fileURLToPath(new URL("./node_modules/tus-js-client/lib.esm/browser/index.js", import.meta.url)),
     },
     environment: "jsdom",
+    isolate: false,
+    maxWorkers: "100%",
     setupFiles: ["tests/support/setup.ts"],
     include: ["tests/**/*.test.{ts,tsx}"],
     testTimeout: 30_000,

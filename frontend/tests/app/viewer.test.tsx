@@ -1,10 +1,8 @@
-import { QueryClientProvider } from "@tanstack/react-query";
-import { RouterProvider } from "@tanstack/react-router";
-import { act, render, screen } from "@testing-library/react";
+import { act, screen } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
+import { openApp } from "@tests/support/app";
 import { server } from "@tests/support/server";
 
 const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "viewer" }] };
@@ -18,12 +16,7 @@ it("offers viewers no action that the API would refuse", async () => {
     http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
     http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
   );
-  router.history.push("/lab/runs");
-  render(
-    <QueryClientProvider client={queryClient}>
-      <RouterProvider router={router} />
-    </QueryClientProvider>,
-  );
+  await openApp("/lab/runs");
   await screen.findByText("No runs yet.");
   expect(screen.queryByRole("link", { name: "New run" })).toBeNull();
 

@@ -1,11 +1,9 @@
-import { QueryClientProvider } from "@tanstack/react-query";
-import { RouterProvider } from "@tanstack/react-router";
-import { act, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { act, fireEvent, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
-import { afterEach, beforeEach, expect, it } from "vitest";
-import { queryClient } from "@/app/queryClient";
+import { beforeEach, expect, it } from "vitest";
 import { router } from "@/app/router";
+import { openApp } from "@tests/support/app";
 import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";
 
@@ -35,27 +33,12 @@ beforeEach(() => {
   );
 });
 
-afterEach(() => {
-  queryClient.clear();
-});
-
-function open(address: string): void {
-  render(
-    <QueryClientProvider client={queryClient}>
-      <RouterProvider router={router} />
-    </QueryClientProvider>,
-  );
-  act(() => {
-    router.history.push(address);
-  });
-}
-
 function search() {
   return router.state.location.search;
 }
 
 it("keeps a setting changed just before leaving a tab", async () => {
-  open("/lab/runs/run_1/overview");
+  await openApp("/lab/runs/run_1/overview");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   fireEvent.click(screen.getByRole("button", { name: "Zoom in" }));
   fireEvent.click(screen.getByRole("link", { name: "Events" }));
@@ -67,7 +50,7 @@ it("keeps a setting changed just before leaving a tab", async () => {
 });
 
 it("keeps a setting if the address ends with a slash", async () => {
-  open("/lab/runs/run_1/overview/");
+  await openApp("/lab/runs/run_1/overview/");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   await waitFor(() => {
     expect(search()).toMatchObject({ y: "log" });
@@ -75,7 +58,7 @@ it("keeps a setting if the address ends with a slash", async () => {
 });
 
 it("writes no pending setting of a run into the next page's address", async () => {
-  open("/lab/runs/run_1/overview");
+  await openApp("/lab/runs/run_1/overview");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   act(() => {
     router.history.push("/lab/compare?runs=run_1,run_2");
@@ -89,7 +72,7 @@ it("writes no pending setting of a run into the next page's address", async () =
 });
 
 it("keeps simultaneous changes of a comparison's table and charts", async () => {
-  open("/lab/compare?runs=run_1,run_2");
+  await openApp("/lab/compare?runs=run_1,run_2");
   fireEvent.click(await screen.findByRole("radio", { name: "log" }));
   const list = await screen.findByRole("checkbox", { name: "Show run_1" });
   act(() => {
@@ -102,7 +85,7 @@ it("keeps simultaneous changes of a comparison's table and charts", async () => 
 });
 
 it("opens a comparison with other runs by keyboard alone", async () => {
-  open("/lab/runs/run_1/overview");
+  await openApp("/lab/runs/run_1/overview");
   const button = await screen.findByRole("button", { name: "compare with" });
   button.focus();
   await userEvent.keyboard("{Enter}run_2");
@@ -118,7 +101,7 @@ it("opens a comparison with other runs by keyboard alone", async () => {
 
 it("offers no comparison if there is no other run", async () => {
   listed = RUNS.slice(0, 1);
-  open("/lab/runs/run_1/overview");
+  await openApp("/lab/runs/run_1/overview");
   await screen.findByRole("button", { name: "Zoom in" });
   expect(screen.queryByRole("button", { name: "compare with" })).toBeNull();
 });
@@ -127,6 +110,6 @@ it("shows the last value of each compared run although lines are drawn from extr
   const steps = Array.from({ length: 1_000 }, (_, index) => index + 1);
   const values = steps.map((step) => (step === 998 ? 1 : step === 999 ? 9 : 5));
   server.use(http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json([{ run: "run_1", series: [{ ...LOSS, steps, values }] }, { run: "run_2", series: [LOSS] }])));
-  open("/lab/compare?runs=run_1,run_2");
+  await openApp("/lab/compare?runs=run_1,run_2");
   expect(await screen.findByText("last run_1 5.000, run_2 0.0100")).toBeDefined();
 });

@@ -1,5 +1,6 @@
 import { cleanup, configure } from "@testing-library/react";
 import { afterAll, afterEach, beforeAll } from "vitest";
+import { queryClient } from "@/app/queryClient";
 import { server } from "@tests/support/server";
 
 // Machines that test are busy.
@@ -58,7 +59,11 @@ beforeAll(() => {
 afterEach(() => {
   cleanup();
   server.resetHandlers();
+  // Test files share modules and the window, because a new window for each took most of the time.
+  queryClient.clear();
   sessionStorage.clear();
+  localStorage.clear();
+  window.history.replaceState(null, "", "/");
 });
 afterAll(() => {
   server.close();

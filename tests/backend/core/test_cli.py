@@ -57,18 +57,20 @@ def test_commands_find_the_settings_of_the_folder_of_up(
     monkeypatch.chdir(tmp_path)
     code, output = run("link", "first-owner")
     assert code == 1 and ".trainwright/main" in output and "--data" in output
-    for chosen, options in ((Path(".trainwright/main"), []), (Path("elsewhere"), ["--data", "elsewhere"])):
-        folder = DataFolder.acquire(chosen)
-        with Platform(
-            folder, bind_socket("127.0.0.1", 0), {"TRAINWRIGHT_TIMERS__LEASE_SECONDS": "120"}
-        ) as platform:
-            address = platform.url
-        folder.release()
+    folder = DataFolder.acquire(Path(".trainwright/main"))
+    with Platform(
+        folder, bind_socket("127.0.0.1", 0), {"TRAINWRIGHT_TIMERS__LEASE_SECONDS": "120"}
+    ) as platform:
+        address = platform.url
+    folder.release()
+    for options in ([], ["--data", "elsewhere"]):
         code, output = run("link", "first-owner", *options)
         assert code == 0 and output.startswith(f"{address}/link/"), output
         assert run("link", "sign-in", "a@b.c", *options)[0] == 1, "nobody has this account"
         output = run("check-settings", *options)[1]
         assert address in output and "not prepared" not in output, "`up` has its own brokers"
+        if not options:  # a data folder can be moved
+            Path(".trainwright/main").rename("elsewhere")
 
 
 def test_a_name_that_no_node_can_have_gets_no_token(environment: None) -> None:

@@ -12,6 +12,7 @@ from trainwright_backend.local.data_folder import DataFolder, PlatformError
 from trainwright_backend.local.platform import Platform, bind_socket
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.timeout(400)
 def test_the_api_restarts_alone_and_a_long_start_names_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -36,7 +36,7 @@ def make_job(folder: Path, data: Path, ranks: int = 1, **sections: Any) -> Path:
 @pytest.mark.parametrize(
     ("recipe", "compiled"),
     [
-        ({"level": "O1"}, "on"),
+        pytest.param({"level": "O1"}, "on", marks=in_make_layouts),
         pytest.param({"level": "O1"}, "off", marks=in_make_layouts),
         pytest.param({"level": "O2", "amax": "delayed"}, "on", marks=in_make_layouts),
         ({"level": "O3"}, "on"),
@@ -63,6 +63,7 @@ def test_scalings_train_on_tensor_cores(tmp_path: Path, data: Path, scaling: str
     assert losses(job_file)[-1] < losses(job_file)[0]
 
 
+@in_make_layouts
 def test_all_gpus_train_in_fp8(tmp_path: Path, data: Path) -> None:
     job_file = make_job(tmp_path, data, torch.cuda.device_count(), precision=fp8(level="O3"))
     assert run_trainer("train", job_file) == 0

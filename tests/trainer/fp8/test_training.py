@@ -171,7 +171,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     assert losses(resumed) == losses(straight)[STEPS:]
 
 
-@pytest.mark.parametrize("level", partly_slow(["O2", "O3"], ["O3"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("level", ["O2", "O3"])
 def test_moments_and_the_number_of_updates_are_part_of_what_is_resumed(
     tmp_path: Path, data: Path, level: str
 ) -> None:

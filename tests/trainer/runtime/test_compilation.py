@@ -188,6 +188,7 @@ def test_a_compiled_run_learns_what_an_eager_one_does(tmp_path: Path, data: Path
     assert losses(compiled)[-1] < losses(compiled)[0] - 4 * bound  # it learned more than the bound allows for
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 def test_a_compiled_chunk_of_the_loss_is_the_chunk() -> None:

@@ -298,6 +298,7 @@ def spoilt(job: Callable[..., Path]) -> dict[str, list[Any]]:
     return dict(zip(("stage 0", *cases), run_all(jobs, _with_bad_numbers), strict=True))
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     "case", ["stage 0", "stage 1 over 2", "stage 2 over 2", "states in host memory", "stage 3 over 2"]
 )
@@ -380,7 +381,8 @@ FAULTS: dict[str, Callable[[], None]] = {
 }
 
 
-@pytest.mark.parametrize("fault", partly_slow(FAULTS, ["moments are not restored"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_resuming_is_caught(fault: str, native: Path, job: Callable[..., Path]) -> None:
     path, changed = resumed(job, checkpoint(native, STEPS_RESUMED), 2, DEEPSPEED | {"zero_stage": 1}, fault)
     assert changed or not same_losses(losses(path), losses(native)[STEPS_RESUMED:])

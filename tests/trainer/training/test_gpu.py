@@ -30,6 +30,7 @@ GPU = "cuda:0"
 ON_GPU: dict[str, Any] = {"device": "cuda"}
 
 
+@pytest.mark.slow(target="layouts")
 def test_all_gpus_train_in_bf16(tmp_path: Path, data: Path) -> None:
     ranks = torch.cuda.device_count()
     batch = {"global_sequences": 8 * ranks}

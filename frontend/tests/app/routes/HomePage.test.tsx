@@ -1,11 +1,8 @@
-import { QueryClientProvider } from "@tanstack/react-query";
-import { RouterProvider } from "@tanstack/react-router";
-import { render, screen, within } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { Run, RunState } from "@/api/types";
-import { queryClient } from "@/app/queryClient";
-import { router } from "@/app/router";
+import { openApp } from "@tests/support/app";
 import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";
 
@@ -39,12 +36,7 @@ it("shows a recent failure of the oldest run, and that more runs wait than were 
     http.get("*/api/v1/teams/lab", () => HttpResponse.json({ quota: [], storage: { used_bytes: 0, limit_bytes: 1 } })),
     http.all("*/api/v1/*", () => HttpResponse.json(MISSING, { status: 404 })),
   );
-  router.history.push("/lab");
-  render(
-    <QueryClientProvider client={queryClient}>
-      <RouterProvider router={router} />
-    </QueryClientProvider>,
-  );
+  await openApp("/lab");
   expect(await screen.findByRole("heading", { name: "1 run failed since your last visit" }, { timeout: 5_000 })).toBeDefined();
   expect(within(screen.getByRole("region", { name: "Failed runs" })).getByText("failed 299")).toBeDefined();
   expect(screen.getByRole("link", { name: "At least 38 more runs" })).toBeDefined();

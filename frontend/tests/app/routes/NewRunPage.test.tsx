@@ -1,12 +1,11 @@
-import { QueryClientProvider } from "@tanstack/react-query";
-import { RouterProvider } from "@tanstack/react-router";
-import { act, render, screen, waitFor, within } from "@testing-library/react";
+import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it } from "vitest";
 import type { Checkpoint, Run } from "@/api/types";
 import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
+import { openApp } from "@tests/support/app";
 import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";
 
@@ -31,9 +30,7 @@ const SCHEMA = {
 let states: Checkpoint[] = [];
 let sent: { path: string; body: unknown }[] = [];
 
-beforeEach(() => {
-  queryClient.clear();
-  sessionStorage.clear();
+beforeEach(async () => {
   sent = [];
   states = [aState("ck_2", 1_200), aState("ck_1", 1_000)];
   const made = async ({ request }: { request: Request }) => {
@@ -56,11 +53,7 @@ beforeEach(() => {
     http.post("*/api/v1/teams/lab/runs/run_1/clone", made),
     http.all("*/api/v1/*", () => HttpResponse.json(MISSING, { status: 404 })),
   );
-  render(
-    <QueryClientProvider client={queryClient}>
-      <RouterProvider router={router} />
-    </QueryClientProvider>,
-  );
+  await openApp("/lab/nowhere");
 });
 
 /** Opens the page afresh, without cached responses. */
