@@ -115,18 +115,29 @@ def tensor_shards(training: Training) -> dict[str, TensorShard]:
 
 def assembled(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
     """Assemble full tensors from the slices of all ranks, which must fill them, each element once."""
+    wholes = assembled_replicas(results)
+    for name, whole in wholes.items():
+        elements = sum(result[name].tensor.numel() for result in results if name in result)
+        assert elements == whole.numel(), f"two ranks speak for a part of {name}"
+    return wholes
+
+
+def assembled_replicas(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
+    """Assemble full tensors from slices that must fill them; what several ranks have must be equal on them."""
     wholes: dict[str, Tensor] = {}
     for result in results:
         for name, shard in result.items():
             whole = wholes.setdefault(name, torch.full(shard.box.full_shape, torch.nan))
-            assert whole[shard.box.slices].isnan().all(), f"two ranks speak for a part of {name}"
+            there = whole[shard.box.slices]
+            assert bool((there.isnan() | (there == shard.tensor)).all()), f"ranks differ in {name}"
             whole[shard.box.slices] = shard.tensor
-    assert not any(tensor.isnan().any() for tensor in wholes.values()), "parts do not fill a tensor"
+    unfilled = [name for name, whole in wholes.items() if whole.isnan().any()]
+    assert not unfilled, f"parts do not fill {unfilled[0]}"
     return wholes
 
 
-def farthest(results: dict[str, Tensor], wanted: dict[str, Tensor], kind: str) -> float:
-    """Greatest relative difference of a tensor of ``kind``, in the L2 norm."""
+def farthest(results: dict[str, Tensor], wanted: dict[str, Tensor], kind: str = "") -> float:
+    """Greatest relative difference of a tensor whose name starts with ``kind``, in the L2 norm."""
     assert results.keys() == wanted.keys()
     names = [name for name in wanted if name.startswith(kind)]
     assert names

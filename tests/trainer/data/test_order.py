@@ -1,5 +1,6 @@
 """The order of the data depends only on the seed, the shards and the batch."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from trainwright.contracts.shards import ShardManifest
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.order import SequenceOrder, permute
+from trainwright_trainer.data.position import DataPosition
 from trainwright_trainer.data.shards import TokenStream, read_manifest
 
 
@@ -100,3 +102,57 @@ def test_a_step_has_the_same_batch_whatever_was_read_before(data: Path) -> None:
         positions = np.arange((step - 1) * 8, step * 8, dtype=np.uint64)
         rows = torch.cat([micro.sequences for micro in loader.micro_batches(step)])
         assert rows.tolist() == stream.read(order.at(positions).tolist()).tolist()
+
+
+LEFT = DataPosition(step=10, sequences=10 * 8)
+"""A run of 8 sequences a step was left after step 10."""
+
+
+def _differing_steps(
+    data: Path, global_sequences: int, ranks: int, position: DataPosition = LEFT
+) -> list[int]:
+    """Steps after ``LEFT`` in which a loader that starts at ``position`` does not read the next sequences.
+
+    They lie on both sides of the end of a group whose order is computed together.
+    """
+    manifest = read_manifest(data)
+    stream = TokenStream(data, manifest.train, manifest.token_type, 32)
+    batch = BatchSpec(sequence_tokens=32, micro_sequences=1, global_sequences=global_sequences)
+    order = SequenceOrder(stream.sequences, 5)
+    loaders = [Loader(stream, batch, 5, rank, ranks, position) for rank in range(ranks)]
+    found = []
+    for made in (0, 1, 2, 511, 512, 513, 1_024):
+        first = LEFT.sequences + made * global_sequences
+        expected = stream.read(order.at(np.arange(first, first + global_sequences, dtype=np.uint64)).tolist())
+        step = LEFT.step + 1 + made
+        for rank, loader in enumerate(loaders):
+            rows = torch.cat([micro.sequences for micro in loader.micro_batches(step)])
+            if rows.tolist() != expected[rank::ranks].tolist() and step not in found:
+                found.append(step)
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("global_sequences", [8, 4, 12])
+def test_a_resumed_loader_reads_the_sequences_that_follow(
+    data: Path, global_sequences: int, ranks: int
+) -> None:
+    """With as many sequences a step as before, fewer, and more."""
+    assert _differing_steps(data, global_sequences, ranks) == []
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        pytest.param(replace(LEFT, sequences=LEFT.sequences + 1), id="a sequence late"),
+        pytest.param(replace(LEFT, sequences=LEFT.sequences - 1), id="a sequence early"),
+        pytest.param(replace(LEFT, step=LEFT.step - 1), id="a step late"),
+        pytest.param(DataPosition(step=LEFT.step), id="from the start"),
+    ],
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_order_that_is_off_by_one_after_a_resume_is_seen(
+    data: Path, position: DataPosition, ranks: int
+) -> None:
+    """Negative control of the test above, in the first step already."""
+    assert LEFT.step + 1 in _differing_steps(data, 8, ranks, position)

@@ -94,6 +94,22 @@ def test_a_wrong_moment_in_the_checkpoint_would_be_noticed(tmp_path: Path, data:
     assert losses(resumed) != losses(straight)[10:]
 
 
+@pytest.mark.parametrize("off", [1, -8])
+def test_a_wrong_position_in_the_data_would_be_noticed(tmp_path: Path, data: Path, off: int) -> None:
+    """Off by a sequence, or by a step of 8."""
+    straight = write_job(tmp_path / "straight", data)
+    train_here(straight)
+    copy = tmp_path / "wrong"
+    shutil.copytree(tmp_path / "straight/out/checkpoints/step-10", copy)
+    manifest = json.loads((copy / "manifest.json").read_bytes())
+    assert manifest["state"]["sequences"] == 10 * 8
+    manifest["state"]["sequences"] += off
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    resumed = write_job(tmp_path / "resumed", data, job=resume_from(copy, tmp_path / "resumed"))
+    train_here(resumed)
+    assert losses(resumed)[0] != losses(straight)[10]
+
+
 def test_a_wrong_number_of_updates_in_the_checkpoint_would_be_noticed(tmp_path: Path, data: Path) -> None:
     """AdamW corrects its moments by 1 - beta ** updates: a count that is off by one changes the losses."""
     straight = write_job(tmp_path / "straight", data)

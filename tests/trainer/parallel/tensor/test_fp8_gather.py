@@ -13,8 +13,9 @@ from torch import Tensor
 
 from tests.selection import partly_slow
 from tests.trainer.jobs import write_job
-from tests.trainer.parallel.tensor.test_tensor_parallel import build_on, make_step, validated
+from tests.trainer.parallel.tensor.test_tensor_parallel import validated
 from tests.trainer.ranks import on_mesh
+from tests.trainer.zero_trainings import one_step, start
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.data.loader import read_batches
@@ -134,7 +135,7 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 
 def gathered_bytes(mesh: Mesh, job_file: Path) -> dict[torch.dtype, int]:
     """What this rank sends to others in the forward passes of blocks, by number format."""
-    training = build_on(mesh, job_file)
+    training = start(mesh, job_file)
     given: dict[torch.dtype, int] = {}
     right = Axis.all_gather
 
@@ -162,8 +163,8 @@ def test_codes_are_half_the_bytes(job: Callable[..., Path]) -> None:
 
 def learn_fp8(mesh: Mesh, job_file: Path) -> list[float]:
     """Losses of five steps, their gradients' norms, and the validation loss after them."""
-    training = build_on(mesh, job_file)
-    numbers = [make_step(training, step) for step in range(1, 6)]
+    training = start(mesh, job_file)
+    numbers = [one_step(training, step) for step in range(1, 6)]
     batches = read_batches(training.validation, validated(mesh), training.spec.batch.micro_sequences)
     return [number.loss for number in numbers] + [training.engine.mean_loss(batches)]
 
@@ -217,7 +218,7 @@ def test_recomputation_changes_no_bit(recompute: str, job: Callable[..., Path]) 
 
 def trace(mesh: Mesh, job_file: Path) -> tuple[Tensor, Tensor]:
     """Output of a block in eager mode, and traced into one graph that is executed operation by operation."""
-    training = build_on(mesh, job_file)
+    training = start(mesh, job_file)
     model = training.engine.model
     x = torch.randn(2, 32, training.spec.model.width, generator=torch.Generator().manual_seed(0)).bfloat16()
     given = x.requires_grad_(), model.cosines, model.sines
@@ -240,8 +241,8 @@ def test_a_graph_holds_what_is_gathered_and_gathered_again(job: Callable[..., Pa
 
 def kept(mesh: Mesh, job_file: Path) -> tuple[int, int]:
     """Inputs of layers that are gathered, and the number of those that still exist after a step."""
-    training = build_on(mesh, job_file)
-    make_step(training, 1)
+    training = start(mesh, job_file)
+    one_step(training, 1)
     casts = {layer.input_cast for layer in training.engine.model.modules() if isinstance(layer, FP8Linear)}
     gathered = [cast for cast in casts if isinstance(cast, GatheringInputCast)]
     return len(gathered), sum(cast.full_input is not None for cast in gathered)

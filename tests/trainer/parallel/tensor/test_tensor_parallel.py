@@ -8,7 +8,6 @@ four heads of keys and values, and a vocabulary of 257 tokens, which no number o
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,31 @@ from torch import Tensor, nn
 from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, losses, resume_from, train_here, write_job
 from tests.trainer.ranks import on_mesh
+from tests.trainer.zero_trainings import (
+    EPSILON,
+    LEARNING_RATE,
+    TensorShard,
+    assembled_replicas,
+    farthest,
+    one_step,
+    start,
+)
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice, unsharded_specs
+from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.observe.step_timer import StepTimer
 from trainwright_trainer.optim import replicated_adamw
 from trainwright_trainer.parallel.tensor import parallelize, sequence_parallel, vocab_parallel
-from trainwright_trainer.process.job_file import read_job
-from trainwright_trainer.training.build import Training, build
+from trainwright_trainer.training.build import Training
 from trainwright_trainer.training.loop import train
 
 STEPS = 5
-LEARNING_RATE = 3e-3
-EPSILON = 1e-3
 
 BASE: dict[str, Any] = {
     "model": {"layers": 2, "width": 32, "heads": 8, "kv_heads": 4, "feed_forward": 96},
@@ -64,14 +68,6 @@ def _bf16_bound(ranks: int) -> float:
 
 
 @dataclass
-class TensorShard:
-    """A rank's tensor and its position in the full one."""
-
-    box: Slice
-    tensor: Tensor
-
-
-@dataclass
 class Learned:
     """What a rank reports after a few steps."""
 
@@ -88,11 +84,11 @@ class Learned:
 
 
 def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
-    training = build_on(mesh, job_file)
+    training = start(mesh, job_file)
     initial = _tensor_shards(training, lambda weight: weight)
-    numbers = [make_step(training, 1)]
+    numbers = [one_step(training, 1)]
     gradients = _tensor_shards(training, lambda weight: weight.grad)
-    numbers += [make_step(training, step) for step in range(2, steps + 1)]
+    numbers += [one_step(training, step) for step in range(2, steps + 1)]
     batches = read_batches(training.validation, validated(mesh), training.spec.batch.micro_sequences)
     return Learned(
         [number.loss for number in numbers],
@@ -102,17 +98,6 @@ def learn(mesh: Mesh, job_file: Path, steps: int = STEPS) -> Learned:
         _tensor_shards(training, lambda weight: weight),
         training.engine.mean_loss(batches),
     )
-
-
-def build_on(mesh: Mesh, job_file: Path) -> Training:
-    output_folder(job_file).mkdir(exist_ok=True)
-    return build(read_job(job_file), job_file, mesh)
-
-
-def make_step(training: Training, step: int) -> Any:
-    clock = StepTimer(training.mesh.device)
-    clock.start()
-    return training.engine.step(training.loader.micro_batches(step), LEARNING_RATE, clock)
 
 
 def validated(mesh: Mesh) -> Any:
@@ -137,31 +122,6 @@ def _parts(training: Training) -> ShardSpecs:
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     parts = unsharded_specs(model)
     return parallelize.shard_matrices(model, parts, mesh.tensor) if mesh.tensor.ranks > 1 else parts
-
-
-def assembled(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
-    """Assemble full tensors from the slices of all ranks.
-    Slices of the same box must be equal bit for bit."""
-    wholes: dict[str, Tensor] = {}
-    for name in results[0]:
-        tensor_shards = [result[name] for result in results]
-        wholes[name] = torch.full(tensor_shards[0].box.full_shape, torch.nan)
-        for shard in tensor_shards:
-            wholes[name][shard.box.slices] = shard.tensor
-        for one, other in combinations(tensor_shards, 2):
-            assert one.box != other.box or torch.equal(one.tensor, other.tensor), f"ranks differ in {name}"
-        assert not wholes[name].isnan().any(), f"the parts of {name} do not fill it"
-    return wholes
-
-
-def difference(one: Tensor, other: Tensor) -> float:
-    """Relative difference, in the L2 norm."""
-    return float((one - other).norm() / other.norm())
-
-
-def farthest(results: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
-    assert results.keys() == wanted.keys()
-    return max(difference(results[name], wanted[name]) for name in wanted)
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +176,9 @@ def test_ranks_learn_what_one_process_does(
     wanted = alone("fp32", tied)
     _check_initial(results, wanted)
     _check_first_step(results, wanted)
-    off = farthest(assembled([result.gradients for result in results]), assembled([wanted.gradients]))
+    off = farthest(
+        assembled_replicas([result.gradients for result in results]), assembled_replicas([wanted.gradients])
+    )
     # Ranks whose losses differ would decide differently on skipping a step.
     assert all(result.losses == results[0].losses and result.norms == results[0].norms for result in results)
     # AdamW moves a weight by at most 2 · rate / epsilon times the error of its gradient. Gradients are
@@ -228,15 +190,18 @@ def test_ranks_learn_what_one_process_does(
     for loss, one in zip(results[0].losses, wanted.losses, strict=True):
         assert abs(loss - one) <= 2 * shift + rounding * one
     assert abs(results[0].validation - wanted.validation) <= 2 * shift + rounding * wanted.validation
-    weights, expected = assembled([result.weights for result in results]), assembled([wanted.weights])
+    weights, expected = (
+        assembled_replicas([result.weights for result in results]),
+        assembled_replicas([wanted.weights]),
+    )
     assert all((weights[name] - expected[name]).norm() <= shift for name in expected)
 
 
 def _check_initial(results: list[Learned], wanted: Learned) -> None:
     """Each rank starts with its shard of the one-process weights, bit for bit,
     and has no other part of a matrix."""
-    initial = assembled([result.initial for result in results])
-    assert initial.keys() == wanted.initial.keys()
+    initial = assembled_replicas([result.initial for result in results])
+    assert all(result.initial.keys() == wanted.initial.keys() for result in results)
     for name, shard in wanted.initial.items():
         assert torch.equal(initial[name], shard.tensor)
     matrices = [name for name, tensor in initial.items() if tensor.ndim == 2]
@@ -260,8 +225,8 @@ def test_bfloat16_is_as_near_to_one_process_as_its_roundings(
     wanted = alone("bf16", True)
     _check_initial(results, wanted)
     bound = _bf16_bound(ranks)
-    gradients = assembled([result.gradients for result in results])
-    assert farthest(gradients, assembled([wanted.gradients])) <= bound
+    gradients = assembled_replicas([result.gradients for result in results])
+    assert farthest(gradients, assembled_replicas([wanted.gradients])) <= bound
     # The features of the last norm are off by a rounding of 2⁻⁹ for each sum before them, and logits are
     # below 1.
     for loss, one in zip(results[0].losses, wanted.losses, strict=True):
@@ -362,7 +327,9 @@ def test_each_collective_that_is_left_out_is_seen(
 
 
 def _check_first_step(results: list[Learned], wanted: Learned) -> None:
-    off = farthest(assembled([result.gradients for result in results]), assembled([wanted.gradients]))
+    off = farthest(
+        assembled_replicas([result.gradients for result in results]), assembled_replicas([wanted.gradients])
+    )
     assert off <= GRADIENT_BOUND, f"gradients are off by {off}"
     for item in results:
         loss, norm = item.losses[0] / wanted.losses[0], item.norms[0] / wanted.norms[0]
@@ -377,12 +344,12 @@ def test_compiled_blocks_communicate_with_other_ranks(
     degrees, model = Degrees(tensor=2), BASE["model"] | {"tied_embeddings": True}
     here = job(degrees, model=model, memory=CHUNKED, precision={"kind": "bf16", "compile": "on"})
     results = on_mesh(degrees, learn, here, 1)
-    gradients = assembled([result.gradients for result in results])
-    assert farthest(gradients, assembled([alone("bf16", True).gradients])) <= _bf16_bound(2)
+    gradients = assembled_replicas([result.gradients for result in results])
+    assert farthest(gradients, assembled_replicas([alone("bf16", True).gradients])) <= _bf16_bound(2)
 
 
 def run(mesh: Mesh, job_file: Path) -> list[float]:
-    train(build_on(mesh, job_file))
+    train(start(mesh, job_file))
     return losses(job_file) if mesh.rank == 0 else []
 
 
