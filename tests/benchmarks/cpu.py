@@ -30,37 +30,46 @@ from trainwright.contracts.presets import PRESETS
 
 
 def run_parity(given: argparse.Namespace) -> Entries:
-    """Final validation loss of O1, O2 and O3 against bfloat16's. 25 minutes on two free cores."""
+    """Final validation loss of O1, O2 and O3 against bfloat16's."""
     data = fp8_parity.prepare_sources(given.folder, 2_048)
-    return judge_parity(
-        fp8_parity.losses(fp8_parity.plan_for(data, given.model, given.steps), given.processes)
-    )
+    plan = fp8_parity.plan_for(data, given.model, given.steps, given.seeds)
+    return judge_parity(fp8_parity.losses(plan, given.processes, given.minutes))
 
 
-def judge_parity(losses: dict[str, list[float]]) -> Entries:
+def judge_parity(losses: fp8_parity.Losses) -> Entries:
     """Print the differences beside the control's, and return one entry per level."""
     found = fp8_parity.differences(losses)
     control = found.pop("reversed")
-    print(f"\n{'bf16, rows reversed':<20} {control}")
+    bound = fp8_parity.bound_beside(control)
+    print(f"\n{'bf16, rows reversed':<20} {control}   {control.seeds} seeds; bound {bound:.3f} %")
     entries = {}
     for level, difference in found.items():
-        why = fp8_parity.why_it_passes(difference, control)
-        print(f"{level:<20} {difference}   {'passes: ' + why if why else 'does not pass'}")
-        ours, peer = mean(losses[level]), mean(losses["bf16"])
-        goal = 1 + fp8_parity.LARGEST_PERCENT / 100
-        reached = (
-            "no" if why is None else "goal" if difference.upper <= fp8_parity.LARGEST_PERCENT else "pass"
+        verdict = fp8_parity.judge(difference, bound)
+        needed = fp8_parity.seeds_needed(difference.deviation, bound)
+        print(
+            f"{level:<20} {difference}   {verdict}; power {difference.power(bound):.2f}, "
+            f"{fp8_parity.POWER} needs {needed or 'more than 1,000'} seeds"
         )
         entries[f"parity-{level}"] = Entry(
-            ours=ours,
-            peer=peer,
+            ours=_mean_loss(losses[level]),
+            peer=_mean_loss(losses["bf16"]),
             ratio=1 + difference.mean / 100,
             unit="final validation loss",
-            passes=1 + max(fp8_parity.LARGEST_PERCENT, 1.5 * control.spread) / 100,
-            goal=goal,
-            reached=reached,
+            passes=1 + bound / 100,
+            goal=1 + fp8_parity.GOAL_PERCENT / 100,
+            reached=_reached(verdict, difference),
         )
     return entries
+
+
+def _mean_loss(by_seed: list[list[float]]) -> float:
+    return mean(loss for of_seed in by_seed for loss in of_seed)
+
+
+def _reached(verdict: fp8_parity.Verdict, difference: fp8_parity.Difference) -> str:
+    if verdict is fp8_parity.Verdict.PASSED:
+        return "goal" if difference.upper <= fp8_parity.GOAL_PERCENT else "pass"
+    return "no" if verdict is fp8_parity.Verdict.FAILED else verdict
 
 
 ROWS: dict[str, Row] = {
@@ -109,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where entries are written")
     parser.add_argument("--toy", action="store_true", help="toy size: shows only that the row runs")
     parser.add_argument("--steps", type=int, default=300, help="parity: steps of each training")
+    parser.add_argument("--seeds", type=int, default=8, help="parity: seeds; at least two")
+    parser.add_argument("--minutes", type=float, default=240.0, help="parity: start no seed after these")
     parser.add_argument("--model", choices=PRESETS, default="nano", help="parity: preset of the model")
     parser.add_argument("--processes", type=int, default=2, help="parity: trainings at the same time")
     parser.add_argument("--folder", type=Path, help="parity: where prepared text is kept (default: not kept)")

@@ -22,7 +22,7 @@ class Entry:
 
     goal: float
     reached: str
-    """`goal`, `pass` or `no`."""
+    """`goal`, `pass` or `no`; `not shown` if too few trainings were compared to tell."""
 
     other_clock: float | None = None
     """The ratio by the clock that is not judged: wall time if CPU time is judged, and the reverse."""

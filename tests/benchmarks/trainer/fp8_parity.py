@@ -4,9 +4,19 @@ Two trainings that differ by one rounding drift apart until they differ almost a
 nothing, and a difference means something only beside that of a control: bfloat16 against bfloat16 with the rows of each
 micro batch reversed, the same arithmetic with sums in another order.
 
-The result is the mean of the paired differences of the final validation loss in percent, over seeds and learning rates, with
-its 95 % interval (Student's t). A level passes if the interval contains 0, or if its upper end is at most 0.25 %, or at most
-1.5 times the control's spread: the distance from 0 to the further end of the control's interval.
+A seed gives one number: the difference of the final validation loss in percent, averaged over the learning rates, whose
+spreads differ. The result is its mean over seeds with the 95 % interval (Student's t).
+
+The question is not whether a difference can be detected, which fewer seeds always answer with no, but whether one above
+the bound can be excluded (an equivalence test: Schuirmann 1987, one-sided, because a lower loss is no fault). The bound is
+0.5 %, or 1.5 times the upper end of the control's interval if that is more. The control may raise the bound only while
+its own upper end is within 0.5 %; otherwise that end is wide for lack of seeds, and would let anything pass.
+
+    passed      the upper end is within the bound, and the power is at least 0.8
+    failed      the lower end is beyond the bound
+    not shown   anything else: too few seeds to tell
+
+The power is the probability that so many seeds of the spread found pass a level that does not differ from bfloat16.
 """
 
 from __future__ import annotations
@@ -14,9 +24,12 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Iterator
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, stdev
@@ -44,27 +57,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """What is trained for each seed and learning rate; ``reversed`` is the control."""
 
-LARGEST_PERCENT = 0.25
-_CONTROL_FACTOR = 1.5
-
-_T = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-    2.228,
-    2.201,
-    2.179,
-    2.160,
-    2.145,
-    2.131,
-)
-"""Quantiles 0.975 of Student's t for 1, 2, … degrees of freedom."""
+BOUND_PERCENT = 0.5
+GOAL_PERCENT = 0.25
+CONTROL_FACTOR = 1.5
+POWER = 0.8
+_MOST_SEEDS = 1_000
 
 
 @dataclass(frozen=True)
@@ -82,66 +79,138 @@ class Plan:
     learning_rates: tuple[float, ...] = (1e-3, 4e-3)
     validation_sequences: int = 512
 
-    @property
-    def pairs(self) -> list[tuple[int, float]]:
-        return [(seed, rate) for seed in self.seeds for rate in self.learning_rates]
-
 
 @dataclass(frozen=True)
 class Difference:
-    """Paired differences to bfloat16, in percent of its loss."""
+    """Differences to bfloat16 over seeds, in percent of its loss."""
 
     mean: float
-    half_width: float
-    """Of the 95 % interval."""
+    deviation: float
+    """Standard deviation of one seed's difference."""
+
+    seeds: int
 
     @classmethod
-    def of(cls, percents: list[float]) -> Difference:
-        count = len(percents)
-        return cls(mean(percents), _T[count - 2] * stdev(percents) / math.sqrt(count))
+    def of(cls, percents: Sequence[float]) -> Difference:
+        """Of the difference of each seed; there are at least two."""
+        return cls(mean(percents), stdev(percents), len(percents))
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval."""
+        return students_t(self.seeds - 1) * self.deviation / math.sqrt(self.seeds)
 
     @property
     def upper(self) -> float:
         return self.mean + self.half_width
 
     @property
-    def spread(self) -> float:
-        """Distance from 0 to the further end of the interval."""
-        return abs(self.mean) + self.half_width
+    def lower(self) -> float:
+        return self.mean - self.half_width
+
+    def power(self, bound: float) -> float:
+        """Probability that the upper end is within ``bound`` if there is no difference, with as many seeds of this deviation."""
+        return power(self.deviation, self.seeds, bound)
 
     def __str__(self) -> str:
         return f"{self.mean:+.3f} % ± {self.half_width:.3f}"
 
 
-def why_it_passes(level: Difference, control: Difference) -> str | None:
-    """The rule by which ``level`` passes, or None."""
-    if level.upper <= LARGEST_PERCENT:
-        return f"upper end at most {LARGEST_PERCENT} %"
-    if abs(level.mean) <= level.half_width:
-        return "the interval contains 0"
-    if level.upper <= _CONTROL_FACTOR * control.spread:
-        return f"upper end at most {_CONTROL_FACTOR} × the control's spread of {control.spread:.3f} %"
-    return None
+class Verdict(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_SHOWN = "not shown"
 
 
-def losses(plan: Plan, processes: int) -> dict[str, list[float]]:
-    """Final validation loss of each variant, by seed and learning rate; each is printed when it is known."""
-    trainings = [(plan, *pair, variant) for pair in plan.pairs for variant in VARIANTS]
-    found: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+def bound_beside(control: Difference) -> float:
+    """The largest difference in percent that passes."""
+    if control.upper > BOUND_PERCENT:
+        return BOUND_PERCENT
+    return max(BOUND_PERCENT, CONTROL_FACTOR * control.upper)
+
+
+def judge(level: Difference, bound: float) -> Verdict:
+    if level.lower > bound:
+        return Verdict.FAILED
+    return Verdict.PASSED if level.upper <= bound and level.power(bound) >= POWER else Verdict.NOT_SHOWN
+
+
+def students_t(freedom: int) -> float:
+    """Quantile 0.975 of Student's t with ``freedom`` degrees of freedom."""
+    low, high = 1.9, 13.0  # the quantiles of a normal number and of 1 degree
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _below(middle, freedom, 0.0) < 0.975 else (low, middle)
+    return high
+
+
+def power(deviation: float, seeds: int, bound: float) -> float:
+    """Probability that the upper end of the interval of ``seeds`` numbers of mean 0 is at most ``bound``."""
+    if deviation == 0:
+        return 1.0
+    return 1 - _below(students_t(seeds - 1), seeds - 1, bound * math.sqrt(seeds) / deviation)
+
+
+def seeds_needed(deviation: float, bound: float) -> int | None:
+    """Seeds that give the power asked for; None if they are more than a thousand."""
+    enough = range(2, _MOST_SEEDS)
+    found = bisect_left(enough, True, key=lambda seeds: power(deviation, seeds, bound) >= POWER)
+    return enough[found] if found < len(enough) else None
+
+
+def _below(t: float, freedom: int, shift: float) -> float:
+    """P((Z + shift) / S ≤ t), where Z is normal and S² is χ² over its degrees of freedom: the noncentral t.
+
+    The integral of Φ(t s - shift) over the density of S, by the midpoint rule; beyond 1 + 9 / √(2 freedom)
+    S has less than 10⁻⁸.
+    """
+    parts = 2_000
+    width = (1 + 9 / math.sqrt(2 * freedom)) / parts
+    log_factor = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
+    total = 0.0
+    for part in range(parts):
+        s = (part + 0.5) * width
+        density = math.exp(log_factor + (freedom - 1) * math.log(s) - freedom * s * s / 2)
+        total += density * (1 + math.erf((t * s - shift) / math.sqrt(2))) / 2
+    return total * width
+
+
+Losses = dict[str, list[list[float]]]
+"""Final validation losses by variant, seed and learning rate."""
+
+
+def losses(plan: Plan, processes: int, minutes: float = math.inf) -> Losses:
+    """Train all variants, seed by seed; each loss is printed when it is known.
+
+    Args:
+        minutes: no further seed is started after these, but two are trained in any case.
+    """
+    until = time.monotonic() + 60 * minutes
+    found: Losses = {variant: [] for variant in VARIANTS}
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for (_, seed, rate, variant), loss in zip(trainings, pool.map(_train, trainings), strict=True):
-            print(f"seed {seed}, learning rate {rate:g}, {variant}: {loss:.4f}", flush=True)
-            found[variant].append(loss)
+        for made, seed in enumerate(plan.seeds):
+            if made >= 2 and time.monotonic() > until:
+                print(f"{minutes:g} minutes are over after {made} seeds", flush=True)
+                break
+            for variant in VARIANTS:
+                found[variant].append([])
+            trainings = [(plan, seed, rate, variant) for rate in plan.learning_rates for variant in VARIANTS]
+            for (*_, rate, variant), loss in zip(trainings, pool.map(_train, trainings), strict=True):
+                print(f"seed {seed}, learning rate {rate:g}, {variant}: {loss:.4f}", flush=True)
+                found[variant][-1].append(loss)
     return found
 
 
-def differences(found: dict[str, list[float]]) -> dict[str, Difference]:
+def differences(found: Losses) -> dict[str, Difference]:
     """The difference of each variant to ``bf16``."""
     return {
         variant: Difference.of(
-            [100 * (one / base - 1) for one, base in zip(ends, found["bf16"], strict=True)]
+            [
+                mean(100 * (one / base - 1) for one, base in zip(*of_seed, strict=True))
+                for of_seed in zip(by_seed, found["bf16"], strict=True)
+            ]
         )
-        for variant, ends in found.items()
+        for variant, by_seed in found.items()
         if variant != "bf16"
     }
 
@@ -162,8 +231,8 @@ def prepare_sources(folder: Path, vocabulary: int) -> Path:
     return shards
 
 
-def plan_for(data: Path, preset: str, steps: int) -> Plan:
-    return Plan(data, PRESETS[preset].model_dump(), steps=steps)
+def plan_for(data: Path, preset: str, steps: int, seeds: int) -> Plan:
+    return Plan(data, PRESETS[preset].model_dump(), steps=steps, seeds=tuple(range(1, seeds + 1)))
 
 
 class _Reversed:

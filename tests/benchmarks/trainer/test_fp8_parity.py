@@ -1,11 +1,13 @@
-"""FP8 is judged against bfloat16 by paired runs: the runs, the intervals and the three ways to pass."""
+"""FP8 is judged against bfloat16 by paired runs: the runs, their intervals, and what passes."""
 
+import random
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks import cpu
 from tests.benchmarks.trainer import fp8_parity
+from tests.benchmarks.trainer.fp8_parity import Difference, Verdict, bound_beside, judge
 from tests.parity.learning import prepare
 
 
@@ -18,33 +20,121 @@ def test_pairs_are_trained_and_judged(tmp_path: Path, capsys: pytest.CaptureFixt
         sequences=4,
         steps=4,
         seeds=(1, 2),
-        learning_rates=(3e-3,),
+        learning_rates=(3e-3, 1e-2),
         validation_sequences=8,
     )
     losses = fp8_parity.losses(plan, processes=1)
-    assert all(len(ends) == 2 for ends in losses.values())
+    assert all([len(of_seed) for of_seed in by_seed] == [2, 2] for by_seed in losses.values())
     assert losses["bf16"] != losses["O2"]
     assert set(cpu.judge_parity(losses)) == {"parity-O1", "parity-O2", "parity-O3"}
     assert "bf16, rows reversed" in capsys.readouterr().out
 
 
+def _sample(mean: float, deviation: float, seeds: int) -> Difference:
+    """Of evenly spread numbers with exactly this mean and deviation."""
+    numbers = [place - (seeds - 1) / 2 for place in range(seeds)]
+    unit = Difference.of(numbers).deviation
+    return Difference.of([mean + deviation * number / unit for number in numbers])
+
+
+NARROW_CONTROL = _sample(0.0, 0.2, 12)
+
+
 @pytest.mark.parametrize(
-    ("percents", "control", "why"),
+    ("level", "verdict"),
     [
-        ([0.1, 0.11, 0.12], [0.0, 0.1, -0.1], "upper end at most 0.25 %"),
-        ([1.0, -0.5, 0.2], [0.0, 0.1, -0.1], "the interval contains 0"),
-        ([1.0, 1.1, 1.2], [1.0, -1.0, 0.5], "upper end at most 1.5 × the control's spread"),
-        ([1.0, 1.1, 1.2], [0.0, 0.1, -0.1], None),
+        pytest.param(_sample(0.0, 0.2, 12), Verdict.PASSED, id="narrow, around zero"),
+        pytest.param(_sample(-0.4, 0.2, 12), Verdict.PASSED, id="narrow, better"),
+        pytest.param(_sample(0.3, 0.2, 12), Verdict.PASSED, id="narrow, biased within the bound"),
+        pytest.param(_sample(0.45, 0.2, 12), Verdict.NOT_SHOWN, id="narrow, biased up to the bound"),
+        pytest.param(_sample(0.8, 0.2, 12), Verdict.FAILED, id="narrow, biased"),
+        pytest.param(_sample(0.0, 1.2, 12), Verdict.NOT_SHOWN, id="wide, around zero"),
+        pytest.param(_sample(0.3, 3.0, 12), Verdict.NOT_SHOWN, id="very wide, around zero"),
+        pytest.param(_sample(-1.0, 1.5, 12), Verdict.NOT_SHOWN, id="wide, within the bound by chance"),
+        pytest.param(_sample(3.0, 1.2, 12), Verdict.FAILED, id="wide, biased"),
+        pytest.param(_sample(0.0, 0.2, 2), Verdict.NOT_SHOWN, id="two seeds"),
     ],
 )
-def test_there_are_three_ways_to_pass_and_one_to_fail(
-    percents: list[float], control: list[float], why: str | None
+def test_a_level_passes_if_a_difference_above_the_bound_is_excluded(
+    level: Difference, verdict: Verdict
 ) -> None:
-    found = fp8_parity.why_it_passes(fp8_parity.Difference.of(percents), fp8_parity.Difference.of(control))
-    assert found is None if why is None else found is not None and found.startswith(why)
+    assert judge(level, bound_beside(NARROW_CONTROL)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("control", "bound"),
+    [
+        pytest.param(_sample(0.0, 0.2, 12), 0.5, id="narrow"),
+        pytest.param(_sample(0.3, 0.2, 12), 1.5 * 0.4271, id="biased"),
+        pytest.param(_sample(0.0, 3.0, 12), 0.5, id="wide"),
+        pytest.param(_sample(0.0, 0.2, 2), 0.5, id="two seeds"),
+        pytest.param(_sample(2.0, 0.2, 12), 0.5, id="worse than the bound itself"),
+    ],
+)
+def test_a_control_raises_the_bound_only_if_it_keeps_it(control: Difference, bound: float) -> None:
+    """A wide control would let any level pass that is as wide."""
+    assert bound_beside(control) == pytest.approx(bound, abs=1e-3)
+
+
+def test_a_wide_level_does_not_pass_beside_a_control_as_wide() -> None:
+    """It did when an interval that contains 0, or is as wide as the control's, was enough."""
+    wide = [1.0, -0.9, 0.7, -1.1, 0.4, -0.2]
+    assert judge(Difference.of(wide), bound_beside(Difference.of(wide))) is Verdict.NOT_SHOWN
 
 
 def test_an_interval_uses_students_t() -> None:
     """Of 1, 2, 3: mean 2, deviation 1, 4.303 / √3."""
-    difference = fp8_parity.Difference.of([1.0, 2.0, 3.0])
-    assert (difference.mean, difference.half_width) == pytest.approx((2.0, 2.4843), abs=1e-4)
+    difference = Difference.of([1.0, 2.0, 3.0])
+    assert (difference.mean, difference.half_width) == pytest.approx((2.0, 2.4843), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (5, 2.57058), (15, 2.13145), (30, 2.04227)]
+)
+def test_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+    assert fp8_parity.students_t(freedom) == pytest.approx(quantile, rel=2e-4)
+
+
+@pytest.mark.parametrize(("deviation", "seeds"), [(0.42, 6), (0.42, 12), (0.85, 12), (0.2, 3)])
+def test_power_is_how_often_equal_trainings_pass(deviation: float, seeds: int) -> None:
+    draw, count = random.Random(0), 4_000
+    samples = [Difference.of([draw.gauss(0, deviation) for _ in range(seeds)]) for _ in range(count)]
+    quantile = fp8_parity.students_t(seeds - 1)
+    ends = [found.mean + quantile * found.deviation / seeds**0.5 for found in samples]
+    # The share of n samples has a deviation of at most 1 / √(4 n) = 0.008.
+    assert fp8_parity.power(deviation, seeds, 0.5) == pytest.approx(
+        sum(end <= 0.5 for end in ends) / count, abs=0.025
+    )
+
+
+@pytest.mark.parametrize("deviation", [0.2, 0.42, 0.85])
+def test_the_seeds_needed_are_the_fewest_that_have_the_power(deviation: float) -> None:
+    needed = fp8_parity.seeds_needed(deviation, 0.5)
+    assert needed is not None
+    enough, too_few = (fp8_parity.power(deviation, seeds, 0.5) for seeds in (needed, needed - 1))
+    assert enough >= fp8_parity.POWER > too_few
+    assert fp8_parity.seeds_needed(100.0, 0.5) is None
+
+
+def test_a_seed_s_difference_is_the_mean_over_its_learning_rates() -> None:
+    """Rates have other spreads, and trainings of one seed are not independent."""
+    losses = {"bf16": [[5.0, 4.0], [5.0, 4.0]], "O2": [[5.05, 4.12], [5.0, 4.08]]}
+    found = fp8_parity.differences(losses)["O2"]
+    assert (found.mean, found.seeds) == (pytest.approx((2.0 + 1.0) / 2), 2)  # of 1 and 3 %, and of 0 and 2 %
+    assert found.deviation == pytest.approx(0.5**0.5)
+
+
+@pytest.mark.parametrize(
+    ("percent", "reached"), [(0.0, "goal"), (0.3, "pass"), (2.0, "no"), (0.499, "not shown")]
+)
+def test_an_entry_says_what_was_shown(
+    percent: float, reached: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = [-0.1, 0.0, 0.1] * 4
+    losses = {name: [[5.0 * (1 + one / 100)] for one in noise] for name in fp8_parity.VARIANTS}
+    losses["bf16"] = [[5.0] for _ in noise]
+    losses["O2"] = [[5.0 * (1 + (percent + one) / 100)] for one in noise]
+    entry = cpu.judge_parity(losses)["parity-O2"]
+    assert entry.reached == reached
+    assert (entry.passes, entry.ratio) == pytest.approx((1.005, 1 + percent / 100))
+    assert "power 1.00" in capsys.readouterr().out
