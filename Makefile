@@ -69,6 +69,7 @@ browsers: setup frontend chromium ## browser tests of every page in every size a
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)
 
 bench-dry: setup frontend chromium ## run every benchmark at toy size
+	@$(BIN)/python -m tests.benchmarks.harness.triton_wheel
 	@$(PYTEST) -m "slow(target='$@')" tests/benchmarks $(PYTEST_ARGS)
 
 gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
@@ -124,7 +125,7 @@ lock: setup ## resolve the lock files again (ARGS=--upgrade: to the newest relea
 	@infra/lock.sh $(ARGS)
 
 clean: ## delete what was installed and built here; never a data folder
-	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv .venv-peers .triton .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	rm -rf frontend/node_modules backend/trainwright_backend/static
 
 on-linux:

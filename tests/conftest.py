@@ -28,7 +28,7 @@ CPU_BUDGETS: dict[str, float] = {
     "tests/agent": 120,
     "tests/architecture": 45,
     "tests/backend": 950,
-    "tests/benchmarks": 15,
+    "tests/benchmarks": 40,
     "tests/e2e": 300,
     "tests/integration": 240,
     "tests/parity": 120,

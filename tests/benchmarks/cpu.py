@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import mean
 
 from tests.benchmarks.data.preparation import PREPARING_ROWS
+from tests.benchmarks.gpu_program.row import gpu_program
 from tests.benchmarks.pages.page_speed import UI_ROWS
 from tests.benchmarks.platform.api_load import API_ROWS
 from tests.benchmarks.platform.reads import PLATFORM_ROWS
@@ -80,6 +81,7 @@ ROWS: dict[str, Row] = {
     **START_ROWS,
     **API_ROWS,
     **UI_ROWS,
+    "gpu-program": lambda given: gpu_program(given.toy, given.folder),
     "parity": run_parity,
 }
 """Each module has the rows of the part that it measures."""

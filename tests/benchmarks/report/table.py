@@ -10,20 +10,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tests.benchmarks.gpu_program import record
 from tests.benchmarks.report.results import DOCS, Result, latest, read
 from tests.benchmarks.trainer.gpu_rows import ROWS, Row
 
 PAGE = DOCS / "benchmarks.md"
-_BEGIN, _END = "<!-- begin: make gpu -->\n", "<!-- end: make gpu -->\n"
 
 
 def page() -> str:
     """The page with up-to-date tables."""
     text = PAGE.read_text()
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    assert _BEGIN in text and _END in rest, f"{PAGE} lacks the lines {_BEGIN!r} and {_END!r}"
-    return before + _BEGIN + tables(read()) + _END + after
+    for name, made in (("make gpu", tables(read())), ("gpu-program", record.tables())):
+        begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->\n"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        assert begin in text and end in rest, f"{PAGE} lacks the lines {begin!r} and {end!r}"
+        text = before + begin + made + end + after
+    return text
 
 
 def tables(results: list[Result]) -> str:

@@ -21,7 +21,7 @@ class Segments:
         self._tensors = len(rows)
         self._present = torch.tensor(present, device=device)
         self.tensor_of_row = torch.repeat_interleave(
-            torch.arange(len(rows), dtype=torch.int32), torch.tensor(rows)
+            torch.arange(len(rows), dtype=torch.int32), torch.tensor(rows), output_size=sum(rows)
         ).to(device)
         """(R,) int32."""
 

@@ -1,0 +1,75 @@
+"""The program that Inductor writes for a graph: its launches, and the bytes of each kernel.
+
+Bytes are those that Inductor counts for a kernel: each buffer once, however often a kernel passes over it, as far as its
+indices reach. A second pass of a reduction is assumed to find its row in the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._inductor.graph import GraphLowering
+from torch.fx import GraphModule
+
+from tests.benchmarks.gpu_program.h200 import has_triton
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch."""
+
+    name: str
+    """Of the operators fused into it, or of the library function."""
+
+    bytes: int
+    """Read and written."""
+
+    library: bool
+    """A product or attention, or another kernel that Inductor calls but does not write."""
+
+
+class _Lowered(BaseException):
+    """Ends a compilation once its program is written; no exception, so that torch does not handle it."""
+
+    def __init__(self, kernels: list[Kernel]) -> None:
+        self.kernels = kernels
+
+
+def lower(compile_inner: Any, gm: GraphModule, inputs: list[Any], how: dict[str, Any]) -> list[Kernel]:
+    """Let Inductor write its program for the graph ``gm``, which it changes; empty without Triton."""
+    if not has_triton():
+        return []
+
+    def stop(graph: GraphLowering) -> Any:
+        graph.codegen()
+        raise _Lowered([_kernel(node) for node in graph.scheduler.nodes if _is_launch(node)])
+
+    compile_to_module = GraphLowering.compile_to_module
+    GraphLowering.compile_to_module = stop  # type: ignore[method-assign]
+    try:
+        compile_inner(gm, inputs, **how)
+    except _Lowered as lowered:
+        return lowered.kernels
+    finally:
+        GraphLowering.compile_to_module = compile_to_module  # type: ignore[method-assign]
+    raise AssertionError("the graph was not lowered")
+
+
+def _is_launch(node: Any) -> bool:
+    from torch._inductor.scheduler import NopKernelSchedulerNode
+
+    if isinstance(node, NopKernelSchedulerNode):
+        return False
+    return not (node.is_extern() and type(node.node).__name__ == "MultiOutput")
+
+
+def _kernel(node: Any) -> Kernel:
+    if node.is_extern():
+        name = getattr(node.node, "python_kernel_name", None) or str(
+            getattr(node.node, "op_overload", node.node)
+        )
+        return Kernel(name, node.get_read_write_buffers_sizes(), library=True)
+    name = torch._inductor.utils.get_fused_kernel_name(node.get_nodes(), "original_aten")
+    return Kernel(name, node.get_read_write_buffers_sizes(), library=False)

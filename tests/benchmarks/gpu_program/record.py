@@ -1,0 +1,103 @@
+"""Recorded figures of the GPU's program, and their table in ``docs/benchmarks.md``.
+
+The first record is the one that later ones are compared with; the last one is today's.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.report.results import DOCS
+
+RECORD = DOCS / "benchmarks" / "gpu_program.json"
+SIZES = ("1.3b", "3b", "7b")
+
+Figures = dict[str, dict[str, dict[str, Any]]]
+"""By size and precision; names and units in ``figures.ProgramFigures``."""
+
+
+def records(file: Path = RECORD) -> list[dict[str, Any]]:
+    """The oldest first."""
+    return json.loads(file.read_text()) if file.exists() else []
+
+
+def append(figures: Figures, file: Path = RECORD) -> None:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
+    new = {"date": time.strftime("%Y-%m-%d"), "commit": commit, "figures": _rounded(figures)}
+    file.write_text(json.dumps([*records(file), new], indent=1) + "\n")
+
+
+def _rounded(figures: Figures) -> Figures:
+    return {
+        size: {
+            precision: {
+                name: round(value, 3) if isinstance(value, float) else value for name, value in found.items()
+            }
+            for precision, found in precisions.items()
+        }
+        for size, precisions in figures.items()
+    }
+
+
+def tables(file: Path = RECORD) -> str:
+    """The figures of the first record and of the last."""
+    found = records(file)
+    if not found:
+        return "Nothing is recorded yet.\n"
+    first, last = found[0], found[-1]
+    lines = [
+        f"Before at {first['commit']} ({first['date']}), now at {last['commit']} ({last['date']}).",
+        "",
+        "| model | precision | launches per block | element-wise MB per block | saved bytes per token and layer "
+        "| casts of shared inputs | FP8 products checked | graph breaks, host syncs | optimizer bytes per parameter "
+        "| estimated ms per step | estimated MFU % |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for size in SIZES:
+        for precision, now in last["figures"][size].items():
+            lines.append(_line(size, precision, first["figures"][size][precision], now))
+    lines += ["", "| model | estimated FP8 ÷ BF16, by scaling |", "|---|---|"]
+    lines += [f"| {size} | {_ratios(first['figures'][size], last['figures'][size])} |" for size in SIZES]
+    return "\n".join(lines) + "\n"
+
+
+def ratio(figures: dict[str, dict[str, Any]], precision: str) -> float:
+    """How many times as fast as bfloat16 a precision is estimated to be."""
+    return float(figures["bf16"]["step_ms"] / figures[precision]["step_ms"])
+
+
+def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any]) -> str:
+    def cell(name: str, digits: int = 0) -> str:
+        old, new = f"{before[name]:,.{digits}f}", f"{now[name]:,.{digits}f}"
+        return new if old == new else f"{old} → {new}"
+
+    stops = f"{cell('graph_breaks')}, {cell('host_syncs')}"
+    cells = [
+        cell("block_launches"),
+        cell("block_elementwise_mb"),
+        cell("saved_bytes"),
+        cell("shared_input_casts"),
+    ]
+    cells += [
+        cell("scaled_products"),
+        stops,
+        cell("optimizer_bytes", 1),
+        cell("step_ms"),
+        cell("mfu_percent", 1),
+    ]
+    return f"| {size} | {precision} | {' | '.join(cells)} |"
+
+
+def _ratios(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:
+    parts = []
+    for precision in now:
+        if precision != "bf16":
+            old, new = f"{ratio(before, precision):.2f}", f"{ratio(now, precision):.2f}"
+            parts.append(f"{precision.removeprefix('fp8-')} {new if old == new else f'{old} → {new}'}")
+    return ", ".join(parts)

@@ -1,0 +1,122 @@
+"""The program of a training step on a GPU, as far as tracing shows it: its counts stay what they are.
+
+``make test`` traces; ``make bench-dry`` lets Inductor write the kernels too, which needs Triton.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks import cpu
+from tests.benchmarks.gpu_program import record
+from tests.benchmarks.gpu_program.h200 import compile_library
+from tests.benchmarks.gpu_program.row import run_process
+from trainwright_trainer.runtime.errors import BadJobError
+
+LITERAL_NAN = """
+import torch
+from trainwright_trainer.fp8.compute import matmul
+matmul._or_nan = lambda scale, amax: torch.where(torch.isfinite(amax), scale, torch.nan)
+"""
+
+READ_IN_EACH_MICRO_BATCH = """
+from trainwright_trainer.training.forward_backward import GradientAccumulation
+real = GradientAccumulation._loss
+def reading(self, batch):
+    loss = real(self, batch)
+    print(float(loss))
+    return loss
+GradientAccumulation._loss = reading
+"""
+
+READ_IN_A_BLOCK = """
+from trainwright_trainer.model.feed_forward import FeedForward
+real = FeedForward.forward
+def reading(self, x):
+    return real(self, x) if float(x.sum()) > 0 else x
+FeedForward.forward = reading
+"""
+
+OPERAND_BY_ROWS = """
+import torch
+from trainwright_trainer.fp8.compute import matmul
+matmul._scaled_mm = lambda a, b, scale_a, scale_b, out, fast: torch._scaled_mm(
+    a, b.t().contiguous(), scale_a, scale_b, out_dtype=out, use_fast_accum=fast
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_library(tmp_path_factory.mktemp("h200"))
+
+
+BLOCKS_ALONE = """
+from trainwright_trainer.runtime import compilation
+compilation.fuse_on_gpu = lambda function, device: function
+"""
+"""Compiling the optimizer's functions takes longer than all the rest."""
+
+
+def traced(library: Path, precision: str, plant: str) -> dict[str, Any]:
+    return run_process("toy", [precision], library, plant=plant)[precision]
+
+
+def test_a_step_stays_on_the_device_and_casts_what_layers_share_once(library: Path) -> None:
+    found = run_process("toy", ["bf16", "fp8-tensor"], library, plant=BLOCKS_ALONE)
+    stops = {name: (one["graph_breaks"], one["host_syncs"]) for name, one in found.items()}
+    assert stops == {
+        "bf16": (0, 2),
+        "fp8-tensor": (0, 1),
+    }  # the metrics; bfloat16 clips by a norm that the host reads
+    assert {name: one["shared_input_casts"] for name, one in found.items()} == {"bf16": 0, "fp8-tensor": 5}
+    assert found["fp8-tensor"]["scaled_products"] == 21
+
+
+dry_run = pytest.mark.slow(target="bench-dry")
+
+
+@dry_run
+def test_the_functions_of_the_optimizer_compile_without_a_break(library: Path) -> None:
+    found = run_process("toy", ["fp8-tensor", "fp8-row"], library)
+    assert {one["graph_breaks"] for one in found.values()} == {0}
+
+
+@dry_run
+def test_more_casts_and_reads_are_counted(library: Path) -> None:
+    assert traced(library, "bf16", READ_IN_EACH_MICRO_BATCH)["host_syncs"] == 10
+    assert traced(library, "fp8-tensor", LITERAL_NAN)["shared_input_casts"] == 5
+
+
+@dry_run
+@pytest.mark.parametrize(
+    ("plant", "says"), [(READ_IN_A_BLOCK, "Data-dependent branching"), (OPERAND_BY_ROWS, "col_major")]
+)
+def test_what_a_gpu_could_not_run_at_once_fails(library: Path, plant: str, says: str) -> None:
+    with pytest.raises(BadJobError, match=says):
+        traced(library, "fp8-tensor", plant)
+
+
+def test_the_table_shows_the_first_record_beside_the_last(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    assert "Nothing is recorded" in record.tables(file)
+    figures = record.records()[-1]["figures"]
+    record.append(figures, file)
+    figures["7b"]["fp8-tensor"]["saved_bytes"] = 1.0
+    record.append(figures, file)
+    (line,) = (one for one in record.tables(file).splitlines() if one.startswith("| 7b | fp8-tensor"))
+    assert " → 1 |" in line
+
+
+@dry_run
+@pytest.mark.timeout(400)  # four processes compile for a GPU
+def test_the_row_writes_entries_and_records_nothing_at_toy_size(tmp_path: Path) -> None:
+    before = record.RECORD.read_bytes()
+    file = tmp_path / "bench.json"
+    assert cpu.main(["gpu-program", "--toy", "--json", str(file)]) == 0
+    entries = json.loads(file.read_text())
+    assert {"gpu-program-toy-ratio", "gpu-program-toy-fp8-row-saved"} <= set(entries)
+    assert entries["gpu-program-toy-bf16-elementwise"]["ours"] > 0
+    assert record.RECORD.read_bytes() == before
