@@ -100,10 +100,8 @@ def _norms(model: ModelSpec, mode: BlockMode) -> float:
 
 
 def _inputs(model: ModelSpec, mode: BlockMode) -> float:
-    """With compilation there is one cast to FP8 per product; without it, products share casts."""
-    if mode.precision is PrecisionKind.FP8:
-        return (5 if mode.compiled else 2) * model.width
-    return 2 * mode.value_bytes * model.width
+    """Products that read the same input share it, and in FP8 its cast."""
+    return 2 * (1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes) * model.width
 
 
 def _attention(model: ModelSpec, mode: BlockMode) -> float:

@@ -189,7 +189,10 @@ def _amax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 
 def _or_nan(scale: Tensor, amax: Tensor) -> Tensor:
-    return torch.where(torch.isfinite(amax), scale, torch.nan)
+    """``scale``, or NaN where ``amax`` is infinite. The NaN is computed: compilers do not recognise expressions as equal
+    that contain a literal NaN, which equals nothing, and would cast an input again for each layer that reads it.
+    """
+    return torch.where(torch.isfinite(amax), scale, amax - amax)
 
 
 def _divide_and_cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
