@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
 from trainwright_agent.identity import Identity, Settings, save_identity, save_settings
 from trainwright_agent.workspace import AttemptFolder, Workspace
@@ -92,6 +94,14 @@ class Machine:
         self.supervisors.add(record.pid)
         return record.pid
 
+    def guard_pid(self) -> int:
+        """The process beside the supervisor that kills it after its deadline."""
+        supervisor = self.supervisor_pid()
+        command = _read(Path(f"/proc/{supervisor}/cmdline"))
+        children = [child.pid for child in psutil.Process(supervisor).children()]
+        (guard,) = [pid for pid in children if _read(Path(f"/proc/{pid}/cmdline")) == command]
+        return guard
+
     def processes(self) -> dict[int, str]:
         """Live processes that carry the marker of one of this node's claims: pid → command line.
 
@@ -134,6 +144,12 @@ class Machine:
         for pid in [*self.supervisors, *self.processes()]:
             if str(self.data).encode() in _read(Path(f"/proc/{pid}/cmdline")):
                 os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    status = _read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()
+    return bool(status) and status[0] != b"Z"
 
 
 def lines(path: Path) -> list[dict[str, object]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.api import NODE_TOKEN, ScriptedApi
-from tests.agent.machine import Machine, wait_for
+from tests.agent.machine import Machine, is_alive, wait_for
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_agent import processes
 from trainwright_agent.daemon.attempts import start_supervisor
@@ -249,12 +249,15 @@ def test_a_supervisor_suspended_together_with_its_agent_fences_itself(
     wait_for(lambda: run.steps, "steps")
     supervisor, folder = machine.supervisor_pid(), machine.attempt()
     agent.send_signal(signal.SIGSTOP)
-    os.kill(supervisor, signal.SIGSTOP)
+    guard = machine.guard_pid()
+    for pid in (supervisor, guard):
+        os.kill(pid, signal.SIGSTOP)
     deadline = folder.deadline()
     assert deadline is not None
     wait_for(lambda: processes.boottime() > deadline.kill_at + 0.5, "the deadline long past")
     agent.send_signal(signal.SIGCONT)
-    os.kill(supervisor, signal.SIGCONT)
+    for pid in (supervisor, guard):
+        os.kill(pid, signal.SIGCONT)
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "self_fenced"
 
@@ -381,7 +384,7 @@ def test_a_second_agent_on_the_folder_is_refused(api: ScriptedApi, machine: Mach
     assert "Another agent uses" in machine.log.read_text()
 
 
-def test_an_agent_beside_the_store_links_instead_of_copying(
+def test_an_agent_beside_the_store_needs_no_http_and_shares_no_file_with_it(
     api: ScriptedApi, machine: Machine, tmp_path: Path
 ) -> None:
     store = api.object_store = tmp_path / "objects"
@@ -392,13 +395,16 @@ def test_an_agent_beside_the_store_links_instead_of_copying(
     api.objects.clear()  # nothing can be downloaded
     machine.start_agent("--object-store", str(store))
     shard = store / "store/data/train-0.bin"
-    wait_for(lambda: shard.stat().st_nlink == 2, "the shard linked into the attempt")
+    fetched = machine.attempt().path / "data/train-0.bin"
+    wait_for(fetched.exists, "the shard in the attempt's folder")
+    assert fetched.read_bytes() == shard.read_bytes() and not fetched.samefile(shard)
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "finished"
     assert not api.objects, "something was sent by HTTP"
     weights = store / run.run_id / "f1/state-10/model.safetensors"
     assert weights.read_bytes() == b"weights of step 10"
     assert not list(store.rglob("*.tmp"))
+    assert {path.stat().st_nlink for path in store.rglob("*") if path.is_file()} == {1}
 
 
 def test_shards_are_fetched_once_a_node(api: ScriptedApi, machine: Machine) -> None:
@@ -410,6 +416,30 @@ def test_shards_are_fetched_once_a_node(api: ScriptedApi, machine: Machine) -> N
     api.objects = {key: content for key, content in api.objects.items() if not key.startswith("store/")}
     wait_for(lambda: second.ends, "the second end")
     assert second.end["code"] == "finished"
+
+
+def test_a_stopped_supervisor_of_a_dead_agent_ends_with_its_ranks_after_the_lease(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    """As after the run was started elsewhere: two trainers must not work on one run."""
+    run = api.place(steps=10_000)
+    machine.start_agent()
+    ranks = machine.rank_pids()
+    supervisor, guard = machine.supervisor_pid(), machine.guard_pid()
+    machine.kill_agent()
+    short = {"renewal_seconds": 0.2, "lease_seconds": 1.5, "margin_seconds": 0.6, "grace_seconds": 0.1}
+    api.timers = api.timers.model_copy(update=short)
+    known = len(run.renewals)
+    wait_for(lambda: len(run.renewals) > known + 1, "renewals under the new timers")
+    os.kill(supervisor, signal.SIGSTOP)
+    stopped = time.monotonic()
+    wait_for(lambda: not machine.processes(), f"ranks {ranks} are gone")
+    assert time.monotonic() - stopped > 0.5, "the deadline had not passed"
+    wait_for(lambda: not machine.attempt().is_locked(), "the supervisor is gone")
+    wait_for(lambda: not is_alive(guard), "its guard is gone")
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "supervisor_lost"
 
 
 def test_a_supervisor_that_waits_for_its_end_to_be_told_costs_no_time_and_leaves_at_last(

@@ -79,8 +79,8 @@ def test_a_killed_agent_costs_nothing(live: Live, dataset: Dataset, undisturbed:
     run = live.team.submit(_spec(dataset))
     eventually(lambda: live.team.run(run.id).summary.step >= KILL_AT_STEP, "the run is training", 60)
     trainers = set(marked_processes(live.platform.folder.path))
-    os.kill(live.platform.agent_pid, signal.SIGKILL)
-    os.waitpid(live.platform.agent_pid, 0)
+    os.kill(live.platform.pid("agent"), signal.SIGKILL)
+    os.waitpid(live.platform.pid("agent"), 0)
     assert trainers <= set(marked_processes(live.platform.folder.path)), (
         "the trainer survives without an agent"
     )
@@ -99,7 +99,12 @@ def _spec(dataset: Dataset) -> dict[str, object]:
 
 
 def _supervisor(live: Live) -> int:
-    return _the_only(live, lambda pid: "trainwright_agent.supervisor.main" in command_of(pid))
+    def is_supervisor(pid: int) -> bool:
+        return "trainwright_agent.supervisor.main" in command_of(pid)
+
+    return _the_only(
+        live, lambda pid: is_supervisor(pid) and not is_supervisor(parent_of(pid))
+    )  # not its guard
 
 
 def _launcher(live: Live) -> int:

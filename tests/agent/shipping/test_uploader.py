@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import Outcome
+from trainwright_agent import file_copies
 from trainwright_agent.client import Client
+from trainwright_agent.shipping import uploader as uploading
 from trainwright_agent.shipping.shipper import Shipper
 from trainwright_agent.shipping.uploader import DamagedCheckpointError, Uploader
 from trainwright_agent.workspace import AttemptFolder
@@ -108,7 +111,7 @@ def test_files_in_the_store_are_not_sent_again(
     assert len(run.commits) == 2
 
 
-def test_linking_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path) -> None:
+def test_copying_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path) -> None:
     api.place().files["events.jsonl"] = 1
     api.object_store = tmp_path / "store"
     api.object_store.mkdir()
@@ -117,9 +120,41 @@ def test_linking_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder,
         uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
     found = sorted(path.name for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert found == ["manifest.json", "model.safetensors"]
+
+
+def test_what_is_committed_no_longer_changes_with_the_trainer_s_file(
+    api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path
+) -> None:
+    api.place().files["events.jsonl"] = 1
+    api.object_store = tmp_path / "store"
+    api.object_store.mkdir()
+    save(attempt.path.joinpath(*NAMES), "state", 5)
     source = attempt.path.joinpath(*NAMES, "model.safetensors")
-    (linked,) = (tmp_path / "store").rglob("model.safetensors")
-    assert linked.samefile(source)
+    committed = source.read_bytes()
+    with source.open("r+b") as held:  # open since before the upload
+        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+        held.write(b"?")
+        held.flush()
+        (stored,) = (tmp_path / "store").rglob("model.safetensors")
+        assert source.read_bytes() != stored.read_bytes() == committed
+
+
+def test_a_file_that_changes_while_it_is_copied_is_damaged(
+    api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.place().files["events.jsonl"] = 1
+    api.object_store = tmp_path / "store"
+    api.object_store.mkdir()
+    save(attempt.path.joinpath(*NAMES), "state", 5)
+
+    def copy_changed(source: int, target: int, size_bytes: int) -> None:
+        file_copies.copy_file(source, target, size_bytes)
+        os.pwrite(target, b"?", 0)
+
+    monkeypatch.setattr(uploading, "copy_file", copy_changed)
+    with pytest.raises(DamagedCheckpointError, match="does not match"):
+        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
 
 
 def no_folder(_: Path) -> None:

@@ -92,3 +92,22 @@ def test_the_cache_evicts_the_least_recently_used(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (1_000 - age, 1_000 - age))
     trim_cache(tmp_path, 25)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["middle", "new"]
+
+
+@pytest.mark.parametrize("path", ["resume/model.safetensors", "data/train-0.bin"])
+def test_a_trainer_cannot_change_the_store_through_its_folder(
+    api: ScriptedApi, tmp_path: Path, path: str
+) -> None:
+    download = Download.model_validate(api.store(path, b"committed"))
+    api.objects.clear()  # nothing can be downloaded
+    stored = tmp_path / "store" / download.object_key
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(b"committed")
+    fetcher(api, tmp_path, object_store=tmp_path / "store").fetch_all([download], tmp_path / "folder")
+    fetched = tmp_path / "folder" / path
+    assert fetched.read_bytes() == b"committed"
+    with fetched.open("r+b") as file:
+        file.write(b"changed")
+    assert stored.read_bytes() == b"committed"
+    fetcher(api, tmp_path, object_store=tmp_path / "store").fetch_all([download], tmp_path / "folder")
+    assert fetched.read_bytes() == b"committed", "what was changed is not used again"

@@ -30,15 +30,13 @@ from trainwright_agent.daemon.attempts import (
     LOST,
     UNREADABLE,
     end_lost_attempt,
-    kill_overdue,
-    kill_supervisor,
     start_supervisor,
 )
 from trainwright_agent.daemon.hints import HintListener
 from trainwright_agent.daemon.inventory import collect_inventory
-from trainwright_agent.daemon.watchdog import Watchdog
 from trainwright_agent.identity import Settings, load_identity
 from trainwright_agent.shipping.shipper import Shipper
+from trainwright_agent.watchdog import Watchdog, kill_overdue, kill_supervisor
 from trainwright_agent.workspace import AttemptFolder, ClaimRecord, Condition, Workspace
 
 log = logging.getLogger(__name__)

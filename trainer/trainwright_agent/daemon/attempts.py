@@ -40,22 +40,6 @@ def start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
         )
 
 
-def kill_overdue(folder: AttemptFolder) -> None:
-    """Kill a supervisor that missed its deadline, suspended or not, if processes of the attempt are alive."""
-    if not processes.pids_of(folder.marker):
-        return
-    log.error("%s: the supervisor missed its deadline: killing it and its children", folder.marker)
-    kill_supervisor(folder)
-    processes.sweep_once(folder.marker)
-
-
-def kill_supervisor(folder: AttemptFolder) -> None:
-    """SIGKILL the supervisor that has locked the folder, if any."""
-    supervisor = folder.supervisor()
-    if supervisor is not None and supervisor.boot_id == processes.boot_id():
-        processes.send_signal(supervisor.pid, signal.SIGKILL, folder.is_locked)
-
-
 def end_lost_attempt(folder: AttemptFolder, code: EndCode) -> bool:
     """Record the end of an attempt whose supervisor died; returns False while processes of it are left.
 

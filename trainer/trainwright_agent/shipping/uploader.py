@@ -22,8 +22,9 @@ from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, U
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.shards import MANIFEST_NAME
-from trainwright.durable_files import rename_durably
+from trainwright.durable_files import SHARED, rename_durably
 from trainwright_agent.client import Client, RefusedError
+from trainwright_agent.file_copies import copy_file
 from trainwright_agent.untrusted_files import (
     opened_file,
     opened_folder,
@@ -38,9 +39,6 @@ _BLOCK_BYTES = 2**20
 _TRIES = 3
 _RETRIED_CODES = ("checkpoint_incomplete", "not_announced")
 """Refusals of a commit after which the upload is repeated, a few times."""
-
-_CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOENT)
-"""Errors of a link that do not mean that the store's folder is wrong."""
 
 
 class DamagedCheckpointError(Exception):
@@ -126,9 +124,11 @@ class Uploader:
         self._client.commit_checkpoint(self._run_id, commit)
 
     def _send(self, link: UploadLink, entry: FileEntry, root: Path, *names: str) -> None:
-        with _open_verified(entry, root, *names) as descriptor:
-            if self._object_store is None or not _try_link(self._object_store, link, descriptor):
-                self._client.put(link.url, descriptor, entry.bytes)
+        with _opened(entry, root, *names) as descriptor:
+            if self._object_store is not None and _try_store(self._object_store, link, entry, descriptor):
+                return
+            _verify(entry, descriptor)
+            self._client.put(link.url, descriptor, entry.bytes)
 
 
 def delete_checkpoint(root: Path, *names: str) -> None:
@@ -157,17 +157,23 @@ def _read_manifest(root: Path, *names: str) -> tuple[CheckpointManifest, bytes]:
 
 
 @contextmanager
-def _open_verified(entry: FileEntry, root: Path, *names: str) -> Iterator[int]:
-    """Open the file and verify it against the manifest."""
+def _opened(entry: FileEntry, root: Path, *names: str) -> Iterator[int]:
     with ExitStack() as stack:
         try:
             descriptor = stack.enter_context(opened_file(root, *names, entry.name))
-            found = os.fstat(descriptor).st_size, _digest(descriptor)
         except OSError as error:
             raise DamagedCheckpointError(f"{entry.name} cannot be read: {error}") from error
-        if found != (entry.bytes, entry.digest):
-            raise DamagedCheckpointError(f"{entry.name} does not match the manifest")
         yield descriptor
+
+
+def _verify(entry: FileEntry, descriptor: int) -> None:
+    """Verify the file against the manifest."""
+    try:
+        found = os.fstat(descriptor).st_size, _digest(descriptor)
+    except OSError as error:
+        raise DamagedCheckpointError(f"{entry.name} cannot be read: {error}") from error
+    if found != (entry.bytes, entry.digest):
+        raise DamagedCheckpointError(f"{entry.name} does not match the manifest")
 
 
 def _digest(descriptor: int) -> str:
@@ -178,8 +184,8 @@ def _digest(descriptor: int) -> str:
     return sha.hexdigest()
 
 
-def _try_link(store: Path, link: UploadLink, descriptor: int) -> bool:
-    """Try to link the open file into the store; returns False if that fails for any reason.
+def _try_store(store: Path, link: UploadLink, entry: FileEntry, descriptor: int) -> bool:
+    """Try to copy the open file into the store; returns False if that fails for any reason but the file itself.
 
     Whether this folder really is the store shows at the commit.
     """
@@ -190,28 +196,26 @@ def _try_link(store: Path, link: UploadLink, descriptor: int) -> bool:
         log.error("OBJECT FOLDER %s DOES NOT EXIST: sending over HTTP. Correct --object-store.", store)
         return False
     try:
-        _link_into(store.joinpath(*parts), descriptor)
+        _copy_into(store.joinpath(*parts), entry, descriptor)
     except OSError as error:
-        if error.errno not in _CANNOT_LINK:
+        if error.errno != errno.ENOENT:  # the store deletes the folders of runs that were deleted
             log.error("CANNOT WRITE TO --object-store %s: sending over HTTP: %s", store, error)
         return False
     return True
 
 
-def _link_into(target: Path, descriptor: int) -> None:
-    """Link the open file to ``target``.
-
-    The link is made from the descriptor, so that the hashed file is linked: a path could lead elsewhere by now.
-    """
+def _copy_into(target: Path, entry: FileEntry, descriptor: int) -> None:
+    """Copy the open file to ``target``, and verify the copy: the trainer may still write to its own file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f"_{uuid4().hex}.tmp")
-    here = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # With a folder descriptor Python calls linkat, which follows the magic link to the file.
-        os.link(str(descriptor), draft, src_dir_fd=here, follow_symlinks=True)
-        os.fsync(descriptor)
+        copy = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SHARED)
+        try:
+            copy_file(descriptor, copy, entry.bytes)
+            _verify(entry, copy)
+            os.fsync(copy)
+        finally:
+            os.close(copy)
         rename_durably(draft, target)
     finally:
-        os.close(here)
-        # Renaming a link over another link to the same file does nothing, and the draft stays.
         draft.unlink(missing_ok=True)

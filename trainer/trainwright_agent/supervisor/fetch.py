@@ -1,7 +1,8 @@
 """Fetches shards and the resume checkpoint into an attempt's folder. Every file is verified before it gets its name.
 
-In order of preference, a file is linked from the object store, if that is on this disk; linked from the node's shard
-cache; or downloaded. Resume checkpoints are used once and do not enter the cache. A damaged file is fetched again a few
+A shard is linked from the node's cache, which gets it from the object store, if that is on this disk, or by a download.
+A resume checkpoint is used once and does not enter the cache. What comes from the object store is copied, never linked, so
+a trainer cannot change what is stored. A damaged file is fetched again a few
 times. A checkpoint that stays damaged ends the attempt as `checkpoint_invalid`, and the platform falls back to the one
 before it.
 """
@@ -26,6 +27,7 @@ from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER
 from trainwright.durable_files import is_disk_full
 from trainwright_agent.client import Backoff, Client, RefusedError, RunDeletedError, UnreachableError
+from trainwright_agent.file_copies import copy_file
 
 log = logging.getLogger(__name__)
 
@@ -96,12 +98,11 @@ class Fetcher:
 
     def _obtain(self, download: Download, target: Path) -> None:
         names = download.object_key.split("/")
-        stored = self.object_store.joinpath(*names) if self.object_store else None
-        if stored and all(map(is_plain_name, names)) and self._link_verified(stored, download, target):
-            return
+        stored = None
+        if self.object_store is not None and all(map(is_plain_name, names)):
+            stored = self.object_store.joinpath(*names)
         if _target_folder(download) == RESUME_FOLDER:
-            self._download(download, target)
-            return
+            return self._copy_or_download(stored, download, target)
         cached = self.cache / download.digest
         try:
             if self._link_verified(cached, download, target):
@@ -109,9 +110,27 @@ class Fetcher:
                 return
         except _DamagedError:
             cached.unlink(missing_ok=True)
-        self._download(download, cached)
+        self._copy_or_download(stored, download, cached)
         if not _link(cached, target):
             raise _DamagedError("it was evicted at once: the cache's limit is too small")
+
+    def _copy_or_download(self, stored: Path | None, download: Download, target: Path) -> None:
+        if stored is None or not self._copy_verified(stored, download, target):
+            self._download(download, target)
+
+    def _copy_verified(self, source: Path, download: Download, target: Path) -> bool:
+        """Copy ``source`` under a temporary name, verify the copy, and rename it; False if ``source`` does not exist."""
+        draft = target.with_name(f".{target.name}.{uuid4().hex}")
+        try:
+            with source.open("rb") as file, draft.open("xb") as copy:
+                copy_file(file.fileno(), copy.fileno(), download.bytes)
+            self._verify(draft, download)
+            draft.rename(target)
+        except FileNotFoundError:
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
 
     def _link_verified(self, source: Path, download: Download, target: Path) -> bool:
         """Link ``source`` into the attempt's folder and verify it; returns False if ``source`` does not exist."""
@@ -119,15 +138,18 @@ class Fetcher:
         if not _link(source, target):
             return False
         try:
-            verification = _Verification(download, self.on_bytes)
-            with target.open("rb") as file:
-                while block := file.read(_BLOCK_BYTES):
-                    verification.add(block)
-            verification.finish()
+            self._verify(target, download)
         except _DamagedError:
             target.unlink()
             raise
         return True
+
+    def _verify(self, path: Path, download: Download) -> None:
+        verification = _Verification(download, self.on_bytes)
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                verification.add(block)
+        verification.finish()
 
     def _download(self, download: Download, target: Path) -> None:
         draft = target.with_name(f".{target.name}.{uuid4().hex}")

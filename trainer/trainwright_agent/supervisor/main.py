@@ -4,6 +4,8 @@ It fetches the data, starts the launcher and the export, renews the lease, kills
 the outcome. It starts nothing before a renewal was answered with `go`, and kills at its own deadline, so that two
 trainers never work on one run, whatever happens to agent, API or network. It ships nothing: the agent does.
 
+A guard process (`guard`) kills it and its children if it is stopped past its deadline.
+
 The main thread forks every child (the kernel's parent-death signal follows the *thread*), checks the clock at least
 once a second, and does the killing. The threads for renewals and downloads only notify it.
 
@@ -42,6 +44,7 @@ from trainwright_agent.identity import Settings, load_identity, load_settings
 from trainwright_agent.processes import boottime
 from trainwright_agent.supervisor import outcomes
 from trainwright_agent.supervisor.fetch import Fetcher, FetchError, check_downloads
+from trainwright_agent.supervisor.guard import start_guard
 from trainwright_agent.supervisor.lease import Lease, LeaseEnd
 from trainwright_agent.tail import FirstStepWatch
 from trainwright_agent.untrusted_files import opened_folder
@@ -70,6 +73,7 @@ def main(folder: Path) -> None:
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     attempt = AttemptFolder(folder)
+    start_guard(attempt)
     try:
         with attempt.lock():
             if not attempt.is_untouched:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.folders import make_attempt
-from trainwright_agent.daemon.watchdog import Watchdog
 from trainwright_agent.processes import boot_id, boottime
+from trainwright_agent.watchdog import Watchdog
 from trainwright_agent.workspace import AttemptFolder, Deadline, DeadlineFile
 
 ALLOWED_SECONDS = 1.0

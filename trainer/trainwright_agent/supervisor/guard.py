@@ -1,0 +1,63 @@
+"""The guard: a process beside each supervisor that kills it and its ranks if it misses its deadline.
+
+The agent does the same, but may be dead. A supervisor that is stopped (SIGSTOP, a debugger) or hangs stops nobody, and its
+ranks would train on while the platform starts the run elsewhere. The guard is forked, so it costs no start of Python. It
+ends with the supervisor, whose death ends the ranks by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from typing import NoReturn
+
+from trainwright_agent.watchdog import Watchdog, kill_overdue
+from trainwright_agent.workspace import AttemptFolder
+
+log = logging.getLogger(__name__)
+
+_LONGEST_TICK_SECONDS = 1.0
+_SHORTEST_TICK_SECONDS = 0.05
+
+
+def start_guard(attempt: AttemptFolder) -> None:
+    """Fork the guard of this process, which is about to supervise ``attempt``.
+
+    Call it before any thread is started and before the folder is locked: a fork keeps locks and loses threads.
+    """
+    supervisor = os.getpid()
+    if not os.fork():
+        _guard(attempt, supervisor)
+
+
+def _guard(attempt: AttemptFolder, supervisor: int) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()  # signals to the supervisor's group do not stop it
+        _watch(attempt, supervisor)
+        code = 0
+    except OSError:
+        log.exception("the guard of %s ends early", attempt.claim_id)
+    finally:
+        os._exit(code)
+
+
+def _watch(attempt: AttemptFolder, supervisor: int) -> None:
+    """Watch the deadline until the supervisor has exited."""
+    try:
+        exited = os.pidfd_open(supervisor)
+    except ProcessLookupError:
+        return
+    watchdog = Watchdog()
+    while os.getppid() == supervisor:
+        if watchdog.is_due(attempt):
+            kill_overdue(attempt)
+        select.select([exited], [], [], _tick_seconds(attempt))
+
+
+def _tick_seconds(attempt: AttemptFolder) -> float:
+    """Short enough that the watchdog does not take a tick for a suspended machine."""
+    deadline = attempt.deadline()
+    allowed = _LONGEST_TICK_SECONDS if deadline is None else (deadline.kill_at - deadline.deadline) / 4
+    return min(_LONGEST_TICK_SECONDS, max(_SHORTEST_TICK_SECONDS, allowed))
