@@ -1,8 +1,13 @@
 """The backend's Celery worker: it runs the tasks of the queue `tasks` one at a time, in this process.
 
+A message only says that there is work. The worker also looks for work by itself every few seconds, so a broker that is down
+delays data by seconds and stops none.
+
 A pool of one (`solo`) needs no child processes that could outlive it. Tokenizing uses all cores by itself; for more workers,
 start more processes. There are no results, schedules or remote control.
 """
+
+import threading
 
 from trainwright_backend.core.db import open_database
 from trainwright_backend.core.log import configure_logging
@@ -10,6 +15,7 @@ from trainwright_backend.core.message_queue import TASKS_KEY_PREFIX, TASKS_QUEUE
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
+from trainwright_backend.datasets.jobs.runner import JobRunner
 from trainwright_backend.datasets.jobs.tasks import register_tasks
 
 
@@ -27,7 +33,10 @@ def run_worker(settings: Settings) -> None:
     database = open_database(settings, {"enqueuer": enqueuer, "topics": Topics()})
     app = celery_app(settings.tasks_url, TASKS_KEY_PREFIX)
     app.conf.worker_hijack_root_logger = False
-    register_tasks(app, database, store)
+    runner = JobRunner(database, store)
+    register_tasks(app, runner)
+    sweep = threading.Thread(target=runner.sweep_until_stopped, name="sweep")
+    sweep.start()
     try:
         app.worker_main(
             [
@@ -36,5 +45,7 @@ def run_worker(settings: Settings) -> None:
             ]
         )
     finally:
+        runner.stop()
+        sweep.join()
         enqueuer.close()
         database.dispose()

@@ -27,12 +27,12 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from sqlalchemy import select
 
+from tests.backend.datasets.row_jobs import run_next_job
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.api.site import STATIC_FOLDER
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets.job_queue import JobKind
-from trainwright_backend.datasets.jobs.tasks import run_next_job
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
 from trainwright_backend.main import create_app
 from trainwright_backend.migrations.run import migrate

@@ -324,7 +324,7 @@ def test_reading_on_from_any_row_gives_what_reading_through_gives(
     rows = list(positioned_rows(source, sniffed, read))
     assert len(rows) > 5 or (name == "a.txt" and len(rows) > 3)
     for number, row in enumerate(rows, 1):
-        rest = [later.found for later in rows[number:]]
+        rest = [later.found for later in rows[number:] if later.found is not None]
         assert list(read_rows(source, sniffed, read, row.position)) == rest
 
 

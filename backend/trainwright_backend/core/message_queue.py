@@ -28,6 +28,9 @@ WORKER_ANSWER_SECONDS = 5.0
 RETRY_AFTER_SECONDS = 5.0
 """How long a failed broker is not tried again: otherwise every hint would wait for it."""
 
+CHECK_SECONDS = 5.0
+"""How long the result of a check is valid."""
+
 log = structlog.get_logger()
 
 
@@ -42,6 +45,7 @@ def celery_app(url: str, key_prefix: str, answer_seconds: float = WORKER_ANSWER_
         worker_prefetch_multiplier=1,
         broker_connection_timeout=CONNECT_SECONDS,
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,  # a worker that gave up would exit
         broker_transport_options={
             "global_keyprefix": key_prefix,
             "socket_connect_timeout": CONNECT_SECONDS,
@@ -59,6 +63,8 @@ class Sender:
         self._app = celery_app(url, key_prefix, SENDER_ANSWER_SECONDS)
         self._paused_until = 0.0
         self._lock = threading.Lock()
+        self._responds = True
+        self._checked_until = 0.0
 
     def send(self, name: str, arguments: list[str], queue: str) -> bool:
         """Send one message.
@@ -77,14 +83,31 @@ class Sender:
                 return False
         return True
 
+    def responds(self) -> bool:
+        """Whether the broker answers within about a second; it is asked at most every few seconds."""
+        with self._lock:
+            if time.monotonic() >= self._checked_until:
+                self._responds = self._ping()
+                self._checked_until = time.monotonic() + CHECK_SECONDS
+            return self._responds
+
     def close(self) -> None:
         self._app.close()
+
+    def _ping(self) -> bool:
+        try:
+            with self._app.connection_for_write() as connection:
+                connection.ensure_connection(max_retries=0, timeout=CONNECT_SECONDS)
+        except (OperationalError, OSError):
+            return False
+        return True
 
 
 class Enqueuer:
     """The two senders of this process. Nothing is sent to a broker that is not configured."""
 
     def __init__(self, settings: Settings) -> None:
+        self._shared = settings.tasks_url == settings.hints_url
         self._tasks = Sender(settings.tasks_url, TASKS_KEY_PREFIX) if settings.tasks_url else None
         self._hints = Sender(settings.hints_url, HINTS_KEY_PREFIX) if settings.hints_url else None
 
@@ -95,6 +118,13 @@ class Enqueuer:
     def send_hint(self, node_name: str, run_id: str) -> bool:
         """Send the agent of a node the hint that ``run_id`` is placed on it."""
         return self._hints is not None and self._hints.send(HINT_TASK, [run_id], hints_queue(node_name))
+
+    def silent_brokers(self) -> list[str]:
+        """Names of the configured brokers that do not respond."""
+        if self._shared:
+            return [] if self._tasks is None or self._tasks.responds() else ["broker"]
+        named = (("tasks broker", self._tasks), ("hints broker", self._hints))
+        return [name for name, sender in named if sender is not None and not sender.responds()]
 
     def close(self) -> None:
         for sender in (self._tasks, self._hints):

@@ -1,20 +1,22 @@
 """The queue of dataset jobs: parse a file, curate a version, prepare tokens.
 
-A message is a hint that names a row; the row says what there is to do. Messages may be lost, repeated or reordered. The
+The rows are the queue: `due_rows` finds those with a job that no worker runs, and `jobs.turns` chooses among them. A
+message only says that there is one. Messages may be lost, repeated or reordered: workers also look by themselves, and the
 control loop sends again for rows that make no progress (`resend_stale`).
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from sqlalchemy import Select, exists, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, update
 
 from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.message_queue import enqueue_task
 from trainwright_backend.datasets.tables import (
+    Dataset,
     DatasetFile,
     DatasetVersion,
     ParsedFile,
@@ -30,6 +32,9 @@ MAX_MESSAGES = 16
 
 STALE_AFTER = timedelta(seconds=20)
 """Messages are sent again after this time without progress or a renewed lease."""
+
+RETRY_AFTER = timedelta(seconds=10)
+"""Pause after a job that failed. Shorter than `STALE_AFTER`, after which sending again counts as activity."""
 
 PENDING_VERSION = (VersionState.WAITING, VersionState.READING)
 PENDING_PREPARATION = (PreparationState.WAITING, PreparationState.WORKING)
@@ -52,6 +57,27 @@ def send_job(session: Write, kind: JobKind, row_id: UUID, count: int = 1) -> Non
     """Send a message to ``count`` workers, after the commit, that a row has work to do."""
     for _ in range(min(count, MAX_MESSAGES)):
         enqueue_task(session, JOB_TASK, kind.value, str(row_id))
+
+
+def due_rows(kind: JobKind) -> Select[UUID, UUID, datetime]:
+    """Rows with a job that no worker runs: team, id, and the last activity. A job that failed waits a while."""
+    match kind:
+        case JobKind.PARSE:
+            return select(ParsedFile.team_id, ParsedFile.id, ParsedFile.last_activity).where(
+                ParsedFile.state.in_(PENDING_VERSION), _is_free(ParsedFile), _may_repeat(ParsedFile)
+            )
+        case JobKind.CURATE:
+            return (
+                select(Dataset.team_id, DatasetVersion.id, DatasetVersion.last_activity)
+                .join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+                .where(*_ready_to_curate(), _is_free(DatasetVersion), _may_repeat(DatasetVersion))
+            )
+        case JobKind.PREPARE:
+            return (
+                select(Preparation.team_id, Preparation.id, Preparation.last_activity)
+                .join(DatasetVersion, DatasetVersion.id == Preparation.version_id)
+                .where(*_ready_to_prepare(), _has_free_job(), _may_repeat(Preparation))
+            )
 
 
 def resend_stale(session: Write) -> int:
@@ -90,31 +116,67 @@ def _stale_parsed_files() -> Select[UUID]:
 
 
 def _stale_versions() -> Select[UUID]:
+    stale = DatasetVersion.last_activity < now() - STALE_AFTER
+    return select(DatasetVersion.id).where(*_ready_to_curate(), stale)
+
+
+def _stale_preparations() -> Select[UUID]:
+    return (
+        select(Preparation.id)
+        .join(DatasetVersion, DatasetVersion.id == Preparation.version_id)
+        .where(*_ready_to_prepare(), Preparation.last_activity < now() - STALE_AFTER)
+    )
+
+
+def _ready_to_curate() -> tuple[ColumnElement[bool], ...]:
     """Versions whose files are all parsed, and versions of older releases, which were never parsed."""
     being_parsed = exists(
         select(DatasetFile.position)
         .join(ParsedFile, ParsedFile.id == DatasetFile.parsed_file_id)
         .where(DatasetFile.version_id == DatasetVersion.id, ParsedFile.state.in_(PENDING_VERSION))
     )
-    stale = DatasetVersion.last_activity < now() - STALE_AFTER
-    return select(DatasetVersion.id).where(DatasetVersion.state.in_(PENDING_VERSION), stale, ~being_parsed)
+    return DatasetVersion.state.in_(PENDING_VERSION), ~being_parsed
 
 
-def _stale_preparations() -> Select[UUID]:
+def _ready_to_prepare() -> tuple[ColumnElement[bool], ...]:
     """Includes those whose version failed meanwhile: their next job marks them as failed."""
     ended = (VersionState.READY, VersionState.FAILED)
-    return (
-        select(Preparation.id)
-        .join(DatasetVersion, DatasetVersion.id == Preparation.version_id)
-        .where(DatasetVersion.state.in_(ended))
-        .where(Preparation.state.in_(PENDING_PREPARATION), Preparation.last_activity < now() - STALE_AFTER)
+    return Preparation.state.in_(PENDING_PREPARATION), DatasetVersion.state.in_(ended)
+
+
+def _has_free_job() -> ColumnElement[bool]:
+    """Whether a preparation, with its version, has a job that no worker runs: a chunk, or planning or completing it."""
+    free_chunk = exists(
+        select(PreparationChunk.number).where(
+            PreparationChunk.preparation_id == Preparation.id,
+            PreparationChunk.done.is_(False),
+            _is_free(PreparationChunk),
+        )
+    )
+    planned = Preparation.shards_total.is_not(None)
+    tokenizing = and_(planned, Preparation.shards_done < Preparation.shards_total)
+    return or_(
+        DatasetVersion.state == VersionState.FAILED,
+        and_(tokenizing, free_chunk),
+        and_(~tokenizing, _is_free(Preparation)),
     )
 
 
+def _may_repeat(table: JobTable) -> ColumnElement[bool]:
+    return or_(table.failures == 0, table.last_activity < now() - RETRY_AFTER)
+
+
+def _is_free(table: JobTable | type[PreparationChunk]) -> ColumnElement[bool]:
+    return or_(table.lease.is_(None), table.leased_until < now())
+
+
 def _free_chunks(session: Read, preparation_id: UUID) -> Sequence[int]:
-    free = or_(PreparationChunk.leased_until.is_(None), PreparationChunk.leased_until < now())
     return session.scalars(
         select(PreparationChunk.number)
-        .where(PreparationChunk.preparation_id == preparation_id, PreparationChunk.done.is_(False), free)
+        .where(
+            PreparationChunk.preparation_id == preparation_id,
+            PreparationChunk.done.is_(False),
+            _is_free(PreparationChunk),
+        )
         .limit(MAX_MESSAGES)
     ).all()

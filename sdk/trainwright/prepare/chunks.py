@@ -32,6 +32,8 @@ CHUNK_DOCUMENTS = 50_000
 CHUNK_ROWS = 1_000_000
 CHUNK_READ_BYTES = 2**30
 """Many rejected rows also end a chunk, so that they are not read again after an interruption."""
+CHUNK_BLANK_ROWS = 100
+"""So does much white space: this many times `BLANK_LINES` blank lines, or blocks of white space in plain text."""
 REJECTED_LISTED = 1_000
 """Rejected rows that a chunk lists. All of them are counted."""
 READ_AT_ONCE = 256
@@ -171,6 +173,7 @@ class _Draft:
     text_bytes: int = 0
     rejected: list[Rejected] = field(default_factory=list)
     rejected_count: int = 0
+    blank_rows: int = 0
     last: Row | None = None
 
     @property
@@ -186,6 +189,7 @@ class _Draft:
             (bool(self.documents) and self.text_bytes + size > CHUNK_BYTES)
             or len(self.documents) >= CHUNK_DOCUMENTS
             or len(self.documents) + self.rejected_count >= CHUNK_ROWS
+            or self.blank_rows >= CHUNK_BLANK_ROWS
             or row.offset - self.first_offset > CHUNK_READ_BYTES
         )
 
@@ -195,6 +199,9 @@ class _Draft:
             self.documents.append(row.found)
             self.contents.append(content)
             self.text_bytes += len(content)
+            return
+        if row.found is None:
+            self.blank_rows += 1
             return
         self.rejected_count += 1
         if len(self.rejected) < REJECTED_LISTED:

@@ -17,7 +17,7 @@ from trainwright.prepare.documents import Document, Reason, Rejected, Source, Un
 from trainwright.prepare.field_values import NoDocumentError, document_text
 from trainwright.prepare.limits import MOST_COLUMNS
 from trainwright.prepare.lines import Line, read_lines
-from trainwright.prepare.rows import Position, Row
+from trainwright.prepare.rows import BLANK_LINES, Position, Row
 from trainwright.prepare.sniff import BYTE_ORDER_MARK, suffix_of_name
 
 ROW_BYTES = 16 * 2**20
@@ -76,7 +76,7 @@ def csv_rows(
     """The rows of ``stream``, which is at ``start``, after the header. Blank lines are not rows."""
     feed = _Feed(read_lines(stream, ROW_BYTES), start)
     reader = _reader(feed, header.delimiter)
-    column, rows = header.columns.index(field), start.rows
+    column, rows, blank_lines = header.columns.index(field), start.rows, 0
     while True:
         feed.begin()
         try:
@@ -94,7 +94,12 @@ def csv_rows(
                 "Close it, or double a quotation mark that belongs to the text."
             )
         if not feed.too_long and not cells and not feed.broken:
+            blank_lines += 1
+            if blank_lines == BLANK_LINES:
+                blank_lines = 0
+                yield Row(None, rows, feed.lines, feed.offset, stream.stored_bytes)
             continue
+        blank_lines = 0
         rows += 1
         found = _found(cells, feed, header, column, source.name)
         yield Row(found, rows, feed.lines, feed.offset, stream.stored_bytes)

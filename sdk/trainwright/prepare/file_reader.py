@@ -75,7 +75,8 @@ def read_rows(
     Raises:
         UnusableDataError: the file is broken, or has no such field.
     """
-    return (row.found for row in positioned_rows(source, sniffed, read, start))
+    rows = positioned_rows(source, sniffed, read, start)
+    return (row.found for row in rows if row.found is not None)
 
 
 def positioned_rows(

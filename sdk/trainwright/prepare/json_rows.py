@@ -10,7 +10,7 @@ from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Rejected
 from trainwright.prepare.field_values import NoDocumentError, document_text
 from trainwright.prepare.lines import read_lines
-from trainwright.prepare.rows import Position, Row
+from trainwright.prepare.rows import BLANK_LINES, Position, Row
 from trainwright.prepare.sniff import BYTE_ORDER_MARK
 
 MANY_BRACES = 100_000
@@ -20,14 +20,19 @@ MOST_OBJECTS = 500_000
 
 def json_rows(stream: PlainStream, name: str, field: str, start: Position) -> Iterator[Row]:
     """The rows of ``stream``, which is at ``start``. Blank lines are not rows."""
-    lines, offset = start.lines, start.offset
+    lines, offset, blank_lines = start.lines, start.offset, 0
     for content, size, ends, _ in read_lines(stream, DOCUMENT_BYTES):
         if content is not None and offset == 0:
             content = content.removeprefix(BYTE_ORDER_MARK)
         offset += size
         number, lines = lines + 1, lines + ends
         if content is not None and not content.strip():
+            blank_lines += 1
+            if blank_lines == BLANK_LINES:
+                blank_lines = 0
+                yield Row(None, 0, lines, offset, stream.stored_bytes)
             continue
+        blank_lines = 0
         found: Document | Rejected
         try:
             found = Document(document_text(_value(content, field), field), number)

@@ -21,10 +21,16 @@ class Position(Envelope):
     """Plain bytes before it; of a Parquet file, 0."""
 
 
+BLANK_LINES = 10_000
+"""Consecutive blank lines after which a reader gives the position, although they are no rows."""
+
+
 class Row(NamedTuple):
     """A document or a rejected row, and the position after it."""
 
-    found: Document | Rejected
+    found: Document | Rejected | None
+    """None for white space, so that a file that is mostly white space can also be read in parts."""
+
     rows: int
     lines: int
     offset: int

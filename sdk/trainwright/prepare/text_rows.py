@@ -22,15 +22,14 @@ AHEAD_BYTES = 4 * BLOCK_BYTES
 
 
 def text_rows(stream: PlainStream, name: str, cut: TextDocuments, start: Position) -> Iterator[Row]:
-    """The rows of ``stream``, which is at ``start``. Blocks of white space are not rows."""
+    """The rows of ``stream``, which is at ``start``. Blocks of white space have no document."""
     lines, offset = start.lines, start.offset
     for content in _blocks(stream, cut is TextDocuments.BLANK_LINE):
         at = 0 if cut is TextDocuments.FILE else _blank_before(content)
         found = _document(content[at:], name, lines + 1 + content.count(b"\n", 0, at), offset + at, cut)
         offset += len(content)
         lines += content.count(b"\n")
-        if found is not None:
-            yield Row(found, 0, lines, offset, stream.stored_bytes)
+        yield Row(found, 0, lines, offset, stream.stored_bytes)
 
 
 def _document(

@@ -14,6 +14,7 @@ from sqlalchemy import event as hooks
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.dataset_editor import DatasetEditor, letters
+from tests.backend.datasets.row_jobs import run_next_job
 from trainwright.contracts.api.datasets import NewDataset
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account, Team
@@ -25,7 +26,6 @@ from trainwright_backend.datasets.job_queue import PENDING_PREPARATION, JobKind,
 from trainwright_backend.datasets.jobs.dispatch import next_job, run_job
 from trainwright_backend.datasets.jobs.outcomes import mark_version_failed
 from trainwright_backend.datasets.jobs.preparation import TokenizeChunk
-from trainwright_backend.datasets.jobs.tasks import run_next_job
 from trainwright_backend.datasets.service import Creator, create_dataset, lock_dataset
 from trainwright_backend.datasets.tables import (
     DatasetFile,

@@ -12,6 +12,7 @@ from sqlalchemy.orm import undefer
 
 from tests.backend.conftest import Site
 from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters, lines
+from tests.backend.datasets.row_jobs import run_next_job
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
 from trainwright.contracts.shards import ShardManifest
@@ -27,10 +28,10 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets import job_queue
 from trainwright_backend.datasets.data_resolution import resolve_data
 from trainwright_backend.datasets.job_queue import JOB_TASK, JobKind, resend_stale
-from trainwright_backend.datasets.jobs import dispatch, job, leases, outcomes, preparation_plan, tasks
+from trainwright_backend.datasets.jobs import dispatch, job, leases, outcomes, preparation_plan, runner, tasks
 from trainwright_backend.datasets.jobs import preparation as preparation_jobs
 from trainwright_backend.datasets.jobs.completion import complete_preparation
-from trainwright_backend.datasets.jobs.tasks import run_next_job
+from trainwright_backend.datasets.jobs.runner import JobRunner
 from trainwright_backend.datasets.preparations import preparation_files
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation, PreparationChunk
 
@@ -246,7 +247,7 @@ def test_a_job_is_tried_three_times_after_errors(
 ) -> None:
     dataset = make_unprepared(editor)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks, "run_job", full)
+        patch.setattr(runner, "run_job", full)
         states = []
         for _ in range(leases.MAX_FAILURES):
             assert run_one_job(editor.site, only(editor.site))
@@ -275,7 +276,7 @@ def test_a_version_that_failed_by_worker_errors_can_be_created_again(
     if kind is JobKind.CURATE:
         assert run_next_job(database, store, JobKind.PARSE, rows[JobKind.PARSE])
     with monkeypatch.context() as patch:
-        patch.setattr(tasks, "run_job", full)
+        patch.setattr(runner, "run_job", full)
         for _ in range(leases.MAX_FAILURES):
             assert run_next_job(database, store, kind, rows[kind])
     (version,) = editor.ready(made)["versions"]
@@ -291,7 +292,7 @@ def test_errors_between_successful_jobs_do_not_add_up(
     make_unprepared(editor)
     while only(editor.site).state != PreparationState.READY:
         with monkeypatch.context() as patch:
-            patch.setattr(tasks, "run_job", full)
+            patch.setattr(runner, "run_job", full)
             assert run_one_job(editor.site, only(editor.site))
         assert run_one_job(editor.site, only(editor.site))
     assert (only(editor.site).shards_total or 0) > leases.MAX_FAILURES
@@ -306,7 +307,7 @@ def test_a_busy_database_does_not_count_as_a_failure(
 
     make_unprepared(editor)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks, "run_job", busy)
+        patch.setattr(runner, "run_job", busy)
         for _ in range(leases.MAX_FAILURES + 1):
             assert run_one_job(editor.site, only(editor.site)), "the step was put back at once"
     assert only(editor.site).failures == 0
@@ -533,7 +534,7 @@ def test_a_celery_worker_runs_the_jobs_of_its_messages(
     with database.write() as session:
         job_queue.send_job(session, JobKind.PARSE, session.scalars(select(ParsedFile.id)).one())
     app = celery_app(valkey_url, TASKS_KEY_PREFIX)
-    tasks.register_tasks(app, database, editor.site.app.state.store)
+    tasks.register_tasks(app, JobRunner(database, editor.site.app.state.store))
     with app.connection_for_read() as connection:
         queue = connection.SimpleQueue(TASKS_QUEUE)
         while only(editor.site).state in ("waiting", "working"):

@@ -30,7 +30,8 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs import curation, leases, outcomes, parsing, preparation
-from trainwright_backend.datasets.jobs.tasks import run_next_job
+from trainwright_backend.datasets.jobs.dispatch import next_job
+from trainwright_backend.datasets.jobs.runner import run_contained
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
 
 CHUNK_DOCUMENTS = 20
@@ -91,7 +92,10 @@ def run_jobs(database: Database, store: LocalStore) -> bool:
         ]
     for kind, row_id, state in rows:
         if state not in ENDED:
-            run_next_job(database, store, kind, row_id)
+            with database.write() as session:
+                job = next_job(session, kind, row_id)
+            if job is not None:
+                run_contained(database, store, job)
     return all(state in ENDED for _, _, state in rows)
 
 

@@ -50,6 +50,7 @@ class Masks:
     store: LocalStore
     job: CurateVersion
     is_cancelled: Callable[[], bool]
+    give_way: Callable[[], bool]
     kept_documents: dict[int, int] = field(default_factory=dict)
 
     def __call__(self, position: int, mask: bytes) -> None:
@@ -57,6 +58,7 @@ class Masks:
             raise JobCancelledError
         self.store.write(mask_key(self.job.team_id, self.job.lease.owner_id, position), mask)
         self.kept_documents[position] = mask.count(0)
+        assert not self.give_way(), "a curation does not stop halfway"
 
 
 def take_curation_job(session: Write, version_id: UUID) -> CurateVersion | None:
@@ -98,7 +100,11 @@ def take_curation_job(session: Write, version_id: UUID) -> CurateVersion | None:
 
 
 def curate_version(
-    database: Database, store: LocalStore, job: CurateVersion, is_cancelled: Callable[[], bool]
+    database: Database,
+    store: LocalStore,
+    job: CurateVersion,
+    is_cancelled: Callable[[], bool],
+    give_way: Callable[[], bool],
 ) -> str | None:
     """Write the masks, then the version's chunks and statistics.
 
@@ -108,7 +114,7 @@ def curate_version(
     Raises:
         JobCancelledError: the job was cancelled.
     """
-    masks = Masks(store, job, is_cancelled)
+    masks = Masks(store, job, is_cancelled, give_way)
     statistics = count_sources(store, job.sources, job.curation, job.rejected, masks)
     if not statistics.kept:
         return _nothing_kept(statistics)

@@ -4,6 +4,7 @@ A worker takes a lease in a short transaction, runs the job without one, and wri
 worker that was presumed dead cannot change anything.
 """
 
+from collections.abc import Callable
 from uuid import UUID
 
 from trainwright.prepare.documents import UnusableDataError
@@ -38,16 +39,36 @@ def next_job(session: Write, kind: JobKind, row_id: UUID) -> Job | None:
             return take_preparation_job(session, row_id)
 
 
-def run_job(database: Database, store: LocalStore, job: Job) -> None:
-    """Run a job that `next_job` returned, and write its outcome."""
+def never() -> bool:
+    return False
+
+
+def run_job(
+    database: Database,
+    store: LocalStore,
+    job: Job,
+    give_way: Callable[[], bool] = never,
+    is_stopping: Callable[[], bool] = never,
+) -> None:
+    """Run a job that `next_job` returned, and write its outcome.
+
+    Args:
+        give_way: a long job calls it between two chunks. If it returns True, the job stops there, and the row's next
+            job continues.
+        is_stopping: whether the worker is about to end, so that the job has to be given back.
+    """
     unusable = None
-    with held_lease(database, job.lease) as is_cancelled:
+    with held_lease(database, job.lease) as was_cancelled:
+
+        def is_cancelled() -> bool:
+            return was_cancelled() or is_stopping()
+
         try:
             match job:
                 case ParseFile():
-                    parse_file(database, store, job, is_cancelled)
+                    parse_file(database, store, job, is_cancelled, give_way)
                 case CurateVersion():
-                    unusable = curate_version(database, store, job, is_cancelled)
+                    unusable = curate_version(database, store, job, is_cancelled, give_way)
                 case PlanPreparation():
                     plan_preparation(database, store, job, is_cancelled)
                 case TokenizeChunk():

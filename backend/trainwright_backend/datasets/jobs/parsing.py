@@ -1,7 +1,7 @@
 """Parsing a stored file: reading it and splitting it into chunks of documents.
 
-One worker runs this job, and continues where the last one stopped: each chunk is stored and committed separately,
-together with the position at which the next one starts.
+One worker at a time runs this job, and continues where the last one stopped: each chunk is stored and committed
+separately, together with the position at which the next one starts.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from trainwright.prepare.rows import Position
 from trainwright.prepare.sniff import FileType, sniff
 from trainwright_backend.core.db import Database, Write, now, storable
 from trainwright_backend.core.object_store import LocalStore
-from trainwright_backend.datasets.job_queue import PENDING_VERSION
+from trainwright_backend.datasets.job_queue import PENDING_VERSION, JobKind, send_job
 from trainwright_backend.datasets.jobs.job import Job, JobCancelledError
-from trainwright_backend.datasets.jobs.leases import MAX_EXPIRED_LEASES, is_free, take
+from trainwright_backend.datasets.jobs.leases import MAX_EXPIRED_LEASES, is_free, release, take
 from trainwright_backend.datasets.jobs.outcomes import mark_failed, send_curation_jobs
 from trainwright_backend.datasets.parsed_files import parsed_file_folder
 from trainwright_backend.datasets.tables import (
@@ -40,7 +40,7 @@ MAX_REASON_CHARACTERS = 255
 
 @dataclass(frozen=True)
 class ParseFile(Job):
-    """Parse a stored file to its end."""
+    """Parse a stored file from where the last job stopped."""
 
     name: str
     """One of the names that it was uploaded under. The extensions determine how it is parsed."""
@@ -86,9 +86,13 @@ def take_parse_job(session: Write, parsed_file_id: UUID) -> ParseFile | None:
 
 
 def parse_file(
-    database: Database, store: LocalStore, job: ParseFile, is_cancelled: Callable[[], bool]
+    database: Database,
+    store: LocalStore,
+    job: ParseFile,
+    is_cancelled: Callable[[], bool],
+    give_way: Callable[[], bool],
 ) -> None:
-    """Write the missing chunks.
+    """Write the missing chunks, or as many as there is time for.
 
     Raises:
         UnusableDataError: the file cannot be parsed.
@@ -108,8 +112,16 @@ def parse_file(
             if chunk.documents:
                 _store_chunk(store, job, chunk, folder)
             _record_chunk(database, job, chunk)
+            if chunk.next_position is not None and give_way():
+                return _continue_later(database, job)
     with database.write() as session:  # for a file without any chunk
         _complete(session, job)
+
+
+def _continue_later(database: Database, job: ParseFile) -> None:
+    with database.write() as session:
+        if release(session, job.lease):
+            send_job(session, JobKind.PARSE, job.lease.owner_id)
 
 
 def _record_format(database: Database, job: ParseFile, sniffed: FileType, read: ReadSpec) -> None:

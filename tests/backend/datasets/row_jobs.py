@@ -1,0 +1,18 @@
+"""Runs the next job of one row, as a worker does in the row's turn."""
+
+from uuid import UUID
+
+from trainwright_backend.core.db import Database
+from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.datasets.job_queue import JobKind
+from trainwright_backend.datasets.jobs.dispatch import next_job
+from trainwright_backend.datasets.jobs.runner import run_contained
+
+
+def run_next_job(database: Database, store: LocalStore, kind: JobKind, row_id: UUID) -> bool:
+    """Run it, if there is one that no worker runs. Returns whether there was one."""
+    with database.write() as session:
+        job = next_job(session, kind, row_id)
+    if job is not None:
+        run_contained(database, store, job)
+    return job is not None
