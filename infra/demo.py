@@ -51,7 +51,8 @@ from trainwright_backend.local.data_folder import (
     PlatformError,
     write_private_file,
 )
-from trainwright_backend.local.platform import Platform, bind_socket
+from trainwright_backend.local.platform import Platform, bind_socket, print_status
+from trainwright_backend.local.restarts import Restarts
 
 TEAM = "demo"
 EMAIL = "demo@localhost"
@@ -118,7 +119,8 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
             f"\nServing at {platform.url} until Ctrl-C. Another sign-in link: {_sign_in_link(platform)}",
             soft_wrap=True,
         )
-        return code if _serve(platform, team) else 1
+        _serve(platform, team)
+        return code
 
 
 def _options() -> argparse.Namespace:
@@ -371,19 +373,16 @@ def _median(values: list[float]) -> float | None:
     return sorted(values)[len(values) // 2] if values else None
 
 
-def _serve(platform: Platform, team: TeamClient) -> bool:
-    """Serve until Ctrl-C, then end what still runs; false when a part of the platform ended by itself."""
+def _serve(platform: Platform, team: TeamClient) -> None:
+    """Serve until Ctrl-C, then end what still runs."""
+    restarts = Restarts(platform, print_status)
     try:
-        while not (dead := platform.dead_parts()):
+        while True:
+            restarts.check()
             time.sleep(0.5)
     except KeyboardInterrupt:
         console.print("\nStopping.")
         _end_leftovers(team)
-        return True
-    console.print(
-        f"{', '.join(dead)} ended by itself: read the logs in {platform.folder.path / 'logs'}.", style="red"
-    )
-    return False
 
 
 if __name__ == "__main__":

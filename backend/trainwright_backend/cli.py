@@ -17,6 +17,7 @@ from trainwright.contracts.base import problems
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.http_protocol import raise_file_limit
 from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
 from trainwright_backend.local.data_folder import FolderInUseError, PlatformError, folder_settings
 from trainwright_backend.local.up import run_until_interrupted
@@ -64,6 +65,7 @@ def serve(
     """Serve the API, the pages and the control loop."""
     with _database(_settings()) as database:  # checks that its tables are of this version
         pass
+    raise_file_limit()
     application = "trainwright_backend.main:app_from_environment"
     with _only_server_of(database):
         if fd is None:
@@ -85,11 +87,9 @@ def up(
 ) -> None:
     """Run the entire platform on this machine: broker, API, worker and one node agent."""
     try:
-        problem = run_until_interrupted(data, host, port, cpu_slots, reload)
+        run_until_interrupted(data, host, port, cpu_slots, reload)
     except (FolderInUseError, PlatformError, BrokerError) as error:
         _refuse(str(error))
-    if problem is not None:
-        _refuse(problem)
 
 
 @app.command()
@@ -129,7 +129,13 @@ def sign_in_link(email: str, data: UpFolder = None) -> None:
 
 
 @app.command("join-token")
-def join_token(name: str, data: UpFolder = None) -> None:
+def join_token(
+    name: str,
+    data: UpFolder = None,
+    any_slots: Annotated[
+        bool, typer.Option("--any-slots", help="Let the node have more slots later than when it joins.")
+    ] = False,
+) -> None:
     """Print a token with which the node of this name can join once."""
     try:
         request = NewJoinToken(name=name)
@@ -137,7 +143,7 @@ def join_token(name: str, data: UpFolder = None) -> None:
         _refuse("\n".join(problem.message for problem in problems(error, NewJoinToken)))
     settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
-        typer.echo(create_join_token(session, settings, request.name).token)
+        typer.echo(create_join_token(session, settings, request.name, any_slots=any_slots).token)
 
 
 @app.command("check-settings")

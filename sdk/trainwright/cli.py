@@ -20,6 +20,7 @@ from trainwright.commands import (
     plan,
     recipes,
     runs,
+    sessions,
     tokenizers,
     usage,
 )
@@ -36,6 +37,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(invitations.app, name="invitations")
+app.add_typer(sessions.app, name="sessions")
 app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)
 app.command("layout")(plan.layout)

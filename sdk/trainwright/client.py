@@ -25,6 +25,7 @@ from trainwright.calls.datasets import DatasetCalls
 from trainwright.calls.monitoring import MonitoringCalls
 from trainwright.calls.planning import PlanningCalls
 from trainwright.calls.runs import RunCalls
+from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.envelopes import Health, SpecInfo
 from trainwright.contracts.api.nodes import JoinToken, Node
 from trainwright.contracts.api.people import (
@@ -35,6 +36,7 @@ from trainwright.contracts.api.people import (
     OneTimeLink,
     PendingInvitation,
     Role,
+    SignedInBrowser,
     StorageUse,
     Team,
 )
@@ -65,6 +67,11 @@ class Client(Connection):
         """Drain or undrain a node. For site admins."""
         return self.patch(f"/nodes/{node_id}", Node, json={"draining": draining})
 
+    def allow_slots(self, node_id: str, cuda: int | None = None, cpu: int | None = None) -> Node:
+        """Let a node have more slots than at its join, or fewer. For site admins."""
+        allowed = AllowedSlots(cuda=cuda, cpu=cpu).model_dump(exclude_none=True)
+        return self.patch(f"/nodes/{node_id}", Node, json={"allowed_slots": allowed})
+
     def use_link(self, link: OneTimeLink) -> Me:
         """Use a one-time link, which also signs in this client."""
         return self.post("/auth/link", Me, json=link.model_dump(exclude_none=True))
@@ -72,6 +79,14 @@ class Client(Connection):
     def create_key(self, name: str) -> CreatedKey:
         """Create an API key. Its secret is returned only here."""
         return self.post("/me/keys", CreatedKey, json={"name": name})
+
+    def sessions(self) -> list[SignedInBrowser]:
+        """The browsers in which you are signed in, newest first."""
+        return self.get_list("/me/sessions", SignedInBrowser)
+
+    def end_session(self, session_id: str) -> None:
+        """Sign one of your browsers out."""
+        self.delete(f"/me/sessions/{session_id}")
 
     def create_join_token(self, node_name: str) -> JoinToken:
         """Create a one-time token for the node of that name to join with."""

@@ -52,9 +52,10 @@ def sign_out(request: Request, response: Response, session: WriteSession, settin
 
 
 @session_router.get("/link/{token}", tags=["teams"], dependencies=[_THE_TOKEN])
-def get_link(token: str, session: ReadSession, settings: CurrentSettings) -> LinkInfo:
+def get_link(token: str, request: Request, session: ReadSession, settings: CurrentSettings) -> LinkInfo:
     """What a one-time link is for. Looking does not use it up."""
-    return one_time_links.link_info(session, settings, token)
+    caller = optional_person(request)
+    return one_time_links.link_info(session, settings, token, None if caller is None else caller.user_id)
 
 
 @sign_in_router.post("/link", tags=["teams"], dependencies=[_THE_TOKEN])

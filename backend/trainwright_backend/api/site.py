@@ -8,14 +8,17 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.convertors import Convertor, register_url_convertor
 
-from trainwright.contracts.api.envelopes import Health, SpecInfo
+from trainwright.contracts.api.envelopes import Health, PartProblem, SpecInfo
 from trainwright.contracts.base import Problem
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.series import FAMILIES, SERIES, SeriesRegistry
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.core.errors import AppError, NotFound
+from trainwright_backend.core.message_queue import Enqueuer
+from trainwright_backend.core.parts import read_part_problems
 from trainwright_backend.core.policy import public
+from trainwright_backend.core.settings import Settings
 
 STATIC_FOLDER = Path(__file__).resolve().parents[1] / "static"
 
@@ -47,15 +50,19 @@ _HASHED_NAME = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+$")
 
 @router.get("/health")
 def get_health(session: ReadSession, request: Request) -> Health:
-    """Whether the API, its database and its control loop work; 503 `not_ready` if the loop is stuck."""
+    """Whether the platform works: `degraded` names the parts that do not, 503 `not_ready` says that runs stand still."""
     session.connection()
     loop = request.app.state.control
-    if loop is None:
-        return Health(status="ok", version=version("trainwright"))
-    idle_seconds: float = loop.idle_seconds()
-    if idle_seconds > loop.max_idle_seconds():
+    idle_seconds: float | None = None if loop is None else loop.idle_seconds()
+    if idle_seconds is not None and idle_seconds > loop.max_idle_seconds():
         raise _stuck_loop(idle_seconds, loop.max_idle_seconds())
-    return Health(status="ok", version=version("trainwright"), control_loop_seconds=round(idle_seconds, 1))
+    problems = _part_problems(request.app.state.settings, request.app.state.enqueuer)
+    return Health(
+        status="degraded" if problems else "ok",
+        version=version("trainwright"),
+        problems=problems,
+        control_loop_seconds=None if idle_seconds is None else round(idle_seconds, 1),
+    )
 
 
 @router.get("/spec")
@@ -91,6 +98,12 @@ def get_page(path: str, request: Request) -> Response:
     if not index.is_file():
         return HTMLResponse(NO_FRONTEND, headers={"Cache-Control": "no-cache"})
     return FileResponse(index, headers={"Cache-Control": "no-cache"})
+
+
+def _part_problems(settings: Settings, enqueuer: Enqueuer) -> list[PartProblem]:
+    found = {} if settings.parts_file is None else read_part_problems(settings.parts_file)
+    silent = dict.fromkeys(enqueuer.silent_brokers(), "does not respond. New work starts some seconds late.")
+    return [PartProblem(part=name, message=message) for name, message in sorted((silent | found).items())]
 
 
 def _stuck_loop(idle_seconds: float, longest_seconds: float) -> AppError:

@@ -65,19 +65,21 @@ class Broker:
             self.socket_path.parent.rmdir()
 
 
-def start_broker(folder: Path) -> Broker:
+def start_broker(folder: Path, socket_path: Path | None = None) -> Broker:
     """Start a broker with its socket and log in ``folder``, and wait until it responds.
 
     Args:
         folder: created if missing, with mode 0700. If its name is too long for a unix socket, the socket goes to a new
             private folder in the system's temporary folder.
+        socket_path: that of a broker that exited, which this one replaces.
 
     Raises:
         BrokerError: no server was found, or it did not start; the message ends with its log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    socket_path = _socket_path(folder.resolve())
+    socket_path = socket_path or _socket_path(folder.resolve())
+    socket_path.parent.mkdir(mode=0o700, exist_ok=True)
     socket_path.unlink(missing_ok=True)
     log_path = folder / "broker.log"
     log_path.unlink(missing_ok=True)

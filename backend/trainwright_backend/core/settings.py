@@ -58,6 +58,9 @@ class Settings(BaseSettings):
     timers: Timers = Timers()
     """The intervals of leases and heartbeats."""
 
+    parts_file: Path | None = None
+    """File in which `up` names the parts that do not work, for `/health`."""
+
     control_loop: bool = True
     """Run the control loop in this API process; one process of all is the leader."""
 

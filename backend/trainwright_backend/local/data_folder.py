@@ -16,6 +16,7 @@ from trainwright.durable_files import write_durably
 
 SECRETS_FILE = "secrets.json"
 ADDRESS_FILE = "address"
+PARTS_FILE = "parts.json"
 
 
 class FolderInUseError(RuntimeError):

@@ -1,6 +1,6 @@
 """The processes of a platform on one machine: broker, API, worker and node agent.
 
-They die with the process that started them, however it dies. Only a run's supervisor outlives it, by design: it stops
+Each can be started again without the others (`restarts`). They die with the process that started them, however it dies. Only a run's supervisor outlives it, by design: it stops
 its trainer by itself when it can no longer renew its lease.
 
 The agent is started as a program and never imported: backend and agent communicate only over HTTP.
@@ -23,8 +23,10 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from trainwright_backend.core.broker import Broker, die_with_parent, start_broker
+from trainwright_backend.core.parts import write_part_problems
 from trainwright_backend.local.data_folder import (
     ADDRESS_FILE,
+    PARTS_FILE,
     DataFolder,
     PlatformError,
     write_private_file,
@@ -81,21 +83,37 @@ class Platform:
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
-    @property
-    def agent_pid(self) -> int:
-        return self._parts["agent"].pid
-
     def start(self) -> None:
         """Start all processes and wait until the API responds. The node joins a moment later."""
         self._broker = start_broker(self.folder.path / "broker")
+        self.report_problems({})
         write_private_file(
             self.folder.path / ADDRESS_FILE, self._server_environment()["TRAINWRIGHT_PUBLIC_URL"]
         )
         self.command("migrate")
         self._start_api()
-        self._server("worker", "worker")
+        self._start_worker()
         self._wait_for_api()
         self.start_agent()
+
+    def restart(self, name: str) -> None:
+        """Start one of `dead_parts` again, without waiting until it responds; the broker responds at once.
+
+        Raises:
+            PlatformError: it cannot be started.
+            BrokerError: the broker cannot be started.
+        """
+        match name:
+            case "broker":
+                assert self._broker is not None, "the platform is started"
+                self._broker = start_broker(self.folder.path / "broker", self._broker.socket_path)
+            case "api":
+                self.listener = bind_socket(self.host, self.port)
+                self._start_api()
+            case "worker":
+                self._start_worker()
+            case _:
+                self.start_agent()
 
     def start_api(self) -> None:
         """Restart the API at the same address, after `end_api` or because it died.
@@ -116,7 +134,7 @@ class Platform:
         agent_folder = self.folder.path / "agent"
         token_file = self.folder.path / "join-token"
         if not (agent_folder / "agent.json").exists():
-            write_private_file(token_file, self.command("join-token", NODE_NAME).strip())
+            write_private_file(token_file, self.command("join-token", NODE_NAME, "--any-slots").strip())
         self._start(
             "agent",
             [
@@ -146,7 +164,24 @@ class Platform:
 
     def dead_parts(self) -> list[str]:
         """The processes that have exited by themselves."""
-        return [name for name, process in self._parts.items() if process.poll() is not None]
+        return [name for name, process in self._processes().items() if process.poll() is not None]
+
+    def exit_code(self, name: str) -> int | None:
+        """The exit code of a process; None while it is running."""
+        return self._processes()[name].poll()
+
+    def pid(self, name: str) -> int:
+        """Process id of a part."""
+        return self._processes()[name].pid
+
+    def log_end(self, name: str) -> str:
+        """The end of a process's log."""
+        log = self.folder.path / "broker" / "broker.log" if name == "broker" else self._log(name)
+        return log.read_text(errors="replace")[-2000:] if log.exists() else "no log was written"
+
+    def report_problems(self, problems: dict[str, str]) -> None:
+        """Have `/health` report these parts: what happened, by name."""
+        write_part_problems(self.folder.path / PARTS_FILE, problems)
 
     def stop(self) -> None:
         """Stop agent, worker, API and broker, in this order."""
@@ -173,6 +208,13 @@ class Platform:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _processes(self) -> dict[str, subprocess.Popen[bytes]]:
+        broker = {} if self._broker is None else {"broker": self._broker.process}
+        return broker | self._parts
+
+    def _start_worker(self) -> None:
+        self._server("worker", "worker")
 
     def _start_api(self) -> None:
         if self.reload:  # the reloader starts its own servers and cannot pass a socket on
@@ -212,6 +254,7 @@ class Platform:
             "TRAINWRIGHT_PUBLIC_URL": self.url,
             "TRAINWRIGHT_HINTS_URL": self._broker.url,
             "TRAINWRIGHT_TASKS_URL": self._broker.url,
+            "TRAINWRIGHT_PARTS_FILE": str(self.folder.path / PARTS_FILE),
             **self.environment,
         }
 
@@ -231,8 +274,7 @@ class Platform:
 
     def _require(self, name: str, running: bool) -> None:
         if not running:
-            log = self._log(name).read_text(errors="replace")[-2000:]
-            raise PlatformError(f"{name} did not start. Its log ends with:\n{log}")
+            raise PlatformError(f"{name} did not start. Its log ends with:\n{self.log_end(name)}")
 
     def _log(self, name: str) -> Path:
         logs = self.folder.path / "logs"

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from trainwright_backend.local.data_folder import DataFolder, PlatformError
 from trainwright_backend.local.platform import Platform, bind_socket, print_status
+from trainwright_backend.local.restarts import Restarts
+
+CHECK_SECONDS = 0.5
 
 
-def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, reload: bool) -> str | None:
-    """Run a platform until Ctrl-C or SIGTERM, or until one of its processes exits.
+def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, reload: bool) -> None:
+    """Run a platform until Ctrl-C or SIGTERM. Processes that exit are started again.
 
     Prints the address and, before the first account exists, the link that creates the first owner.
 
-    Returns:
-        An error message, or None.
-
     Raises:
         FolderInUseError: a running platform uses ``data``.
-        PlatformError: a process did not start, or the port is in use.
+        PlatformError: a process did not start the first time, or the port is in use.
     """
     for number in (
         signal.SIGINT,
@@ -37,16 +37,16 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
                 "Ctrl-C stops the platform and its runs; runs resume from their last checkpoint at the next start."
             )
             _print_first_owner_link(platform)
+            restarts = Restarts(platform, print_status)
             try:
-                while not (dead := platform.dead_parts()):
-                    time.sleep(0.5)
+                while True:
+                    restarts.check()
+                    time.sleep(CHECK_SECONDS)
             finally:
                 print_status("Stopping the runs, then agent, worker, API and broker.")
                 platform.stop_runs()
-            return f"{', '.join(dead)} stopped unexpectedly: read the logs in {folder.path / 'logs'}"
     except KeyboardInterrupt:
         print_status("Stopped.")
-        return None
 
 
 def _print_first_owner_link(platform: Platform) -> None:

@@ -29,18 +29,25 @@ MISSED_HEARTBEATS = 3
 """After this many a node is offline and gets no new runs."""
 
 
-def create_join_token(session: Write, settings: Settings, name: str) -> CreatedJoinToken:
-    """A token with which a machine may join as ``name``, once, within 15 minutes."""
+def create_join_token(
+    session: Write, settings: Settings, name: str, *, any_slots: bool = False
+) -> CreatedJoinToken:
+    """A token with which a machine may join as ``name``, once, within 15 minutes.
+
+    Args:
+        any_slots: whether it may have more slots later than it reports then, as on the operator's own machine.
+    """
     token = new_token()
     expires = now() + timedelta(seconds=JOIN_SECONDS)
     session.execute(delete(JoinToken).where(JoinToken.expires < now()))
     hashed = keyed_hash(settings.secret_key, JOIN_PURPOSE, token)
-    session.add(JoinToken(token_hash=hashed, name=name, expires=expires))
+    session.add(JoinToken(token_hash=hashed, name=name, any_slots=any_slots, expires=expires))
     return CreatedJoinToken(token=token, name=name, expires=expires)
 
 
 def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
-    """Admit a machine. One that joins again under its name gets a new token, and its old token is revoked.
+    """Admit a machine with the slots that it reports. One that joins again under its name gets a new token, and its old
+    token is revoked.
 
     Returns:
         The node and its token; only a keyed hash of the token is stored.
@@ -53,7 +60,8 @@ def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
         JoinToken.name == request.name,
         JoinToken.expires > now(),
     )
-    if not session.change(delete(JoinToken).where(*good)):
+    any_slots = session.scalar(select(JoinToken.any_slots).where(*good))
+    if any_slots is None or not session.change(delete(JoinToken).where(*good)):
         detail = f"This join token does not let {request.name} join: it is unknown, used, or older than 15 minutes."
         raise Forbidden("bad_join_token", f"{detail} Create a new one.")
     token = new_token()
@@ -62,6 +70,8 @@ def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
         node = Node(id=new_id(), name=request.name, joined=now(), busy_slots={}, last_heartbeat=None)
         session.add(node)
     node.token_hash = keyed_hash(settings.secret_key, TOKEN_PURPOSE, token)
+    reported = reported_slots(request.inventory)
+    node.allowed_slots = None if any_slots else _numbers_of(reported)
     _take_inventory(session, node, request.inventory)
     session.flush()
     return node, token
@@ -105,13 +115,19 @@ def list_nodes(session: Read, timers: Timers) -> list[ShownNode]:
 
 
 def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) -> ShownNode:
-    """Drain a node, or let it take runs again. Claimed runs continue; unclaimed ones are placed elsewhere.
+    """Drain a node or let it take runs again, or change how many slots it may have.
+
+    Claimed runs continue, also on slots that are no longer allowed; unclaimed ones are placed elsewhere.
 
     Raises:
         NotFound: there is no such node.
     """
     node = _locked_node(session, node_id)
-    node.draining = change.draining
+    if change.draining is not None:
+        node.draining = change.draining
+    if change.allowed_slots is not None:
+        node.allowed_slots = (node.allowed_slots or {}) | change.allowed_slots.model_dump(exclude_none=True)
+        _record_sizes(session, node)
     session.flush()
     notify_control(session)  # it withdraws unclaimed placements, or places waiting runs
     return _show(session, [node], timers)[0]
@@ -132,9 +148,19 @@ def remove_node(session: Write, node_id: str) -> None:
 
 
 def slots_of(node: Node) -> dict[str, list[int]]:
-    """Indices of the node's slots by device."""
-    inventory = Inventory.model_validate(node.inventory)
-    return {"cuda": sorted(gpu.index for gpu in inventory.gpus), "cpu": list(range(inventory.cpu_slots))}
+    """Indices of the node's slots by device: those that it reports, as far as a site admin allows.
+
+    A node that reports more than before, because its token was stolen, would otherwise draw other teams' runs.
+    """
+    allowed = node.allowed_slots or {}
+    reported = reported_slots(Inventory.model_validate(node.inventory))
+    return {device: indices[: allowed.get(device)] for device, indices in reported.items()}
+
+
+def reported_slots(inventory: Inventory) -> dict[str, list[int]]:
+    """Indices of the slots that a node offers, by device; on the CPU no more than it has cores."""
+    cpu_slots = min(inventory.cpu_slots, inventory.cores)
+    return {"cuda": sorted(gpu.index for gpu in inventory.gpus), "cpu": list(range(cpu_slots))}
 
 
 def free_slots(node: Node, device: str, taken: set[tuple[str, int]]) -> list[int]:
@@ -158,7 +184,7 @@ def machines(session: Read) -> list[JoinedNode]:
 
 def _machine(node: Node) -> JoinedNode:
     inventory = Inventory.model_validate(node.inventory)
-    slots = {device: len(indices) for device, indices in slots_of(node).items()}
+    slots = _numbers_of(slots_of(node))
     return JoinedNode(node.name, slots, inventory.memory_bytes, inventory.deepspeed)
 
 
@@ -174,7 +200,11 @@ def is_online(node: Node, at: datetime, timers: Timers) -> bool:
 
 def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
     node.inventory = inventory.model_dump(mode="json")
-    memory = _slot_bytes(inventory)
+    _record_sizes(session, node)
+
+
+def _record_sizes(session: Write, node: Node) -> None:
+    memory = _slot_bytes(Inventory.model_validate(node.inventory))
     for device, indices in slots_of(node).items():
         session.merge(
             NodeSize(
@@ -231,14 +261,20 @@ def _occupants(session: Read, node_ids: Sequence[UUID]) -> dict[UUID, list[NodeR
     return found
 
 
+def _numbers_of(slots: dict[str, list[int]]) -> dict[str, int]:
+    return {device: len(indices) for device, indices in slots.items()}
+
+
 def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers: Timers) -> ShownNode:
+    inventory = Inventory.model_validate(node.inventory)
     return ShownNode(
         id=public_id("node", node.id),
         name=node.name,
         online=is_online(node, now(), timers),
         last_heartbeat=node.last_heartbeat,
-        inventory=Inventory.model_validate(node.inventory),
-        slots={device: len(indices) for device, indices in slots_of(node).items()},
+        inventory=inventory,
+        slots=_numbers_of(slots_of(node)),
+        reported_slots=_numbers_of(reported_slots(inventory)),
         slots_free={device: len(free_slots(node, device, taken)) for device in slots_of(node)},
         draining=node.draining,
         runs=runs,

@@ -23,6 +23,8 @@ class Node(Base):
     busy_slots: Mapped[dict[str, list[int]]] = mapped_column(JSON)
     """Slots, by device, on which the agent saw a process with a run's marker."""
     last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    allowed_slots: Mapped[dict[str, int] | None] = mapped_column(JSON(none_as_null=True))
+    """Most slots by device, whatever the node reports; None for as many as it reports."""
     draining: Mapped[bool] = mapped_column(default=False)
     """The node gets no new runs."""
 
@@ -34,4 +36,6 @@ class JoinToken(Base):
 
     token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(63))
+    any_slots: Mapped[bool] = mapped_column(default=False)
+    """The node may later report more slots than at its join."""
     expires: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -5,7 +5,8 @@ several concurrent requests wins, in the transaction that does what the link is 
 first person of an installation uses a link that its operator prints.
 
 The person who creates an invitation sees its link, so it never signs anyone in to an existing account: the owner of that
-account must sign in first, and then use the link.
+account must sign in first, and then use the link. Nor does looking at a link tell whether its address has an account: to
+everyone but the signed-in owner of the address, an invitation is one for a newcomer.
 """
 
 from dataclasses import dataclass
@@ -117,8 +118,11 @@ def revoke_invitation(session: Write, team_id: UUID, invitation: str) -> None:
         raise unknown("invite", invitation)
 
 
-def link_info(session: Read, settings: Settings, token: str) -> LinkInfo:
+def link_info(session: Read, settings: Settings, token: str, caller: UUID | None) -> LinkInfo:
     """The purpose of a link.
+
+    Args:
+        caller: the account that is signed in, if any.
 
     Raises:
         NotFound: the link was used, has expired, or never existed.
@@ -129,7 +133,7 @@ def link_info(session: Read, settings: Settings, token: str) -> LinkInfo:
         purpose=LinkPurpose(link.purpose),
         email=link.email,
         team=team,
-        needs_account=_needs_account(session, link),
+        needs_account=_needs_account(session, link, caller),
     )
 
 
@@ -147,8 +151,10 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
     with database.read() as session:
         link = _find(session, settings, used.token)
         password_hash = None
-        if _needs_account(session, link):
+        if _needs_account(session, link, caller):
             _check_account_fields(link, used)
+            if link.email is not None and account_by_email(session, link.email) is not None:
+                raise Unauthorized(f"Sign in as {link.email} first, then open the link again.")
             password_hash = used.password
         elif link.purpose == LinkPurpose.SIGN_IN:
             password_hash = used.password
@@ -234,21 +240,22 @@ def _take(session: Write, settings: Settings, token: str) -> OneTimeLink:
     return link
 
 
-def _needs_account(session: Read, link: OneTimeLink) -> bool:
+def _needs_account(session: Read, link: OneTimeLink, caller: UUID | None) -> bool:
+    """Whether the caller must fill in an account. Others learn nothing about the owner of the link's address."""
     if link.purpose == LinkPurpose.SIGN_IN:
         return False
-    return link.email is None or account_by_email(session, link.email) is None
+    person = None if caller is None else session.get(Account, caller)
+    return person is None or person.email != link.email
+
+
+_REQUIRED = "A new account needs this field. If you have an account with this address, sign in first."
 
 
 def _check_account_fields(link: OneTimeLink, used: UsedLink) -> None:
     needed = {"name": used.name, "password": used.password}
     if link.purpose == LinkPurpose.FIRST_OWNER:
         needed |= {"email": used.email, "team": used.team}
-    missing = [
-        Problem(field=field, message="This field is required for a new account.")
-        for field, value in needed.items()
-        if value is None
-    ]
+    missing = [Problem(field=field, message=_REQUIRED) for field, value in needed.items() if value is None]
     if missing:
         raise Invalid(missing)
     if link.email is not None and used.email is not None and normal_email(used.email) != link.email:

@@ -317,7 +317,7 @@ export interface paths {
         };
         /**
          * Get Health
-         * @description Whether the API, its database and its control loop work; 503 `not_ready` if the loop is stuck.
+         * @description Whether the platform works: `degraded` names the parts that do not, 503 `not_ready` says that runs stand still.
          */
         get: operations["get_health"];
         put?: never;
@@ -491,7 +491,7 @@ export interface paths {
         head?: never;
         /**
          * Edit Node
-         * @description Drain a node, so that no new runs are placed on it, or let it take runs again.
+         * @description Drain a node, so that no new runs are placed on it, or let it take runs again; allow it more or fewer slots.
          */
         patch: operations["edit_node"];
         trace?: never;
@@ -1648,6 +1648,16 @@ export interface components {
          */
         AccumulationKind: "bf16" | "fp32";
         /**
+         * AllowedSlots
+         * @description Most slots that a node may have, by device; what is left out stays as it is.
+         */
+        AllowedSlots: {
+            /** Cpu */
+            cpu?: number | null;
+            /** Cuda */
+            cuda?: number | null;
+        };
+        /**
          * AmaxKind
          * @enum {string}
          */
@@ -2530,7 +2540,15 @@ export interface components {
              * @description Seconds since the last pass of this process's control loop; empty if it has none.
              */
             control_loop_seconds?: number | null;
-            /** Status */
+            /**
+             * Problems
+             * @default []
+             */
+            problems: components["schemas"]["PartProblem"][];
+            /**
+             * Status
+             * @description `ok`, or `degraded`: the API works, and a part of the platform named in `problems` does not.
+             */
             status: string;
             /** Version */
             version: string;
@@ -2727,7 +2745,8 @@ export interface components {
             email?: string | null;
             /**
              * Needs Account
-             * @description Whether name, e-mail address and a password are required.
+             * @description Whether name, e-mail address and a password are required. An invitation requires them of everybody who is not signed
+             *     in with its address, whether or not the address has an account: its owner signs in first.
              */
             needs_account: boolean;
             purpose: components["schemas"]["LinkPurpose"];
@@ -3190,13 +3209,21 @@ export interface components {
             /** Online */
             online: boolean;
             /**
+             * Reported Slots
+             * @description Slots by device that the node offers. A site admin must allow those that it adds after its join.
+             * @default {}
+             */
+            reported_slots: {
+                [key: string]: number;
+            };
+            /**
              * Runs
              * @default []
              */
             runs: components["schemas"]["NodeRun"][];
             /**
              * Slots
-             * @description Slots by device.
+             * @description Slots by device that runs may use.
              */
             slots: {
                 [key: string]: number;
@@ -3206,10 +3233,14 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** NodeEdit */
+        /**
+         * NodeEdit
+         * @description A change of a node; what is left out stays as it is.
+         */
         NodeEdit: {
+            allowed_slots?: components["schemas"]["AllowedSlots"] | null;
             /** Draining */
-            draining: boolean;
+            draining?: boolean | null;
         };
         /**
          * NodeRun
@@ -3466,6 +3497,22 @@ export interface components {
              * @enum {integer}
              */
             zero_stage: 0 | 1 | 2 | 3;
+        };
+        /**
+         * PartProblem
+         * @description A part of the platform that does not work.
+         */
+        PartProblem: {
+            /**
+             * Message
+             * @description What happened, and what it means.
+             */
+            message: string;
+            /**
+             * Part
+             * @description `broker`, `worker`, `agent`, `api`, or `hints broker` and `tasks broker` where these are two.
+             */
+            part: string;
         };
         /**
          * Peak

@@ -5,6 +5,7 @@ type Schemas = components["schemas"];
 
 export type Me = Schemas["Me"];
 export type LinkInfo = Schemas["LinkInfo"];
+export type SignedInBrowser = Schemas["SignedInBrowser"];
 export type ApiKey = Schemas["ApiKey"];
 export type Team = Schemas["Team"];
 export type Quota = Schemas["Quota"];

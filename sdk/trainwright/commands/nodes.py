@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from trainwright.client import Client
 from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, out, print_error, table_of
 from trainwright.contracts.api.nodes import Node
 
-app = typer.Typer(no_args_is_help=True, help="List and drain nodes. For site admins.")
+app = typer.Typer(no_args_is_help=True, help="List and drain nodes, and allow them slots. For site admins.")
 
 
 @app.command("list")
@@ -35,6 +37,24 @@ def undrain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
     """Undrain a node: it gets new runs again."""
     with open_client(server, key) as client:
         typer.echo(f"{client.set_draining(_node_id(client, node), False).name} gets new runs again.")
+
+
+@app.command("allow-slots")
+def allow_slots(
+    node: str,
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    cuda: Annotated[int | None, typer.Option(help="GPUs that runs may use; all that it reports.")] = None,
+    cpu: Annotated[int | None, typer.Option(help="CPU slots that runs may use; all that it reports.")] = None,
+) -> None:
+    """Let a node have the slots that it reports now, or as many as given. Slots that it had when it joined are allowed."""
+    with open_client(server, key) as client:
+        found = _node_id(client, node)
+        if cuda is None and cpu is None:
+            [shown] = [item for item in client.nodes() if item.id == found]
+            cuda, cpu = (shown.reported_slots.get(device) for device in ("cuda", "cpu"))
+        changed = client.allow_slots(found, cuda, cpu)
+        typer.echo(f"{changed.name} has {changed.slots['cuda']} GPUs and {changed.slots['cpu']} CPU slots.")
 
 
 def _node_id(client: Client, node: str) -> str:

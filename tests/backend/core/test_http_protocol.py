@@ -1,13 +1,16 @@
-"""Limits for the head of a request, over real connections to the server of `serve`."""
+"""Limits for the head of a request and for connections, over real ones to the server of `serve`."""
 
+import resource
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from trainwright_backend.cli import SERVER_OPTIONS
 from trainwright_backend.core import http_protocol
@@ -16,10 +19,21 @@ from trainwright_backend.local.platform import bind_socket
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 
+SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+"""Answered when the server ends."""
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] == "/slow":
+        await receive()  # the body
+        await receive()  # the end of the connection
+    await PlainTextResponse("hello")(scope, receive, send)
+
+
 @pytest.fixture
 def server() -> Iterator[tuple[str, int]]:
     listener = bind_socket("127.0.0.1", 0)
-    running = uvicorn.Server(uvicorn.Config(PlainTextResponse("hello"), lifespan="off", **SERVER_OPTIONS))
+    running = uvicorn.Server(uvicorn.Config(application, lifespan="off", **SERVER_OPTIONS))
     thread = threading.Thread(target=running.run, args=([listener],))
     thread.start()
     yield listener.getsockname()
@@ -78,3 +92,51 @@ def test_several_requests_on_one_connection_are_answered(
             assert received, answer
             answer += received
         assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def connect(server: tuple[str, int], count: int, first: bytes, opened: ExitStack) -> list[socket.socket]:
+    """Open connections, and send the ``first`` bytes on each."""
+    connections = [opened.enter_context(socket.create_connection(server, timeout=10)) for _ in range(count)]
+    for connection in connections:
+        connection.sendall(first)
+    return connections
+
+
+def test_half_open_connections_do_not_keep_others_out(
+    server: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)
+    with ExitStack() as opened:
+        half_open = connect(server, 8, REQUEST, opened)
+        [connection] = connect(server, 1, REQUEST + b"Connection: close\r\n\r\n", opened)
+        assert read_to_end(connection).startswith(b"HTTP/1.1 200 ")
+        assert [read_to_end(closed) for closed in half_open[:4]] == [b""] * 4, "the longest idle ones"
+
+
+def test_a_kept_connection_gives_way_but_a_request_does_not(
+    server: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)
+    with ExitStack() as opened:
+        [kept] = connect(server, 1, REQUEST + b"\r\n", opened)
+        assert kept.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        for _ in range(5):  # one after the other, so that each has its request before the next connects
+            [busy] = connect(server, 1, SLOW, opened)
+            time.sleep(0.1)
+        assert read_to_end(kept) == b""
+        [refused] = connect(server, 1, REQUEST + b"\r\n", opened)
+        assert read_to_end(refused).startswith(b"HTTP/1.1 503 ")
+        busy.close()
+
+
+def test_a_process_takes_connections_for_half_of_its_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, soft), hard))
+        assert http_protocol.max_connections() == min(512, soft) // 2
+        http_protocol.raise_file_limit()
+        raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert raised == min(http_protocol.WANTED_FILES, hard)
+        assert http_protocol.max_connections() == min(http_protocol.MAX_CONNECTIONS, raised // 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -21,6 +21,7 @@ from trainwright_backend.core.db import Base, Database, now
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.migrations.run import config, migrate
+from trainwright_backend.nodes.tables import JoinToken, Node
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run, RunEvent, RunSummary
 
 pytestmark = pytest.mark.both_databases
@@ -273,6 +274,29 @@ def old_run() -> list[tuple[str, dict[str, Any]]]:
         ("metric_mark", {"run_id": run_id, "number": 1, "attempt": 1, "offset": 1, "last_steps": steps}),
         ("run_summary", summary | {"values": {"loss": 2.5, "fp8_flushed": 0.25}}),
     ]
+
+
+def old_node(name: str, inventory: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    identity = {"id": uuid4(), "name": name, "token_hash": name, "joined": now()}
+    return "node", identity | {"inventory": inventory, "busy_slots": {}, "draining": False}
+
+
+def test_an_old_node_keeps_the_slots_that_it_reported(empty_url: str) -> None:
+    gpus = [{"index": index} for index in range(2)]
+    rows = [
+        old_node("gpu-1", {"gpus": gpus, "cpu_slots": 4}),
+        old_node("older", {}),
+        old_node("local", {"cpu_slots": 2}),
+        ("join_token", {"token_hash": "x", "name": "gpu-2", "expires": now()}),
+    ]
+    with upgraded(empty_url, rows, "0009") as database, database.read() as session:
+        allowed = dict(session.execute(sa.select(Node.name, Node.allowed_slots)).all())
+        assert allowed == {
+            "gpu-1": {"cuda": 2, "cpu": 4},
+            "older": {"cuda": 0, "cpu": 2},
+            "local": None,
+        }
+        assert session.scalars(sa.select(JoinToken.any_slots)).all() == [False]
 
 
 def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:

@@ -23,13 +23,13 @@ def test_the_api_restarts_alone_and_a_long_start_names_its_log(
         health = f"{platform.url}/api/v1/health"
         assert answers(health)
         assert "Still waiting" not in capsys.readouterr().err
-        agent = platform.agent_pid
+        agent = platform.pid("agent")
         platform.end_api()
         assert platform.dead_parts() == ["api"] and not answers(health)
         monkeypatch.setattr(processes, "NOTICE_AFTER_SECONDS", 0.0)
         monkeypatch.setattr(processes, "responds", late(processes.responds))
         platform.start_api()
-        assert platform.dead_parts() == [] and answers(health) and platform.agent_pid == agent
+        assert platform.dead_parts() == [] and answers(health) and platform.pid("agent") == agent
         [line] = capsys.readouterr().err.splitlines()
         assert "at most 180 s" in line and line.endswith(f"{tmp_path / 'logs' / 'api.log'}")
         platform.end_api()

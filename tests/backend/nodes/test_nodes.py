@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 
 from tests.backend.scripted_agent import Agent, Scene, inventory
 from trainwright_backend.core.db import now
+from trainwright_backend.nodes.service import create_join_token
 from trainwright_backend.nodes.tables import JoinToken, Node
 
 
@@ -80,6 +81,61 @@ def test_an_impossible_inventory_is_refused_and_the_node_stays_as_it_was(
     assert [problem["field"] for problem in answer.json()["errors"]] == [f"inventory.{field}"]
     [after] = scene.site.admin.get("/api/v1/nodes").json()
     assert after == before | {"last_heartbeat": after["last_heartbeat"]}
+
+
+def report(scene: Scene, **differs: Any) -> dict[str, Any]:
+    """The node reports another inventory; returns it as site admins see it."""
+    body = {"inventory": inventory() | differs}
+    assert scene.agent.client.post("/api/v1/agent/heartbeat", json=body).status_code == 200
+    return node_of(scene)
+
+
+def node_of(scene: Scene) -> dict[str, Any]:
+    found: dict[str, Any]
+    [found] = scene.site.admin.get("/api/v1/nodes").json()
+    return found
+
+
+@pytest.mark.both_databases
+def test_a_node_gets_more_slots_only_as_a_site_admin_allows(scene: Scene) -> None:
+    """A stolen node token would otherwise draw other teams' runs."""
+    shown = report(scene, cpu_slots=64, cores=64, **_gpus(0, 1))
+    assert shown["slots"] == {"cuda": 0, "cpu": 2}, "as at its join"
+    assert shown["reported_slots"] == {"cuda": 2, "cpu": 64}
+    for _ in range(3):
+        scene.submit()
+    scene.control.sweep()
+    assert sum(len(placed["slots"]) for placed in scene.agent.heartbeat()) == 2
+    path = f"/api/v1/nodes/{shown['id']}"
+    allow = {"allowed_slots": {"cpu": 3}}
+    assert scene.site.member("owner").patch(path, json=allow).status_code == 403
+    assert scene.site.admin.patch(path, json=allow).json()["slots"] == {"cuda": 0, "cpu": 3}
+    scene.control.sweep()
+    assert sum(len(placed["slots"]) for placed in scene.agent.heartbeat()) == 3
+    assert scene.site.admin.patch(path, json={"draining": True}).json()["slots"]["cpu"] == 3
+    assert report(scene, cpu_slots=1)["slots"] == {"cuda": 0, "cpu": 1}
+    assert report(scene, cpu_slots=8)["slots"] == {"cuda": 0, "cpu": 3}
+    Agent.join(scene.site, "node-a", cpu_slots=8)
+    assert node_of(scene)["slots"]["cpu"] == 8, "a join token is a site admin's word"
+
+
+def test_cpu_slots_are_no_more_than_the_cores(scene: Scene) -> None:
+    shown = report(scene, cores=1)
+    assert shown["slots"] == shown["reported_slots"] == {"cuda": 0, "cpu": 1}
+
+
+def test_the_server_s_own_node_may_change_its_slots(scene: Scene) -> None:
+    with scene.database.write() as session:
+        made = create_join_token(session, scene.site.app.state.settings, "own", any_slots=True)
+    client = scene.site.anonymous()
+    joined = client.post(
+        "/api/v1/agent/join", json={"token": made.token, "name": "own", "inventory": inventory()}
+    ).json()
+    client.headers["Authorization"] = f"Bearer {joined['node_token']}"
+    body = {"inventory": inventory(cpu_slots=6)}
+    assert client.post("/api/v1/agent/heartbeat", json=body).status_code == 200
+    nodes = {node["name"]: node["slots"]["cpu"] for node in scene.site.admin.get("/api/v1/nodes").json()}
+    assert nodes == {"node-a": 2, "own": 6}
 
 
 @pytest.mark.parametrize(

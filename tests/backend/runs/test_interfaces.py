@@ -15,6 +15,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
 from pydantic import TypeAdapter
 
+from tests.backend.conftest import PASSWORD
 from tests.backend.runs.conftest import ReceivedRequest, Served
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.client import Client, TeamClient
@@ -170,6 +171,13 @@ ACTIONS: dict[str, Action] = {
         "nodes undrain {node}",
         least="site admin",
     ),
+    "allow slots": Action(
+        f"PATCH {NODE}",
+        {"allowed_slots": {"cpu": 8}},
+        lambda _, c, n: c.allow_slots(n.node, cpu=8),
+        "nodes allow-slots {node} --cpu 8",
+        least="site admin",
+    ),
     "invite": Action(
         f"POST {INVITATIONS}",
         {"email": "bob@example.org", "role": "editor"},
@@ -302,6 +310,19 @@ def test_an_owner_invites_looks_and_revokes_by_command(scene: Scene, served: Ser
     assert "bob@example.org" not in served.command(key, "invitations list").output
     again = served.command(key, f"invitations revoke {invitation}")
     assert again.exit_code == 1 and "no invitation" in " ".join(again.output.split())
+
+
+def test_a_person_lists_their_browsers_and_signs_one_out_by_command(scene: Scene, served: Served) -> None:
+    phone = scene.site.anonymous()
+    me = {"email": scene.site.admin.get("/api/v1/me").json()["email"], "password": PASSWORD}
+    assert phone.post("/api/v1/auth/sign-in", json=me).status_code == 200
+    key = _key_of(scene.site.admin)
+    [session] = [item["id"] for item in phone.get("/api/v1/me/sessions").json() if item["current"]]
+    assert session in served.command(key, "sessions list").output
+    assert served.command(key, f"sessions end {session}").exit_code == 0
+    assert phone.get("/api/v1/me").status_code == 401
+    assert session not in served.command(key, "sessions list").output
+    assert served.command(key, f"sessions end {session}").exit_code == 1
 
 
 def test_a_question_about_a_spec_is_the_same_through_all_interfaces(

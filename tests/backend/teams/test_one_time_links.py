@@ -112,12 +112,31 @@ def test_an_invitation_never_signs_in_to_an_account_that_exists(site: Site) -> N
         "/api/v1/teams/globex/invitations", json={"email": "bob@acme.example", "role": "owner"}
     )
     token = answer.json()["link"].rsplit("/", 1)[-1]
-    assert not stranger.get(f"/api/v1/auth/link/{token}").json()["needs_account"]
+    assert not bob.get(f"/api/v1/auth/link/{token}").json()["needs_account"]
     for thief in (site.anonymous(), stranger):
-        assert use(thief, token=token) == (401, "not_signed_in")
+        assert use(thief, token=token) == (422, "invalid")
         assert use(thief, token=token, name="Bob", password="another long one") == (401, "not_signed_in")
     assert use(bob, token=token) == (200, "")
     assert [team["slug"] for team in bob.get("/api/v1/me").json()["teams"]] == ["acme", "globex"]
+
+
+def test_looking_at_an_invitation_does_not_tell_whether_its_address_has_an_account(site: Site) -> None:
+    site.member("viewer", email="bob@acme.example")
+    stranger = site.other_team("globex")
+
+    def answers(email: str) -> list[object]:
+        body = {"email": email, "role": "viewer"}
+        made = stranger.post("/api/v1/teams/globex/invitations", json=body)
+        token = made.json()["link"].rsplit("/", 1)[-1]
+        found: list[object] = [made.status_code]
+        for client in (stranger, site.anonymous()):
+            found.append(client.get(f"/api/v1/auth/link/{token}").json() | {"email": ""})
+            for fields in ({}, {"name": "Eve"}, {"password": PASSWORD}):
+                answer = client.post("/api/v1/auth/link", json={"token": token, **fields})
+                found += [answer.status_code, answer.json() | {"request_id": ""}]
+        return found
+
+    assert answers("bob@acme.example") == answers("nobody@acme.example")
 
 
 @pytest.mark.both_databases

@@ -11,6 +11,7 @@ import { MixDatasets } from "@/features/datasets/mix/MixDatasets";
 import { NewDataset } from "@/features/datasets/create/NewDataset";
 import { NewTokenizer } from "@/features/datasets/tokenizers/NewTokenizer";
 import { TokenizerTable } from "@/features/datasets/tokenizers/TokenizerTable";
+import { PlatformProblems } from "@/features/platform/PlatformProblems";
 import { StorageMeter } from "@/features/teams/usage/StorageMeter";
 
 export function DatasetsPage() {
@@ -44,6 +45,7 @@ export function DatasetsPage() {
           </>
         }
       />
+      <PlatformProblems />
       <div className="flex flex-col gap-4">
         {mixing && (
           <MixDatasets

@@ -35,6 +35,15 @@ export function LinkPage() {
           void navigate({ to: "/", replace: true });
         }}
       />
+      {link.purpose === "invitation" && link.needs_account && (
+        <p className="mt-4 text-small text-soft">
+          Do you have an account with this address?{" "}
+          <Link to="/sign-in" search={{ next: `/link/${token}` }} className="text-accent hover:underline">
+            Sign in
+          </Link>{" "}
+          to join with it.
+        </p>
+      )}
     </SignedOutFrame>
   );
 }

@@ -3,12 +3,14 @@ import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
 import { AddNode } from "@/features/nodes/AddNode";
 import { NodeList } from "@/features/nodes/NodeList";
+import { PlatformProblems } from "@/features/platform/PlatformProblems";
 
 export function NodesPage() {
   const { me } = useRouteContext({ from: "/$team" });
   return (
     <>
       <TitleRow title="Nodes" />
+      <PlatformProblems />
       <Boundary>
         <NodeList />
       </Boundary>

@@ -3,6 +3,7 @@ import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
 import { KeyTable } from "@/features/auth/KeyTable";
 import { NewKeyForm } from "@/features/auth/NewKeyForm";
+import { SessionTable } from "@/features/auth/SessionTable";
 import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
@@ -51,6 +52,13 @@ export function SettingsPage() {
               <KeyTable />
             </Boundary>
           </div>
+        </section>
+        <section>
+          <h2 className={HEADING}>Where you are signed in</h2>
+          <p className="mb-3 text-soft">Sign out a browser that you do not know or no longer use.</p>
+          <Boundary>
+            <SessionTable />
+          </Boundary>
         </section>
       </div>
     </>

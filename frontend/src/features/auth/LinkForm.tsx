@@ -14,14 +14,17 @@ interface Props {
   onSignedIn: (me: Me) => void;
 }
 
-/** The form behind a one-time link: a single button, or the account to create. */
+/** The form behind a one-time link: the account to create, a new password, or a single button. */
 export function LinkForm({ token, link, onSignedIn }: Props) {
   const [account, setAccount] = useState<Account>({ name: "", email: link.email ?? "", password: "", team: "" });
   const [wasSubmitted, setSubmitted] = useState(false);
   const { mutate, isPending, error } = useMutation({ mutationFn: openLink, onSuccess: onSignedIn });
   const firstOwner = link.purpose === "first_owner";
 
-  const mistakes = link.needs_account ? validateAccount(account, firstOwner) : {};
+  const recovers = link.purpose === "sign_in";
+  const setsPassword = recovers && account.password !== "";
+
+  const mistakes = link.needs_account ? validateAccount(account, firstOwner) : setsPassword ? validatePassword(account) : {};
 
   function submit(event: SubmitEvent<HTMLFormElement>): void {
     event.preventDefault();
@@ -31,7 +34,8 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
       event.currentTarget.querySelector<HTMLInputElement>(`[name=${first}]`)?.focus();
       return;
     }
-    mutate(link.needs_account ? { token, ...accountFields(account) } : { token });
+    if (link.needs_account) mutate({ token, ...accountFields(account) });
+    else mutate(setsPassword ? { token, password: account.password } : { token });
   }
 
   function input(field: keyof Account) {
@@ -84,9 +88,20 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           )}
         </>
       )}
+      {recovers && (
+        <Field
+          label="New password (optional)"
+          help="At least 10 characters. A new password signs you out everywhere else and revokes your API keys. Leave this empty to keep your password."
+          error={problem("password")}
+        >
+          {(control) => (
+            <TextInput {...control} {...input("password")} type="password" autoComplete="new-password" minLength={10} />
+          )}
+        </Field>
+      )}
       {error !== null && <ErrorNote error={error} />}
       <Button type="submit" variant="primary" disabled={isPending}>
-        {link.needs_account ? "Create account" : "Sign in"}
+        {link.needs_account ? "Create account" : setsPassword ? "Set password and sign in" : recovers ? "Sign in" : "Join"}
       </Button>
     </form>
   );
@@ -107,9 +122,13 @@ function validateAccount({ name, email, password, team }: Account, firstOwner: b
   return {
     ...(name.trim() === "" ? { name: "Enter your name." } : {}),
     ...(/^[^\s@]+@[^\s@]+$/.test(email) ? {} : { email: "Enter an email address, such as ada@example.org." }),
-    ...(password.length < MIN_PASSWORD_LENGTH ? { password: `Enter at least ${MIN_PASSWORD_LENGTH} characters.` } : {}),
+    ...validatePassword({ password }),
     ...(firstOwner && !TEAM_PATTERN.test(team) ? { team: TEAM_RULE } : {}),
   };
+}
+
+function validatePassword({ password }: Pick<Account, "password">): Partial<Account> {
+  return password.length < MIN_PASSWORD_LENGTH ? { password: `Enter at least ${MIN_PASSWORD_LENGTH} characters.` } : {};
 }
 
 const TEAM_RULE = "Use 3 to 40 lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen, such as my-team.";

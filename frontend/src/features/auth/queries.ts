@@ -41,6 +41,15 @@ export async function createKey(name: string) {
   return body(await api.POST("/api/v1/me/keys", { body: { name } }));
 }
 
+export const sessionsQuery = queryOptions({
+  queryKey: ["me", "sessions"],
+  queryFn: async ({ signal }) => body(await api.GET("/api/v1/me/sessions", { signal })),
+});
+
+export async function endSession(session: string): Promise<void> {
+  await api.DELETE("/api/v1/me/sessions/{session_id}", { params: { path: { session_id: session } } });
+}
+
 export async function deleteKey(key: string): Promise<void> {
   await api.DELETE("/api/v1/me/keys/{key}", { params: { path: { key } } });
 }

@@ -3,7 +3,7 @@ import type { Node } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { StateIcon, type Shape } from "@/components/StateIcon";
-import { drainNode, nodesQuery } from "@/features/nodes/queries";
+import { allowSlots, drainNode, nodesQuery } from "@/features/nodes/queries";
 import { SlotTile } from "@/features/nodes/SlotTile";
 import { bytes, duration, plural, secondsBetween } from "@/lib/format";
 import { slotsOf } from "@/features/nodes/nodeSlots";
@@ -20,7 +20,12 @@ export function NodeCard({ node, now }: Props) {
     mutationFn: () => drainNode(node.id, !node.draining),
     onSuccess: () => client.invalidateQueries({ queryKey: nodesQuery.queryKey }),
   });
+  const allow = useMutation({
+    mutationFn: () => allowSlots(node),
+    onSuccess: () => client.invalidateQueries({ queryKey: nodesQuery.queryKey }),
+  });
   const slots = slotsOf(node);
+  const unused = unallowedText(node);
   const { shape, label, color } = statusStyle(node);
   return (
     <li className="panel p-4">
@@ -49,6 +54,20 @@ export function NodeCard({ node, now }: Props) {
         {drainText(node)}
       </p>
       {drain.error !== null && <ErrorNote error={drain.error} />}
+      {unused !== "" && (
+        <p className="mt-2 flex flex-wrap items-center gap-3 text-warn">
+          {unused}
+          <Button
+            disabled={allow.isPending}
+            onClick={() => {
+              allow.mutate();
+            }}
+          >
+            Allow<span className="sr-only"> the slots of {node.name}</span>
+          </Button>
+        </p>
+      )}
+      {allow.error !== null && <ErrorNote error={allow.error} />}
       {slots.length > 0 && (
         <ul aria-label={`Slots of ${node.name}`} className="mt-3 grid grid-cols-[repeat(auto-fill,minmax(150px,1fr))] gap-2">
           {slots.map((slot) => (
@@ -64,6 +83,14 @@ function statusStyle({ online, draining }: Node): { shape: Shape; label: string;
   if (!online) return { shape: "cross", label: "Offline", color: "text-bad" };
   if (draining) return { shape: "hollow-square", label: "Draining", color: "text-warn" };
   return { shape: "circle", label: "Online", color: "text-good" };
+}
+
+/** What the node offers beyond the slots that it may have. */
+function unallowedText({ slots, reported_slots: reported }: Node): string {
+  const more = Object.entries(reported).filter(([device, count]) => count > (slots[device] ?? 0));
+  if (more.length === 0) return "";
+  const words = more.map(([device, count]) => plural(count - (slots[device] ?? 0), device === "cuda" ? "more GPU" : "more CPU slot"));
+  return `It reports ${words.join(" and ")} than it may have.`;
 }
 
 function drainText({ draining, runs }: Node): string {

@@ -13,6 +13,12 @@ export async function createJoinToken(name: string) {
   return body(await api.POST("/api/v1/join-tokens", { body: { name } }));
 }
 
+/** Lets a node have the slots that it reports now. */
+export async function allowSlots({ id, reported_slots: reported }: Node): Promise<Node> {
+  const allowed_slots = { cuda: reported["cuda"] ?? null, cpu: reported["cpu"] ?? null };
+  return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node: id } }, body: { allowed_slots } }));
+}
+
 /** A draining node accepts no new runs; current ones continue. */
 export async function drainNode(node: string, draining: boolean): Promise<Node> {
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining } }));

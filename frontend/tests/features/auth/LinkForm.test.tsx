@@ -1,8 +1,10 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { LinkForm } from "@/features/auth/LinkForm";
 import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
 
 it("shows the error of each field, and focuses the first one", async () => {
   const link = { purpose: "first_owner" as const, needs_account: true, email: null, team: null };
@@ -15,4 +17,41 @@ it("shows the error of each field, and focuses the first one", async () => {
   expect(screen.getByText(/^Use 3 to 40 lower-case letters/)).toBeDefined();
   expect(document.activeElement).toBe(screen.getByLabelText("Team"));
   expect(screen.getByLabelText("Email").getAttribute("aria-invalid")).toBeNull();
+});
+
+const SIGN_IN = { purpose: "sign_in" as const, needs_account: false, email: "ada@example.org", team: null };
+
+function receive(): unknown[] {
+  const received: unknown[] = [];
+  server.use(
+    http.post("*/api/v1/auth/link", async ({ request }) => {
+      received.push(await request.json());
+      return HttpResponse.json({ id: "user_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [] });
+    }),
+  );
+  return received;
+}
+
+it("sets a new password with a sign-in link, if one is entered", async () => {
+  const received = receive();
+  renderRoute(<LinkForm token="t" link={SIGN_IN} onSignedIn={() => undefined} />);
+  const field = await screen.findByLabelText("New password (optional)");
+  await userEvent.type(field, "too short");
+  await userEvent.click(screen.getByRole("button", { name: "Set password and sign in" }));
+  expect(screen.getByText("Enter at least 10 characters.")).toBeDefined();
+  expect(received).toEqual([]);
+  await userEvent.type(field, ", but not now");
+  await userEvent.click(screen.getByRole("button", { name: "Set password and sign in" }));
+  await waitFor(() => {
+    expect(received).toEqual([{ token: "t", password: "too short, but not now" }]);
+  });
+});
+
+it("keeps the password if the field of a sign-in link stays empty", async () => {
+  const received = receive();
+  renderRoute(<LinkForm token="t" link={SIGN_IN} onSignedIn={() => undefined} />);
+  await userEvent.click(await screen.findByRole("button", { name: "Sign in" }));
+  await waitFor(() => {
+    expect(received).toEqual([{ token: "t" }]);
+  });
 });

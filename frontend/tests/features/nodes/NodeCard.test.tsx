@@ -1,8 +1,11 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { Node } from "@/api/types";
 import { NodeCard } from "@/features/nodes/NodeCard";
 import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
 
 function aNode(deepspeed: boolean | null): Node {
   return {
@@ -23,6 +26,7 @@ function aNode(deepspeed: boolean | null): Node {
       deepspeed,
     },
     slots: { cpu: 2 },
+    reported_slots: { cuda: 0, cpu: 2 },
     slots_free: { cpu: 2 },
     runs: [],
   };
@@ -35,4 +39,20 @@ it.each([
 ])("describes a node that reports deepspeed: %s", async (deepspeed, words) => {
   renderRoute(<NodeCard node={aNode(deepspeed)} now={Date.parse("2026-11-21T13:00:05Z")} />);
   expect(await screen.findByText(`${words} · last contact 5 s ago`)).toBeDefined();
+});
+
+it("offers to allow the slots that a node reports beyond its own", async () => {
+  const received: unknown[] = [];
+  server.use(
+    http.patch("*/api/v1/nodes/node_1", async ({ request }) => {
+      received.push(await request.json());
+      return HttpResponse.json(aNode(true));
+    }),
+  );
+  renderRoute(<NodeCard node={{ ...aNode(true), reported_slots: { cuda: 1, cpu: 8 } }} now={0} />);
+  expect(await screen.findByText("It reports 1 more GPU and 6 more CPU slots than it may have.")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: /^Allow/ }));
+  await waitFor(() => {
+    expect(received).toEqual([{ allowed_slots: { cuda: 1, cpu: 8 } }]);
+  });
 });

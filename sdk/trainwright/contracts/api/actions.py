@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from trainwright.contracts.agent_protocol import MOST_SLOTS
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.parallelism_spec import ParallelismSpec
@@ -172,8 +173,18 @@ class CheckpointEdit(Strict):
     pinned: StrictBool
 
 
+class AllowedSlots(Strict):
+    """Most slots that a node may have, by device; what is left out stays as it is."""
+
+    cuda: int | None = Field(default=None, ge=0, le=MOST_SLOTS)
+    cpu: int | None = Field(default=None, ge=0, le=MOST_SLOTS)
+
+
 class NodeEdit(Strict):
-    draining: StrictBool
+    """A change of a node; what is left out stays as it is."""
+
+    draining: StrictBool | None = None
+    allowed_slots: AllowedSlots | None = None
 
 
 class NewRecipe(Strict):

@@ -35,9 +35,22 @@ class ErrorBody(Envelope):
     """For invalid input: one entry per field."""
 
 
+class PartProblem(Envelope):
+    """A part of the platform that does not work."""
+
+    part: str
+    """`broker`, `worker`, `agent`, `api`, or `hints broker` and `tasks broker` where these are two."""
+
+    message: str
+    """What happened, and what it means."""
+
+
 class Health(Envelope):
     status: str
+    """`ok`, or `degraded`: the API works, and a part of the platform named in `problems` does not."""
+
     version: str
+    problems: list[PartProblem] = []
     control_loop_seconds: float | None = None
     """Seconds since the last pass of this process's control loop; empty if it has none."""
 

@@ -16,7 +16,10 @@ class Node(Envelope):
     last_heartbeat: AwareDatetime | None
     inventory: Inventory
     slots: dict[str, int]
-    """Slots by device."""
+    """Slots by device that runs may use."""
+
+    reported_slots: dict[str, int] = {}
+    """Slots by device that the node offers. A site admin must allow those that it adds after its join."""
 
     slots_free: dict[str, int]
     draining: bool = False

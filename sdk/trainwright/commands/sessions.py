@@ -1,0 +1,29 @@
+"""Commands about the browsers in which the key's owner is signed in."""
+
+from __future__ import annotations
+
+import typer
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, out, table_of
+
+app = typer.Typer(
+    no_args_is_help=True, help="List the browsers in which you are signed in, and sign them out."
+)
+
+
+@app.command("list")
+def list_sessions(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """List the browsers in which you are signed in."""
+    with open_client(server, key) as client:
+        table = table_of("signed in", "expires")
+        for session in client.sessions():
+            times = (session.created, session.expires)
+            table.add_row(session.id, *(f"{time.astimezone():%Y-%m-%d %H:%M}" for time in times))
+        out.print(table)
+
+
+@app.command("end")
+def end(session: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Sign a browser out."""
+    with open_client(server, key) as client:
+        client.end_session(session)
