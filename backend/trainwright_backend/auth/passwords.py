@@ -2,18 +2,20 @@
 
 A hash takes 19 MiB and two passes (OWASP's minimum). Routes that hash are `SignInRoute`s, so at most two hashes run at once,
 and a flood of sign-ins costs 40 MiB and two threads. An unknown address is hashed against a decoy, so timing does not
-reveal which addresses exist. Attempts are counted per address, known or not, in a sliding window. Browsers in which the
+reveal which addresses exist. A new password must take many guesses (`zxcvbn`). Attempts are counted per address, known or not, in a sliding window. Browsers in which the
 account has signed in before have a count of their own, so a stranger's guesses do not lock its owner out of them.
 """
 
+import re
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from uuid import UUID
 
 from pwdlib import PasswordHash
 from pwdlib.hashers.argon2 import Argon2Hasher
 from sqlalchemy import delete, func, select
+from zxcvbn import zxcvbn
 
 from trainwright_backend.auth.service import account_by_email, normal_email
 from trainwright_backend.auth.tables import Account, SignInAttempt
@@ -28,20 +30,34 @@ PASSES = 2
 MAX_ATTEMPTS = 20
 WINDOW = timedelta(minutes=10)
 
-COMMON = frozenset(Path(__file__).with_name("common_passwords.txt").read_text().split())
-"""The most frequent leaked passwords of ten or more characters."""
+MIN_GUESSES = 10**8
+"""Guesses that a new password must take. `MAX_ATTEMPTS` allow a million a year; the hash makes each of them slow to anyone who
+has the database."""
 
+ESTIMATED_CHARACTERS = 72
+"""Longer passwords are judged by their beginning: estimating takes time that grows faster than their length."""
+
+KNOWN_WORDS = ("trainwright", "correcthorsebatterystaple")
+
+_WORD = re.compile(r"\w{3,}")
 _hasher = PasswordHash((Argon2Hasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=1),))
 
 
-def hash_password(password: str) -> str:
+def hash_password(password: str, about: Iterable[str | None] = ()) -> str:
     """Hash a new password. This is slow: call it without an open session.
 
+    Args:
+        password: to hash.
+        about: what others know of its owner, such as name and address.
+
     Raises:
-        Invalid: it is a common password.
+        Invalid: it is easy to guess.
     """
-    if password.lower() in COMMON or len(set(password)) < 3:
-        raise Invalid.at("password", "This is one of the most common passwords. Choose another.")
+    known = [*KNOWN_WORDS, *(word for text in about if text for word in [text, *_WORD.findall(text)])]
+    estimate = zxcvbn(password[:ESTIMATED_CHARACTERS], user_inputs=known)
+    if estimate["guesses"] < MIN_GUESSES:
+        message = "This password is easy to guess. Choose another, such as several unrelated words."
+        raise Invalid.at("password", message)
     return _hasher.hash(password)
 
 

@@ -150,6 +150,7 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
     """
     with database.read() as session:
         link = _find(session, settings, used.token)
+        about = (used.name, used.email, link.email, used.team)
         password_hash = None
         if _needs_account(session, link, caller):
             _check_account_fields(link, used)
@@ -159,7 +160,7 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
         elif link.purpose == LinkPurpose.SIGN_IN:
             password_hash = used.password
     if password_hash is not None:
-        password_hash = hash_password(password_hash)  # slow: no session is open
+        password_hash = hash_password(password_hash, about)  # slow: no session is open
     with database.write() as session:
         link = _take(session, settings, used.token)
         if link.purpose == LinkPurpose.SIGN_IN:

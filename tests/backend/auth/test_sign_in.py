@@ -1,5 +1,6 @@
 """Passwords and sessions."""
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -8,11 +9,13 @@ from fastapi.testclient import TestClient
 from pwdlib import PasswordHash
 from pydantic import SecretStr
 from sqlalchemy import select, update
+from zxcvbn import frequency_lists
 
 from tests.backend.conftest import PASSWORD, Site
 from trainwright_backend.auth import passwords
 from trainwright_backend.auth.tables import Account, BrowserSession, SignInAttempt
 from trainwright_backend.core.db import now
+from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.settings import Settings
 
 EMAIL = "ada@acme.example"
@@ -148,10 +151,35 @@ def test_the_database_contains_no_usable_credential(site: Site) -> None:
     assert PASSWORD not in account.password_hash
 
 
-@pytest.mark.parametrize("password", ["password123", "Qwertyuiop", "aaaaaaaaaaaa", "1234567890"])
-def test_common_passwords_are_refused(app: FastAPI, password: str) -> None:
-    with pytest.raises(Exception, match="most common passwords"):
-        passwords.hash_password(password)
+@pytest.mark.parametrize(
+    "password",
+    [
+        *("password123", "Qwertyuiop", "aaaaaaaaaaaa", "1234567890", "P@ssw0rd2025", "jennifer1987"),
+        *("Password2024!", "trainwright1", "correcthorsebatterystaple", "lovelace-1815", "ab" * 100),
+    ],
+)
+def test_passwords_that_are_easy_to_guess_are_refused(password: str) -> None:
+    with pytest.raises(Invalid, match="easy to guess") as refused:
+        passwords.hash_password(password, ("Ada Lovelace", "ada@acme.example", None))
+    assert password not in str(refused.value)
+
+
+def test_common_passwords_are_refused() -> None:
+    """Every hundredth of the 30,000 most frequent leaked ones, made long enough by a year."""
+    for common in list(frequency_lists.FREQUENCY_LISTS["passwords"])[::100]:
+        with pytest.raises(Invalid):
+            passwords.hash_password(common.ljust(10, "1"))
+
+
+@pytest.mark.parametrize("password", [PASSWORD, "what only Bob knows", "kX9#vTq2!m", "käse und brot im haus"])
+def test_other_passwords_are_hashed(password: str) -> None:
+    assert passwords.hash_password(password, ("Ada Lovelace",)).startswith("$argon2id$")
+
+
+def test_a_long_password_is_judged_quickly() -> None:
+    began = time.process_time()
+    passwords.hash_password("e3e3i1i1o0o0a4a4s5s5" * 50)
+    assert time.process_time() - began < 3
 
 
 def test_a_refused_password_is_not_repeated_in_the_response(anonymous: TestClient) -> None:
