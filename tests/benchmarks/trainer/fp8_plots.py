@@ -243,7 +243,7 @@ def _held_bytes(kind: PrecisionKind, again: RecomputeKind, chunk_tokens: int, to
     initialize(model, spec, 0)
     if kind is PrecisionKind.FP8:
         initial = {name: weight.detach() for name, weight in model.named_parameters()}
-        for name, weight in convert(model, FP8Spec()).weights.items():
+        for name, weight in convert(model, FP8Spec(), torch.device("cpu")).weights.items():
             weight.attach(initial[name], torch.ones(()), scale_for(amax_of(initial[name]), E4M3))
     elif kind is PrecisionKind.BF16:
         set_residual_dtype(model, torch.bfloat16)

@@ -129,7 +129,7 @@ def test_layers_in_fp8_are_computed_again_bit_for_bit(kind: RecomputeKind) -> No
 def _learn_in_fp8(kind: RecomputeKind) -> tuple[Tensor, list[Tensor], list[float]]:
     model = _model(RecomputeKind.NONE)
     numbers = {name: one.detach().clone() for name, one in model.named_parameters()}
-    weights = convert(model, FP8Spec()).weights
+    weights = convert(model, FP8Spec(), torch.device("cpu")).weights
     for name, weight in weights.items():
         weight.attach(numbers[name], torch.ones(()), scale_for(amax_of(numbers[name]), E4M3))
     recompute(model, MemorySpec(recompute=kind))
@@ -150,7 +150,9 @@ def test_products_of_blocks_are_kept_as_others_are() -> None:
         with torch.device("meta"):
             spec = ModelSpec(layers=1, width=256, heads=2, kv_heads=2, feed_forward=256)
             model = Transformer(spec, V, T)
-            for weight in convert(model, FP8Spec(scaling=ScalingKind.BLOCK)).weights.values():
+            for weight in convert(
+                model, FP8Spec(scaling=ScalingKind.BLOCK), torch.device("cpu")
+            ).weights.values():
                 weight.attach(torch.empty(weight.handle.shape), torch.ones(()), torch.ones(()))
             recompute(model, MemorySpec(recompute=kind))
             tokens = torch.zeros(8, T, dtype=torch.int64)

@@ -64,7 +64,7 @@ def block_of(model: ModelSpec, kind: PrecisionKind) -> Transformer:
         set_residual_dtype(built, torch.bfloat16)
     if kind is PrecisionKind.FP8:
         weights = {name: weight.detach().half() for name, weight in built.named_parameters()}
-        for name, weight in convert(built, FP8Spec()).weights.items():
+        for name, weight in convert(built, FP8Spec(), torch.device("cpu")).weights.items():
             weight.attach(weights[name], torch.ones(()), torch.ones(()))
     return built
 

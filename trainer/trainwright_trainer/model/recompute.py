@@ -4,22 +4,23 @@
     selective  results of matmuls and attention too       norms, rotations and activations are cheap to recompute,
                                                           and many (Korthikanti et al. 2022)
 
-A pass over the built model: each block gets a class whose forward runs the original inside a checkpoint. So
-modules and parameters keep their names, and blocks stay blocks. It comes before compilation, which includes
-the checkpoint in its graph, and may come before or after a block's layers are replaced.
+A pass over the built model: a chosen block is replaced by one that runs the same forward inside a checkpoint.
+It comes before compilation, which includes the checkpoint in its graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.model.transformer import Block, Transformer
+from trainwright_trainer.runtime.module_replacement import replace_modules
 
 _KEPT = (
     "aten::mm",
@@ -39,33 +40,33 @@ _KEPT = (
 
 def recompute(model: Transformer, spec: MemorySpec) -> None:
     """Make the chosen blocks of ``model`` recompute. Results are bitwise the same."""
-    for layer, block in model.layers.items():
-        assert type(block) is Block
-        if spec.recomputes(int(layer)):
-            block.__class__ = _CLASSES[spec.recompute]
+    if spec.recompute is RecomputeKind.NONE:
+        return
+    make = partial(RecomputedBlock, selective=spec.recompute is RecomputeKind.SELECTIVE)
+    replace_modules(model.layers, {Block: make}, lambda layer: spec.recomputes(int(layer)))
 
 
-class _FullBlock(Block):
+class RecomputedBlock(Block):
+    """A block that recomputes its activations in the backward pass."""
+
+    def __init__(self, block: Block, selective: bool) -> None:
+        nn.Module.__init__(self)
+        self.attention_norm, self.attention = block.attention_norm, block.attention
+        self.feed_forward_norm, self.feed_forward = block.feed_forward_norm, block.feed_forward
+        self._how = {"context_fn": _contexts} if selective else {}
+
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        return _again(super().forward, x_BTD, cosines_TK, sines_TK)
-
-
-class _SelectiveBlock(Block):
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        return _again(super().forward, x_BTD, cosines_TK, sines_TK, context_fn=_contexts)
-
-
-_CLASSES = {
-    RecomputeKind.NONE: Block,
-    RecomputeKind.SELECTIVE: _SelectiveBlock,
-    RecomputeKind.FULL: _FullBlock,
-}
-
-
-def _again(forward: Callable[..., Tensor], *inputs: Tensor, **how: Any) -> Tensor:
-    # No layer draws random numbers, so generator states need not be saved, which would wait for the device.
-    out: Tensor = checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False, **how)
-    return out
+        # No layer draws random numbers, so generator states need not be saved, which would wait for the device.
+        out_BTD: Tensor = checkpoint(
+            super().forward,
+            x_BTD,
+            cosines_TK,
+            sines_TK,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            **self._how,
+        )
+        return out_BTD
 
 
 def _contexts() -> tuple[Any, Any]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved, Note
 from trainwright.contracts.job_spec import (
@@ -23,10 +21,9 @@ from trainwright.contracts.job_spec import (
     output_folder,
 )
 from trainwright.contracts.parallelism_spec import EngineKind
-from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
-from trainwright.planner.compilation import compiles, why_not_compiled
+from trainwright.planner.compilation import why_not_compiled
 from trainwright.planner.flops import count_parameters, flops_per_token, recomputed_flops_per_token
 from trainwright_trainer.checkpoint.load import (
     check_fits,
@@ -41,11 +38,8 @@ from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.position import START, DataPosition
 from trainwright_trainer.data.shards import TokenStream, read_manifest
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.shard_spec import ShardSpecs
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
-from trainwright_trainer.model.residual_dtype import set_residual_dtype
-from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.events import EventWriter, Report, ignore_event, now
 from trainwright_trainer.observe.memory import device_name, reset_peak_memory
 from trainwright_trainer.observe.throughput import Throughput
@@ -56,11 +50,12 @@ from trainwright_trainer.parallel.tensor.vocab_parallel import (
     vocab_parallel_chunk_gradient,
     vocab_parallel_head_loss,
 )
-from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, compile_gradient
+from trainwright_trainer.runtime.compilation import compile_gradient
 from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidError
 from trainwright_trainer.training.engine import Engine, TorchEngine
 from trainwright_trainer.training.forward_backward import ForwardBackward, GradientAccumulation
-from trainwright_trainer.training.materialize import apply_module_passes, build_meta_model, build_updater
+from trainwright_trainer.training.materialize import materialize
+from trainwright_trainer.training.passes import ModelParts, build_parts
 from trainwright_trainer.training.skipped_steps import SkippedSteps, skip_limit
 
 
@@ -95,21 +90,18 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     train, validation = _open_data(job, folder / DATA_FOLDER)
     mesh.create_groups(beside_passes=spec.precision.fp8 is not None)
     stages = resolve_stages(spec, mesh)
-    model, shard_specs, updater, skipped_steps, data_position = _build_state(
-        job, folder / RESUME_FOLDER, mesh, stages
-    )
+    parts = build_parts(spec, mesh, stages)
+    updater, skipped_steps, data_position = _build_state(job, folder / RESUME_FOLDER, mesh, parts)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else ignore_event
     report(_started(job, mesh, data_position.step))
     for note in _notes(updater, stages, why_not_compiled(spec, mesh.device.type == "cuda")):
         report(Note(time=now(), message=note))
     reset_peak_memory(mesh.device)  # building may have needed more memory than a step does
-    loss = _apply_model_passes(model, spec, mesh)
-    if uses_fsdp(model):
-        loss = fsdp_head_loss(model, loss)
+    loss = _build_loss(parts, spec, mesh)
     return Training(
         spec=spec,
         mesh=mesh,
-        engine=_build_engine(model, shard_specs, updater, spec, mesh, stages, loss),
+        engine=_build_engine(parts, updater, spec, mesh, stages, loss),
         loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks, data_position),
         validation=validation,
         saver=Saver(
@@ -127,38 +119,25 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
 
 
 def _build_engine(
-    model: Transformer,
-    shard_specs: ShardSpecs,
-    updater: Updater,
-    spec: RunSpec,
-    mesh: Mesh,
-    stages: Stages | None,
-    loss: HeadLoss,
+    parts: ModelParts, updater: Updater, spec: RunSpec, mesh: Mesh, stages: Stages | None, loss: HeadLoss
 ) -> Engine:
     if spec.parallelism.engine is EngineKind.DEEPSPEED:
         from trainwright_trainer.training.deepspeed_engine import DeepSpeedEngine, DeepSpeedUpdater
 
         assert isinstance(updater, DeepSpeedUpdater)
-        return DeepSpeedEngine(model, updater, mesh, spec.accumulation_steps, loss)
+        return DeepSpeedEngine(parts.model, updater, mesh, spec.accumulation_steps, loss)
     return TorchEngine(
-        model, updater, mesh, _build_forward_backward(model, shard_specs, updater, spec, mesh, stages, loss)
+        parts.model, updater, mesh, _build_forward_backward(parts, updater, spec, mesh, stages, loss)
     )
 
 
 def _build_forward_backward(
-    model: Transformer,
-    shard_specs: ShardSpecs,
-    updater: Updater,
-    spec: RunSpec,
-    mesh: Mesh,
-    stages: Stages | None,
-    loss: HeadLoss,
+    parts: ModelParts, updater: Updater, spec: RunSpec, mesh: Mesh, stages: Stages | None, loss: HeadLoss
 ) -> ForwardBackward:
     kind, accumulation_steps = spec.precision.kind, spec.accumulation_steps
     if stages is None:
-        return GradientAccumulation(
-            model, updater, mesh, kind, accumulation_steps, loss, mesh.data if uses_fsdp(model) else None
-        )
+        axis = mesh.data if uses_fsdp(parts.model) else None
+        return GradientAccumulation(parts.model, updater, mesh, kind, accumulation_steps, loss, axis)
     # importing torch's pipelining takes a second
     from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
     from trainwright_trainer.parallel.pipeline.schedules import ActivationSpec
@@ -168,34 +147,36 @@ def _build_forward_backward(
         batch.micro_sequences, batch.sequence_tokens, spec.model.width, kind, mesh.tensor.ranks
     )
     return PipelineForwardBackward(
-        model, shard_specs, updater, mesh, stages, activation, accumulation_steps, loss
+        parts.model,
+        parts.shard_specs,
+        updater,
+        mesh,
+        stages,
+        activation,
+        accumulation_steps,
+        loss,
+        parts.deferred,
     )
 
 
-def _apply_model_passes(model: Transformer, spec: RunSpec, mesh: Mesh) -> HeadLoss:
-    """Apply the passes over ``model`` that trade memory, time and rounding; returns the loss function that
-    fits them.
-    """
-    if not uses_fsdp(model):
-        apply_module_passes(model, spec, mesh)
-    if spec.precision.kind is PrecisionKind.BF16:
-        set_residual_dtype(model, torch.bfloat16)
-    wanted = compiles(spec, mesh.device.type == "cuda")
-    compiled = wanted and can_compile(spec.precision.compile, mesh.device)
-    if compiled:
-        compile_blocks(model.layers.values())
+def _build_loss(parts: ModelParts, spec: RunSpec, mesh: Mesh) -> HeadLoss:
+    """The loss function that fits the model after its passes."""
+    loss = _chunked_loss(parts.compiled, spec, mesh)
+    return fsdp_head_loss(parts.model, loss) if uses_fsdp(parts.model) else loss
+
+
+def _chunked_loss(compiled: bool, spec: RunSpec, mesh: Mesh) -> HeadLoss:
     chunk_tokens = spec.memory.loss_chunk_tokens
     if mesh.tensor.ranks == 1:
         full_gradient = compile_gradient(chunk_gradient) if compiled else chunk_gradient
         return partial(head_loss, chunk_tokens=chunk_tokens, gradient_of=full_gradient)
+    gradient = vocab_parallel_chunk_gradient
     return partial(
         vocab_parallel_head_loss,
         chunk_tokens=chunk_tokens,
         vocabulary=spec.data.tokenizer.size,
         axis=mesh.tensor,
-        gradient_of=compile_gradient(vocab_parallel_chunk_gradient)
-        if compiled
-        else vocab_parallel_chunk_gradient,
+        gradient_of=compile_gradient(gradient) if compiled else gradient,
     )
 
 
@@ -204,31 +185,25 @@ def _flops_per_token(spec: RunSpec) -> int:
 
 
 def _build_state(
-    job: JobSpec, resume: Path, mesh: Mesh, stages: Stages | None
-) -> tuple[Transformer, ShardSpecs, Updater, SkippedSteps, DataPosition]:
-    """The model, its updater and counters, new or from the checkpoint."""
+    job: JobSpec, resume: Path, mesh: Mesh, parts: ModelParts
+) -> tuple[Updater, SkippedSteps, DataPosition]:
+    """The updater and the counters, new or from the checkpoint."""
     spec = job.spec
-    model, shard_specs = build_meta_model(spec, mesh, stages)
     skipped_steps = SkippedSteps(skip_limit(spec.precision))
     if job.resume is None:
-        model_in_memory, updater = build_updater(model, shard_specs, spec, mesh, fresh=True)
-        return model_in_memory, shard_specs, updater, skipped_steps, START
+        return materialize(parts, spec, mesh, fresh=True), skipped_steps, START
     wanted = None if job.resume.forked else config_digest(spec)
     manifest = read_checkpoint(resume, wanted, job.resume.digest)
     with verifying(resume, manifest, mesh):
-        model_in_memory, updater = build_updater(model, shard_specs, spec, mesh, fresh=False)
+        updater = materialize(parts, spec, mesh, fresh=False)
         if job.resume.forked:
             _check_fork_fits(resume, manifest, updater)
         restore(resume, manifest, updater)
         skipped_steps.restore(manifest.state)
     data_position = data_position_of(resume, manifest)
-    return (
-        model_in_memory,
-        shard_specs,
-        updater,
-        skipped_steps,
-        replace(data_position, sequences=0) if job.resume.data_from_start else data_position,
-    )
+    if job.resume.data_from_start:
+        data_position = replace(data_position, sequences=0)
+    return updater, skipped_steps, data_position
 
 
 def _check_fork_fits(resume: Path, manifest: CheckpointManifest, updater: Updater) -> None:

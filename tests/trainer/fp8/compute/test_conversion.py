@@ -51,7 +51,7 @@ def converted(model: Transformer, spec: FP8Spec) -> tuple[Transformer, Converted
     """A converted copy, with the float32 values of ``model`` attached."""
     numbers = {name: one.detach().clone() for name, one in model.named_parameters()}
     model = copy.deepcopy(model)
-    result = convert(model, spec)
+    result = convert(model, spec, torch.device("cpu"))
     for name, weight in result.weights.items():
         weight.attach(numbers[name], torch.ones(()), scale_for(amax_of(numbers[name]), E4M3))
     return model, result

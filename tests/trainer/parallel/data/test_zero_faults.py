@@ -107,13 +107,13 @@ def _vectors_stay_apart() -> None:
 
 
 def _vectors_are_counted_by_all() -> None:
-    right = materialize.shard_weights
+    right = materialize.allocate_shards
 
     def wrong(*given: Any) -> Any:
         found = right(*given)
         return replace(found, written=frozenset(found.weights))
 
-    materialize.shard_weights = wrong
+    materialize.allocate_shards = wrong
 
 
 FAULTS: dict[str, tuple[int, dict[str, Any], Callable[[], None]]] = {

@@ -55,8 +55,7 @@ def _gathered(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradie
     x = (_whole_numbers(B, T // axis.ranks, K, seed=axis.rank) * 4**axis.rank).requires_grad_()
     layers = [_layer(kind, seed, deferred) for seed in (10, 11, 12)]
     if kind != "bf16":
-        shared = layers[0].input_cast
-        shared.__class__, shared.axis = GatheringInputCast, axis
+        shared = GatheringInputCast(layers[0].input_cast, axis)
         for layer in layers:
             layer.input_cast = shared
     if number:

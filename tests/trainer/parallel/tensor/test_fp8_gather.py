@@ -22,7 +22,7 @@ from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.formats import widen
-from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.fp8.compute.layers import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.linear import cast_input
 from trainwright_trainer.parallel.tensor import fp8_gather
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
@@ -63,8 +63,7 @@ def gather_codes(mesh: Mesh, case: str, fault: str | None = None) -> dict[str, T
             whole.flatten(0, 1).chunk(axis.ranks)[axis.rank].view(B, -1, D)
         )
     part = _input(case).flatten(0, 1).chunk(axis.ranks)[axis.rank].view(B, -1, D).requires_grad_()
-    cast = GatheringInputCast(ScalingKind.TENSOR, torch.device("cpu"))
-    cast.axis = axis
+    cast = GatheringInputCast(InputCast(ScalingKind.TENSOR, torch.device("cpu")), axis)
     cast.delayed.fill_(_delayed(case))
     stand_in = cast.all_gather(part)
     read = cast(stand_in)

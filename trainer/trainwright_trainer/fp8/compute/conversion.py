@@ -36,20 +36,24 @@ class ConvertedModel(NamedTuple):
     amax_history: AmaxHistory
 
 
-def convert(model: nn.Module, spec: FP8Spec, order: Iterable[str] = ()) -> ConvertedModel:
-    """Replace the modules of ``model`` in place, on its device. The values of its parameters are dropped.
+def convert(
+    model: nn.Module, spec: FP8Spec, device: torch.device, order: Iterable[str] = ()
+) -> ConvertedModel:
+    """Replace the modules of ``model`` in place. The values of its parameters are dropped, so it may be on the
+    meta device.
 
     Args:
+        device: of the new layers.
         order: names of all weights if ``model`` has only some: the entire model decides which layers are the
             last.
     """
     parameters = dict(model.named_parameters())
     dtype = _GRADIENT_DTYPES[spec.accumulation]
-    weights = {name: Weight(one.shape, dtype, one.device) for name, one in parameters.items()}
+    weights = {name: Weight(parameter.shape, dtype, device) for name, parameter in parameters.items()}
     stored = {id(parameters[name]): weight for name, weight in weights.items()}
     layers = _convert_modules(model, stored, fp8_weights(order or parameters, spec), spec)
     taps = {name: _layer_scaling(layer) for name, layer in layers.items()}
-    return ConvertedModel(weights, AmaxHistory(taps, spec.amax, next(iter(parameters.values())).device))
+    return ConvertedModel(weights, AmaxHistory(taps, spec.amax, device))
 
 
 def fp8_weights(names: Iterable[str], spec: FP8Spec) -> set[str]:

@@ -58,7 +58,7 @@ class FP8Updater:
     def __init__(
         self,
         converted: ConvertedModel,
-        initial: Mapping[str, Tensor],
+        initial: Mapping[str, Tensor] | None,
         shard_specs: ShardSpecs,
         spec: RunSpec,
         mesh: Mesh,
@@ -69,7 +69,7 @@ class FP8Updater:
 
         Args:
             initial: float32 weights by canonical name, preferably on the CPU: each is moved by itself, and
-                none is kept.
+                none is kept. None if a checkpoint is read next.
             formats: overrides those of the spec.
         """
         fp8 = spec.precision.fp8
@@ -109,7 +109,8 @@ class FP8Updater:
         self._learning_rate = 0.0
         self._observing = False
         self._update_counts = torch.zeros(2, dtype=torch.int64, device=mesh.device)
-        self._store_initial(initial)
+        if initial is not None:
+            self._store_initial(initial)
         self._attach(converted)
         self._sync_weights()
 

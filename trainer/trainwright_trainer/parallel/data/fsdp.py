@@ -14,7 +14,7 @@ of float32 weights would be kept for the backward pass, and with them all weight
 bfloat16, as under autocast, and summed in float32. Embedding and head travel in float32, because their
 gradients do.
 
-This is a pass over a built model on the meta device; recomputation has been applied to its blocks.
+``apply_fsdp`` is a pass over a built model on the meta device.
 """
 
 from __future__ import annotations
@@ -48,20 +48,14 @@ InitialWeights = Callable[[str, Slice], Tensor]
 """A slice of a weight's initial values, by name, on the CPU."""
 
 
-def shard_weights(
-    model: Transformer,
-    shard_specs: ShardSpecs,
-    precision: PrecisionKind,
-    mesh: Mesh,
-    initial: InitialWeights | None,
+def allocate_shards(
+    model: Transformer, shard_specs: ShardSpecs, mesh: Mesh, initial: InitialWeights | None
 ) -> ModelShard:
-    """Shard ``model``, which is on the meta device, over the shard axis, and allocate it on its device.
+    """Allocate ``model``, which ``apply_fsdp`` sharded on the meta device, on its device.
 
     Args:
         initial: initial weights; None if they are read from a checkpoint.
     """
-    vectors = {weight for weight in model.parameters() if weight.ndim == 1}
-    _apply_fsdp(model, vectors, precision, mesh)
     _allocate(model, mesh.device)
     sharded, specs = {}, {}
     weights: dict[str, nn.Parameter] = {}
@@ -102,7 +96,7 @@ def local_rows(box: Slice, axis: Axis) -> Slice:
 
 
 def uses_fsdp(model: nn.Module) -> bool:
-    """Whether ``shard_weights`` was applied to ``model``."""
+    """Whether ``apply_fsdp`` was applied to ``model``."""
     return isinstance(model, FSDPModule)
 
 
@@ -165,7 +159,9 @@ class _FSDPGradients:
             local.grad = sharded.grad.to_local()
 
 
-def _apply_fsdp(model: Transformer, vectors: set[nn.Parameter], precision: PrecisionKind, mesh: Mesh) -> None:
+def apply_fsdp(model: Transformer, precision: PrecisionKind, mesh: Mesh) -> None:
+    """Shard the matrices of ``model``, which is on the meta device, over the shard axis."""
+    vectors = {weight for weight in model.parameters() if weight.ndim == 1}
     devices = make_device_mesh(mesh)
     exact = MixedPrecisionPolicy(cast_forward_inputs=False)
     in_blocks = exact

@@ -26,21 +26,24 @@ from torch.nn.functional import linear
 from trainwright_trainer.fp8.compute.layers import FP8Linear
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients, GradientFunction
+from trainwright_trainer.runtime.module_replacement import replace_modules
 
 
 def defer_weight_gradients(model: Transformer, deferred: DeferredWeightGradients) -> None:
     """Let the linear layers of ``model``'s blocks add their weight gradients to ``deferred``."""
+    replace_modules(model.layers, {nn.Linear: partial(DeferredLinear, deferred=deferred)})
     for module in model.layers.modules():
-        if type(module) is nn.Linear:
-            module.__class__ = DeferredLinear
-        if isinstance(module, DeferredLinear | FP8Linear):
+        if isinstance(module, FP8Linear):
             module.deferred = deferred
 
 
 class DeferredLinear(nn.Linear):
     """x (…, K) → (…, N)."""
 
-    deferred: DeferredWeightGradients
+    def __init__(self, layer: nn.Linear, deferred: DeferredWeightGradients) -> None:
+        super().__init__(layer.in_features, layer.out_features, bias=False, device="meta")
+        self.weight = layer.weight
+        self.deferred = deferred
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():

@@ -31,7 +31,6 @@ from trainwright_trainer.distributed.shard_spec import ShardSpecs
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
-from trainwright_trainer.parallel.pipeline.deferred_linear import defer_weight_gradients
 from trainwright_trainer.parallel.pipeline.schedules import (
     ActivationSpec,
     Schedule,
@@ -66,8 +65,13 @@ class PipelineForwardBackward:
         activation: ActivationSpec,
         micro_batches: int,
         head_loss: HeadLoss,
+        deferred: DeferredWeightGradients | None = None,
     ) -> None:
-        """``model`` and ``shard_specs`` are what ``stages.split_model`` has left of them."""
+        """``model`` and ``shard_specs`` are what ``stages.split_model`` has left of them.
+
+        Args:
+            deferred: takes the weight gradients of ``model``'s layers, for zero-bubble schedules.
+        """
         self._model = model
         self._updater = updater
         self._device = mesh.device
@@ -81,7 +85,7 @@ class PipelineForwardBackward:
         self._tied = EMBEDDING in shard_specs.local and has_tied_head(shard_specs)
         self._stage_modules = [StageModule(model, stage, activation.precision) for stage in local]
         self._timer = StepTimer(mesh.device)
-        self._schedule = self._build_schedule(shard_specs, micro_batches)
+        self._schedule = self._build_schedule(shard_specs, micro_batches, deferred)
 
     def compute_gradients(self, micro_batches: Iterable[Batch], timer: StepTimer) -> Tensor:
         tokens, targets = self._read_batches(micro_batches)
@@ -107,12 +111,9 @@ class PipelineForwardBackward:
                 return total
             total += self._sum_batch_loss(batch.to(self._device) if batch else None, int(size))
 
-    def _build_schedule(self, shard_specs: ShardSpecs, micro_batches: int) -> Schedule:
-        kind = self._stages.schedule
-        deferred = None
-        if kind.is_zero_bubble:
-            deferred = DeferredWeightGradients()
-            defer_weight_gradients(self._model, deferred)
+    def _build_schedule(
+        self, shard_specs: ShardSpecs, micro_batches: int, deferred: DeferredWeightGradients | None
+    ) -> Schedule:
         running = [
             TrainingStage(
                 layers,
@@ -125,7 +126,7 @@ class PipelineForwardBackward:
             )
             for layers in self._stage_modules
         ]
-        return Schedule(kind, running, micro_batches, self._loss_in_step)
+        return Schedule(self._stages.schedule, running, micro_batches, self._loss_in_step)
 
     def _read_batches(self, micro_batches: Iterable[Batch]) -> tuple[Tensor | None, Tensor | None]:
         """The step's tokens for the first stage, and targets for the last one; other ranks read nothing."""

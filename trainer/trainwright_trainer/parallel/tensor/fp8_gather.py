@@ -28,9 +28,14 @@ from trainwright_trainer.parallel.tensor.sequence_parallel import reduce_scatter
 class GatheringInputCast(InputCast):
     """Casts this rank's part of an input and gives layers the gathered input; all parts share one scale."""
 
-    axis: Axis
     full_input: CastInput | None = None
     """Set while the layers that read it compute."""
+
+    def __init__(self, cast: InputCast, axis: Axis) -> None:
+        """Replace ``cast``, whose amax and scale stay the same tensors."""
+        super().__init__(cast.scaling, cast.amax.device)
+        self.amax, self.delayed = cast.amax, cast.delayed
+        self.axis = axis
 
     def all_gather(self, part_BTD: Tensor) -> Tensor:
         """(B, T/t, D) → a placeholder of shape (B, T, D); ``forward`` returns its codes until ``release``."""

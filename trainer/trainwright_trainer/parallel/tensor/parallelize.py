@@ -14,13 +14,13 @@ Korthikanti et al. 2022). Query heads are on the same rank as the key and value 
 Before FP8 matmuls, codes are gathered (``fp8_gather``). A matmul waits for its gather, unless the tokens are
 chunked (``chunked_collectives``).
 
-There are two steps. ``shard_matrices`` shrinks weights on the meta device. ``parallelize_modules`` adds the
-collectives once modules have their final layers.
+There are two passes. ``shard_matrices`` shrinks weights on the meta device. ``parallelize_modules`` replaces
+modules by those that call the collectives, once they have their final layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -30,7 +30,7 @@ from torch.nn.functional import rms_norm, silu
 
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
-from trainwright_trainer.fp8.compute.layers import BF16Embedding, BF16Norm, FP8Linear
+from trainwright_trainer.fp8.compute.layers import BF16Embedding, BF16Norm, FP8Linear, InputCast
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
@@ -44,7 +44,12 @@ from trainwright_trainer.parallel.tensor.sequence_parallel import (
     all_reduce_gradient,
     reduce_scatter,
 )
-from trainwright_trainer.parallel.tensor.vocab_parallel import local_range, parallelize_embedding
+from trainwright_trainer.parallel.tensor.vocab_parallel import (
+    VocabParallelBF16Embedding,
+    VocabParallelEmbedding,
+    local_range,
+)
+from trainwright_trainer.runtime.module_replacement import replace_modules
 
 _SHARD_DIM = {
     "embedding": 0,
@@ -95,26 +100,41 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
         chunks: number of chunks of a rank's tokens, sent one while another is multiplied; divides the part's
             positions.
     """
-    for module in model.modules():
-        if type(module) in _CLASSES:
-            module.__class__ = (_CLASSES if chunks == 1 else _CLASSES | _CHUNKED)[type(module)]
-            module.axis, module.chunking = axis, Chunking(axis, chunks)  # type: ignore[assignment]
-            _gather_input_cast(module, axis)
-        elif isinstance(module, nn.Embedding | BF16Embedding):
-            parallelize_embedding(module, vocabulary, axis)
+    chunking = Chunking(axis, chunks)
+    replace_modules(
+        model,
+        {
+            Attention: partial(_ParallelAttention, axis=axis)
+            if chunks == 1
+            else partial(_ChunkedAttention, chunking=chunking),
+            FeedForward: partial(_ParallelFeedForward, axis=axis)
+            if chunks == 1
+            else partial(_ChunkedFeedForward, chunking=chunking),
+            nn.RMSNorm: partial(_ParallelNorm, axis=axis),
+            BF16Norm: partial(_ParallelBF16Norm, axis=axis),
+            nn.Embedding: partial(VocabParallelEmbedding, vocabulary=vocabulary, axis=axis),
+            BF16Embedding: partial(VocabParallelBF16Embedding, vocabulary=vocabulary, axis=axis),
+        },
+    )
 
 
-def _gather_input_cast(module: nn.Module, axis: Axis) -> None:
-    """Let FP8 layers that read all tokens take gathered codes."""
-    first = module.query if isinstance(module, Attention) else getattr(module, "gate", None)
-    if isinstance(first, FP8Linear):
-        first.input_cast.__class__ = GatheringInputCast
-        assert isinstance(first.input_cast, GatheringInputCast)
-        first.input_cast.axis = axis
+def _gather_input(layers: Iterable[nn.Module], axis: Axis) -> None:
+    """Let ``layers``, which read all tokens, take gathered codes if they are FP8 layers."""
+    casts: dict[InputCast, GatheringInputCast] = {}
+    for layer in layers:
+        if isinstance(layer, FP8Linear):
+            cast = layer.input_cast
+            layer.input_cast = casts.setdefault(cast, GatheringInputCast(cast, axis))
 
 
 class _ParallelAttention(Attention):
-    axis: Axis
+    def __init__(self, attention: Attention, axis: Axis) -> None:
+        nn.Module.__init__(self)
+        self.head_size, self.group = attention.head_size, attention.group
+        self.query, self.key, self.value = attention.query, attention.key, attention.value
+        self.output = attention.output
+        self.axis = axis
+        _gather_input((self.query, self.key, self.value), axis)
 
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
         compute = partial(super().forward, cosines_TK=cosines_TK, sines_TK=sines_TK)
@@ -122,14 +142,20 @@ class _ParallelAttention(Attention):
 
 
 class _ParallelFeedForward(FeedForward):
-    axis: Axis
+    def __init__(self, feed_forward: FeedForward, axis: Axis) -> None:
+        nn.Module.__init__(self)
+        self.gate, self.up, self.down = feed_forward.gate, feed_forward.up, feed_forward.down
+        self.axis = axis
+        _gather_input((self.gate, self.up), axis)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return reduce_scatter(_with_all_tokens(x_BTD, self.axis, self.gate, super().forward), self.axis)
 
 
-class _ChunkedAttention(Attention):
-    chunking: Chunking
+class _ChunkedAttention(_ParallelAttention):
+    def __init__(self, attention: Attention, chunking: Chunking) -> None:
+        super().__init__(attention, chunking.axis)
+        self.chunking = chunking
 
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
         q_BTF, k_BTF, v_BTF = all_gather_matmul(x_BTD, (self.query, self.key, self.value), self.chunking)
@@ -137,8 +163,10 @@ class _ChunkedAttention(Attention):
         return matmul_reduce_scatter(mixed_BTF, self.output, self.chunking)
 
 
-class _ChunkedFeedForward(FeedForward):
-    chunking: Chunking
+class _ChunkedFeedForward(_ParallelFeedForward):
+    def __init__(self, feed_forward: FeedForward, chunking: Chunking) -> None:
+        super().__init__(feed_forward, chunking.axis)
+        self.chunking = chunking
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         gate_BTF, up_BTF = all_gather_matmul(x_BTD, (self.gate, self.up), self.chunking)
@@ -160,31 +188,24 @@ def _with_all_tokens(
 
 
 class _ParallelNorm(nn.RMSNorm):
-    axis: Axis
+    def __init__(self, norm: nn.RMSNorm, axis: Axis) -> None:
+        super().__init__(norm.normalized_shape, norm.eps, device="meta")
+        self.weight = norm.weight
+        self.axis = axis
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return rms_norm(x_BTD, self.normalized_shape, all_reduce_gradient(self.weight, self.axis), self.eps)
 
 
 class _ParallelBF16Norm(BF16Norm):
-    axis: Axis
+    def __init__(self, norm: BF16Norm, axis: Axis) -> None:
+        super().__init__(norm.stored_weight, norm.epsilon)
+        self.axis = axis
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return rms_norm(
             x_BTD, self.stored_weight.handle.shape, all_reduce_gradient(self.weight, self.axis), self.epsilon
         )
-
-
-_CLASSES: dict[type[nn.Module], type[nn.Module]] = {
-    Attention: _ParallelAttention,
-    FeedForward: _ParallelFeedForward,
-    nn.RMSNorm: _ParallelNorm,
-    BF16Norm: _ParallelBF16Norm,
-}
-_CHUNKED: dict[type[nn.Module], type[nn.Module]] = {
-    Attention: _ChunkedAttention,
-    FeedForward: _ChunkedFeedForward,
-}
 
 
 def _shard(box: Slice, dim: int, axis: Axis) -> Slice:

@@ -72,25 +72,21 @@ class _VocabParallelRows(nn.Module):
         return reduce_scatter(found_BTD.masked_fill(~is_here_BT[..., None], 0.0), self.axis)
 
 
-class _VocabParallelEmbedding(_VocabParallelRows, nn.Embedding):
-    pass
+class VocabParallelEmbedding(_VocabParallelRows, nn.Embedding):
+    """An embedding with this rank's rows of ``vocabulary`` that returns this rank's part of the tokens."""
+
+    def __init__(self, embedding: nn.Embedding, vocabulary: int, axis: Axis) -> None:
+        super().__init__(embedding.num_embeddings, embedding.embedding_dim, device="meta")
+        self.weight = embedding.weight
+        self.rows, self.axis = local_range(vocabulary, axis), axis
 
 
-class _VocabParallelBF16Embedding(_VocabParallelRows, BF16Embedding):
-    pass
+class VocabParallelBF16Embedding(_VocabParallelRows, BF16Embedding):
+    """``VocabParallelEmbedding`` in bfloat16."""
 
-
-_CLASSES: dict[type[nn.Module], type[_VocabParallelRows]] = {
-    nn.Embedding: _VocabParallelEmbedding,
-    BF16Embedding: _VocabParallelBF16Embedding,
-}
-
-
-def parallelize_embedding(embedding: nn.Module, vocabulary: int, axis: Axis) -> None:
-    """Let ``embedding``, which has this rank's rows of ``vocabulary``, return this rank's part of the tokens."""
-    embedding.__class__ = _CLASSES[type(embedding)]
-    assert isinstance(embedding, _VocabParallelRows)
-    embedding.rows, embedding.axis = local_range(vocabulary, axis), axis
+    def __init__(self, embedding: BF16Embedding, vocabulary: int, axis: Axis) -> None:
+        super().__init__(embedding.stored_weight)
+        self.rows, self.axis = local_range(vocabulary, axis), axis
 
 
 def vocab_parallel_head_loss(

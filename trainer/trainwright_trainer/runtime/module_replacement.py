@@ -1,0 +1,39 @@
+"""Replacing modules of a built model: what every pass over the model that changes a computation does.
+
+A module gets a new object of another class in its place, which takes over its children and parameters. Names
+of parameters do not change, and tied weights stay tied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+Replacements = Mapping[type[nn.Module], Callable[[Any], nn.Module]]
+"""By the exact class of the module that is replaced: makes the new module from it."""
+
+
+def replace_modules(
+    model: nn.Module, replacements: Replacements, where: Callable[[str], bool] = lambda path: True
+) -> None:
+    """Replace the modules of ``model`` whose class is one of ``replacements``, children after parents.
+
+    Args:
+        where: whether to replace the module at a path.
+
+    Raises:
+        TypeError: a module is of a subclass of one of them, for example because another pass replaced it.
+            Its computation would be lost.
+    """
+    for path, module in list(model.named_modules()):
+        make = replacements.get(type(module))
+        if make is not None:
+            if where(path):
+                model.set_submodule(path, make(module))
+        elif isinstance(module, tuple(replacements)):
+            raise TypeError(
+                f"{path} is a {type(module).__name__}, which this pass does not know: it replaces "
+                + ", ".join(sorted(known.__name__ for known in replacements))
+            )

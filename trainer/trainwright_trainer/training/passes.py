@@ -1,0 +1,128 @@
+"""The passes over the model, in the order in which they are applied.
+
+A model is built entire, on the meta device, and knows nothing of ranks or precision. Each pass changes its
+modules in place: it deletes or shrinks them, or replaces them by modules that compute the same differently
+(``runtime.module_replacement``). No pass reads a weight, so weights get memory once, after the last one
+(``materialize``). The order is the same for every layout, engine and number format; a run uses some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from trainwright.contracts.parallelism_spec import EngineKind
+from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.training_spec import RecomputeKind
+from trainwright.planner.compilation import compiles
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
+from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert
+from trainwright_trainer.fp8.compute.matmul import check_device
+from trainwright_trainer.model.recompute import recompute
+from trainwright_trainer.model.residual_dtype import set_residual_dtype
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.parallel.data.fsdp import apply_fsdp
+from trainwright_trainer.parallel.pipeline.deferred_linear import defer_weight_gradients
+from trainwright_trainer.parallel.pipeline.stages import Stages, split_model
+from trainwright_trainer.parallel.tensor.parallelize import parallelize_modules, shard_matrices
+from trainwright_trainer.runtime.compilation import can_compile, compile_blocks
+from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
+
+
+@dataclass
+class ModelParts:
+    """This rank's part of the model, and what the passes leave for other components."""
+
+    model: Transformer
+    shard_specs: ShardSpecs
+    fp8: ConvertedModel | None = None
+    """For the updater, if layers were converted."""
+
+    deferred: DeferredWeightGradients | None = None
+    """For the schedule, if layers defer their weight gradients."""
+
+    compiled: bool = False
+
+
+class Pass(NamedTuple):
+    """One change of the model."""
+
+    name: str
+    apply: Callable[[ModelParts], None]
+
+
+def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
+    """The passes that a rank of ``spec`` applies, in order."""
+    if stages is not None:
+        yield Pass("keep the layers of this rank's stages", lambda parts: _split(parts, stages, mesh))
+    if mesh.tensor.ranks > 1:
+        yield Pass("shard matrices over tensor ranks", lambda parts: _shard(parts, mesh))
+    if spec.precision.fp8 is not None:
+        yield Pass("convert layers to FP8", lambda parts: _convert(parts, spec, mesh))
+    if mesh.tensor.ranks > 1:
+        yield Pass(
+            "compute on this rank's tokens, heads and features",
+            lambda parts: parallelize_modules(
+                parts.model, spec.data.tokenizer.size, mesh.tensor, spec.parallelism.tensor_chunks
+            ),
+        )
+    if stages is not None and stages.schedule.is_zero_bubble:
+        yield Pass("defer weight gradients", _defer)
+    if spec.memory.recompute is not RecomputeKind.NONE:
+        yield Pass("recompute activations", lambda parts: recompute(parts.model, spec.memory))
+    if zero_stage(spec, mesh) == 3:
+        yield Pass(
+            "shard weights over data ranks", lambda parts: apply_fsdp(parts.model, spec.precision.kind, mesh)
+        )
+    if spec.precision.kind is PrecisionKind.BF16:
+        yield Pass(
+            "keep the residual stream in bfloat16",
+            lambda parts: set_residual_dtype(parts.model, torch.bfloat16),
+        )
+    if compiles(spec, mesh.device.type == "cuda") and can_compile(spec.precision.compile, mesh.device):
+        yield Pass("compile blocks", _compile)
+
+
+def build_parts(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> ModelParts:
+    """Build the model on the meta device and apply the passes."""
+    with torch.device("meta"):
+        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    parts = ModelParts(model, unsharded_specs(model))
+    for each in passes(spec, mesh, stages):
+        each.apply(parts)
+    return parts
+
+
+def zero_stage(spec: RunSpec, mesh: Mesh) -> int:
+    """What the native engine's data ranks shard: nothing if there is only one."""
+    native = spec.parallelism.engine is EngineKind.NATIVE
+    return spec.parallelism.zero_stage if native and mesh.shard.ranks > 1 else 0
+
+
+def _split(parts: ModelParts, stages: Stages, mesh: Mesh) -> None:
+    parts.shard_specs = split_model(parts.model, stages.of_rank(mesh.pipeline.rank), parts.shard_specs)
+
+
+def _shard(parts: ModelParts, mesh: Mesh) -> None:
+    parts.shard_specs = shard_matrices(parts.model, parts.shard_specs, mesh.tensor)
+
+
+def _convert(parts: ModelParts, spec: RunSpec, mesh: Mesh) -> None:
+    assert spec.precision.fp8 is not None
+    check_device(spec.precision.fp8.scaling, mesh.device)
+    parts.fp8 = convert(parts.model, spec.precision.fp8, mesh.device, parts.shard_specs.forward_order)
+
+
+def _defer(parts: ModelParts) -> None:
+    parts.deferred = DeferredWeightGradients()
+    defer_weight_gradients(parts.model, parts.deferred)
+
+
+def _compile(parts: ModelParts) -> None:
+    compile_blocks(parts.model.layers.values())
+    parts.compiled = True
