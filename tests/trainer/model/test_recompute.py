@@ -150,9 +150,8 @@ def test_products_of_blocks_are_kept_as_others_are() -> None:
         with torch.device("meta"):
             spec = ModelSpec(layers=1, width=256, heads=2, kv_heads=2, feed_forward=256)
             model = Transformer(spec, V, T)
-            for weight in convert(
-                model, FP8Spec(scaling=ScalingKind.BLOCK), torch.device("cpu")
-            ).weights.values():
+            in_blocks = FP8Spec(scaling=ScalingKind.BLOCK)
+            for weight in convert(model, in_blocks, torch.device("meta")).weights.values():
                 weight.attach(torch.empty(weight.handle.shape), torch.ones(()), torch.ones(()))
             recompute(model, MemorySpec(recompute=kind))
             tokens = torch.zeros(8, T, dtype=torch.int64)

@@ -35,11 +35,18 @@ CASES: dict[str, tuple[int, dict[str, Any], list[int]]] = {
     "zero 3": (2, {"parallelism": {"zero_stage": 3}, "precision": BF16}, [5, 6, 7, 8]),
     "zero 3 of one rank": (1, {"parallelism": {"zero_stage": 3}, "precision": BF16}, [5, 7, 8]),
     "zero 3, tensor": (4, {"parallelism": {"zero_stage": 3, "tensor": 2}}, [1, 3, 5, 6]),
-    "FP8, tensor": (2, {"parallelism": {"tensor": 2}, "precision": FP8}, [1, 2, 3, 5, 8]),
+    "FP8, tensor": (
+        2,
+        {"parallelism": {"tensor": 2}, "precision": FP8, "model": {"width": 128, "heads": 4, "kv_heads": 2}},
+        [1, 2, 3, 5, 8],
+    ),
     "zbv, tensor": (
         4,
-        {"parallelism": {"pipeline": 2, "schedule": "zbv", "tensor": 2, "stages": [1, 1, 1, 1]}},
-        [0, 1, 3, 4, 5],
+        {
+            "parallelism": {"pipeline": 2, "schedule": "zbv", "tensor": 2, "stages": [1, 1, 1, 1]},
+            "memory": {"recompute": "none"},
+        },
+        [0, 1, 3, 4],
     ),
 }
 """Ranks, sections of the spec, and indices into ``ORDER``."""

@@ -53,7 +53,7 @@ class RecomputedBlock(Block):
         nn.Module.__init__(self)
         self.attention_norm, self.attention = block.attention_norm, block.attention
         self.feed_forward_norm, self.feed_forward = block.feed_forward_norm, block.feed_forward
-        self._how = {"context_fn": _contexts} if selective else {}
+        self._how: dict[str, Any] = {"context_fn": _contexts} if selective else {}
 
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
         # No layer draws random numbers, so generator states need not be saved, which would wait for the device.
