@@ -30,9 +30,9 @@ from tests.benchmarks.gpu_program.inductor_program import Kernel, lower
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.distributed.mesh import single_rank_mesh
 from trainwright_trainer.model import attention
-from trainwright_trainer.training import build
-from trainwright_trainer.training.engine import TorchEngine
-from trainwright_trainer.training.materialize import build_meta_model, build_updater
+from trainwright_trainer.training.build import build_engine
+from trainwright_trainer.training.materialize import materialize
+from trainwright_trainer.training.passes import build_parts
 
 DEVICE = torch.device("cuda", 0)
 
@@ -89,11 +89,9 @@ def trace_step(spec: RunSpec) -> TracedStep:
     mesh = single_rank_mesh(DEVICE)
     counters.clear()
     with _recording(step), _Recorder(step):
-        model, shard_specs = build_meta_model(spec, mesh, None)
-        model, updater = build_updater(model, shard_specs, spec, mesh, fresh=False)
-        loss = build._apply_model_passes(model, spec, mesh)
-        passes = build._build_forward_backward(model, shard_specs, updater, spec, mesh, None, loss)
-        engine = TorchEngine(model, updater, mesh, passes)
+        parts = build_parts(spec, mesh, None)
+        updater = materialize(parts, spec, mesh, fresh=False)
+        engine = build_engine(parts, updater, spec, mesh, None)
         tokens = torch.zeros(
             spec.batch.micro_sequences, spec.batch.sequence_tokens + 1, dtype=torch.int64, device=DEVICE
         )

@@ -97,11 +97,10 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     for note in _notes(updater, stages, why_not_compiled(spec, mesh.device.type == "cuda")):
         report(Note(time=now(), message=note))
     reset_peak_memory(mesh.device)  # building may have needed more memory than a step does
-    loss = _build_loss(parts, spec, mesh)
     return Training(
         spec=spec,
         mesh=mesh,
-        engine=_build_engine(parts, updater, spec, mesh, stages, loss),
+        engine=build_engine(parts, updater, spec, mesh, stages),
         loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks, data_position),
         validation=validation,
         saver=Saver(
@@ -118,9 +117,11 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     )
 
 
-def _build_engine(
-    parts: ModelParts, updater: Updater, spec: RunSpec, mesh: Mesh, stages: Stages | None, loss: HeadLoss
+def build_engine(
+    parts: ModelParts, updater: Updater, spec: RunSpec, mesh: Mesh, stages: Stages | None
 ) -> Engine:
+    """The engine of ``spec`` over a model that has its memory."""
+    loss = _build_loss(parts, spec, mesh)
     if spec.parallelism.engine is EngineKind.DEEPSPEED:
         from trainwright_trainer.training.deepspeed_engine import DeepSpeedEngine, DeepSpeedUpdater
 
