@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 
 from trainwright_trainer.distributed.axis import Axis
-from trainwright_trainer.optim import replicated_adamw, sharded_adamw
-from trainwright_trainer.optim.replicated_adamw import ReplicatedAdamW
+from trainwright_trainer.optim import replicated_updater, sharded_updater
+from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.data.owners import OwnedParameters
 from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
@@ -162,7 +162,7 @@ def _own_norm(axis: Axis, norm: Tensor) -> Tensor:
     return norm
 
 
-def _named_alone(self: ReplicatedAdamW, names: Iterable[str]) -> None:
+def _named_alone(self: ReplicatedUpdater, names: Iterable[str]) -> None:
     """Ignore what the schedule marks as ready."""
 
 
@@ -184,7 +184,7 @@ class _Both:
 FAULTS: dict[str, Plant] = {
     "data sum": lambda: patch.object(Axis, "all_reduce_async", lambda self, tensor: _DONE),
     "ZeRO 2's sums, at another rank": lambda: patch.object(Axis, "reduce_async", _at_the_next),
-    "ZeRO 2's norm": lambda: patch.object(sharded_adamw, "norm_over", _own_norm),
+    "ZeRO 2's norm": lambda: patch.object(sharded_updater, "norm_over", _own_norm),
     "ZeRO 3's gather": lambda: patch.object(_fsdp_collectives.DefaultAllGather, "__call__", _gathers_own),
     "ZeRO 3's scatter": lambda: patch.object(
         _fsdp_collectives.DefaultReduceScatter, "__call__", _scatters_own
@@ -200,7 +200,7 @@ FAULTS: dict[str, Plant] = {
     "vocabulary's targets, of the second rank": lambda: patch.object(
         vocab_parallel, "log_sum_and_target", _targets_of_the_first
     ),
-    "norm over the model": lambda: patch.object(replicated_adamw, "norm_over", _own_norm),
+    "norm over the model": lambda: patch.object(replicated_updater, "norm_over", _own_norm),
     "pipeline's activation": lambda: _Both(
         patch.object(TrainingStage, "get_fwd_send_ops", _send_all_but_one),
         patch.object(TrainingStage, "get_fwd_recv_ops", _receive_all_but_one),
@@ -211,7 +211,7 @@ FAULTS: dict[str, Plant] = {
     "tied sum": lambda: patch.object(PipelineForwardBackward, "reduce_tied_gradient", _complete_tied_apart),
     "hooks under zbv": lambda: _Both(
         patch.object(GradientBuckets, "clear", _clear_and_listen),
-        patch.object(ReplicatedAdamW, "mark_ready", _named_alone),
+        patch.object(ReplicatedUpdater, "mark_ready", _named_alone),
     ),
     "FP8 exchange": lambda: patch.object(Axis, "all_to_all", _own_rows),
     "FP8 exchange, to another rank": lambda: patch.object(Axis, "all_to_all", _rows_of_the_next),

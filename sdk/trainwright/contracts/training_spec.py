@@ -23,6 +23,10 @@ class BatchSpec(Strict):
     """Sequences in one optimizer step, over all ranks and gradient accumulation steps."""
 
 
+OPTIMIZER_STATES: dict[str, tuple[str, ...]] = {"adamw": ("exp_avg", "exp_avg_sq")}
+"""By optimizer, the states that it keeps of each weight, under torch's names. Each has the weight's shape."""
+
+
 class OptimizerSpec(Strict):
     """AdamW with decoupled weight decay."""
 
@@ -46,6 +50,11 @@ class OptimizerSpec(Strict):
 
     clip_norm: float | None = Field(default=1.0, gt=0.0)
     """Gradients are clipped to this global L2 norm. Null (off): no clipping."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states that are kept of each weight."""
+        return OPTIMIZER_STATES[self.kind]
 
 
 class ScheduleKind(StrEnum):

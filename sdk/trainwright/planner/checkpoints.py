@@ -43,5 +43,5 @@ def stored_bytes(spec: RunSpec, begin_step: int = 0) -> int:
 def _state_bytes_per_parameter(spec: RunSpec) -> float:
     fp8 = spec.precision.fp8
     if fp8 is None or fp8.level is FP8Level.O1:
-        return 4 + 4 + 4
+        return 4 * (1 + len(spec.optimizer.states))
     return 2 + 1 + 1 + 2 * 4 / 128 if fp8.moments is MomentsKind.BLOCK else 2 + 1 + 2

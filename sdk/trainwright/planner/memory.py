@@ -209,17 +209,18 @@ def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
     if spec.precision.fp8 is not None:
         return _fp8(spec, spec.precision.fp8, tensors)
     elements, shard, zero = sum(tensors), spec.degrees.shard, spec.parallelism.zero_stage
+    states = 4 * len(spec.optimizer.states)
     owned = largest_share(tensors, shard)
     if zero == 3 and shard > 1:
         part = sum(-(-size // shard) for size in tensors)
         gathered = 4 * 2 * sum(block_weights(spec))  # FSDP2 gathers a block ahead of the one that computes
-        return RankMemory(weights=4 * part, copies=gathered, gradients=4 * part, optimizer=8 * part)
+        return RankMemory(weights=4 * part, copies=gathered, gradients=4 * part, optimizer=states * part)
     gradients = 4 * elements
     if zero == 2 and spec.parallelism.pipeline == 1:
         gradients = min(gradients, 4 * owned + 2 * _GRADIENT_BUCKET_BYTES)
     elif zero == 2:
         gradients += 4 * owned
-    optimizer = 8 * (owned if zero else elements)
+    optimizer = states * (owned if zero else elements)
     return RankMemory(weights=4 * elements, gradients=gradients, optimizer=optimizer)
 
 

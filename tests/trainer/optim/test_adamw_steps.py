@@ -45,9 +45,9 @@ from trainwright_trainer.fp8.state.row_layout import ROW, ParamSlot, view_of
 from trainwright_trainer.fp8.state.segments import Segments
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.observe.step_timer import StepTimer
-from trainwright_trainer.optim.adamw import set_updates
-from trainwright_trainer.optim.replicated_adamw import ReplicatedAdamW
-from trainwright_trainer.optim.sharded_adamw import ShardedAdamW
+from trainwright_trainer.optim.optimizer import set_updates
+from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
+from trainwright_trainer.optim.sharded_updater import ShardedUpdater
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training.build import Training
 
@@ -116,8 +116,8 @@ class Reference:
 class Plain:
     """The weights that torch's fused AdamW updates on this rank, and their gradients in the last step."""
 
-    def __init__(self, updater: ReplicatedAdamW | ShardedAdamW) -> None:
-        self._optimizer = updater.optimizer if isinstance(updater, ReplicatedAdamW) else updater._optimizer
+    def __init__(self, updater: ReplicatedUpdater | ShardedUpdater) -> None:
+        self._optimizer = updater.optimizer
         self._step = self._optimizer.step
         self.gradients: Weights = {}
 
@@ -346,7 +346,7 @@ def _miscount(training: Training) -> None:
     if isinstance(updater, FP8Updater):
         updater.optimizer.updates = 1
     else:
-        assert isinstance(updater, ReplicatedAdamW)
+        assert isinstance(updater, ReplicatedUpdater)
         set_updates(updater.optimizer, 1)
 
 

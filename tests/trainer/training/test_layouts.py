@@ -30,9 +30,9 @@ from trainwright_trainer.distributed.mesh import Mesh, make_mesh
 from trainwright_trainer.fp8.compute.formats import amax_of, scale_for, widen
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.observe.step_timer import StepTimer
-from trainwright_trainer.optim.adamw import set_updates
 from trainwright_trainer.optim.learning_rate import learning_rate_at
-from trainwright_trainer.optim.replicated_adamw import ReplicatedAdamW
+from trainwright_trainer.optim.optimizer import set_updates
+from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training.build import Training, build
 
@@ -356,7 +356,7 @@ def _miscount(training: Training) -> None:
     if isinstance(updater, FP8Updater):
         updater.optimizer.updates -= 1
     else:
-        assert isinstance(updater, ReplicatedAdamW)
+        assert isinstance(updater, ReplicatedUpdater)
         set_updates(updater.optimizer, SAVED - 1)
 
 

@@ -1,44 +1,19 @@
-"""AdamW (Loshchilov & Hutter 2019): matrices get weight decay, norms and other vectors do not."""
+"""AdamW (Loshchilov & Hutter 2019)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import AdamW
 from torch.optim.adamw import adamw
 
 from trainwright.contracts.training_spec import OptimizerSpec
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
-"""torch's names of the first and second moments."""
+from trainwright_trainer.optim.optimizer import Optimizer, weight_groups
 
 
-class FusedAdamW:
-    """torch's fused AdamW without its ``Optimizer`` class, whose construction imports the compiler, which
-    takes 1.5 seconds.
+class FusedAdamW(Optimizer):
+    """Updates weights to the same bits as torch's fused AdamW."""
 
-    It has the same ``state`` and ``param_groups``, and updates weights to the same bits.
-    """
-
-    def __init__(self, parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> None:
-        self.param_groups: list[dict[str, Any]] = _groups(parameters, spec)
-        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
-        self._spec = spec
-        set_learning_rate(self, spec.learning_rate)
-        allocate_state(self)
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """Update every weight that has a gradient."""
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if weights:
-                self._update(weights, group["lr"], group["weight_decay"])
-
-    def _update(self, weights: list[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
+    def update(self, weights: list[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
         states = [self.state[weight] for weight in weights]
         adamw(
             weights,  # type: ignore[arg-type]
@@ -60,41 +35,5 @@ class FusedAdamW:
 
 def build_adamw(model: nn.Module, spec: OptimizerSpec) -> AdamW:
     """torch's own fused AdamW over ``model``, for code that needs its class."""
-    return adamw_over(list(model.parameters()), spec)
-
-
-def adamw_over(parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> AdamW:
-    """Like ``build_adamw``, for any list of weights, even an empty one."""
-    groups = _groups(parameters, spec)
+    groups = weight_groups(list(model.parameters()), spec)
     return AdamW(groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon, fused=True)
-
-
-def _groups(parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> list[dict[str, Any]]:
-    return [
-        {"params": [weight for weight in parameters if weight.ndim >= 2], "weight_decay": spec.weight_decay},
-        {"params": [weight for weight in parameters if weight.ndim < 2], "weight_decay": 0.0},
-    ]
-
-
-def allocate_state(optimizer: AdamW | FusedAdamW) -> None:
-    """Allocate the state that the first step would: so it has the same tensors after any number of steps.
-
-    With ``fused=True`` the number of updates is also a tensor on the weight's device.
-    """
-    for group in optimizer.param_groups:
-        for weight in group["params"]:
-            updates = torch.zeros((), dtype=torch.float32, device=weight.device)
-            optimizer.state[weight] = {"step": updates} | {
-                moment: torch.zeros_like(weight) for moment in MOMENTS
-            }
-
-
-def set_updates(optimizer: AdamW | FusedAdamW, updates: int) -> None:
-    """Set how many updates the moments have seen."""
-    for state in optimizer.state.values():
-        state["step"].fill_(updates)
-
-
-def set_learning_rate(optimizer: AdamW | FusedAdamW, learning_rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate

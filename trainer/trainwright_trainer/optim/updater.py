@@ -1,6 +1,6 @@
 """The updater interface: it holds the weights, takes their gradients and updates them. Engines only compute gradients.
 
-One updater holds the weights in float32 and uses torch's AdamW (``optim.replicated``); another holds them,
+One updater holds the weights in float32 and uses an ``Optimizer`` (``optim.replicated_updater``); another holds them,
 their gradients and moments in 8 and 16 bits (``fp8.state.updater``). Each has its own state to checkpoint.
 
     begin_step   (backward, end_micro_batch)*   begin_last_micro_batch, backward   wait_for_gradients   grad_norm

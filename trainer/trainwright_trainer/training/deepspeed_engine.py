@@ -39,15 +39,10 @@ from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
-from trainwright_trainer.optim.adamw import (
-    MOMENTS,
-    allocate_state,
-    build_adamw,
-    set_learning_rate,
-    set_updates,
-)
+from trainwright_trainer.optim.adamw import build_adamw
 from trainwright_trainer.optim.clip import clip, global_norm
 from trainwright_trainer.optim.non_finite import first_non_finite
+from trainwright_trainer.optim.optimizer import allocate_state, set_learning_rate, set_updates
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor, Updater
 from trainwright_trainer.runtime.autocast import autocast
 from trainwright_trainer.runtime.errors import BadJobError
@@ -72,7 +67,7 @@ class DeepSpeedUpdater:
         """``model`` is on the CPU, unsharded, with its initial values; it is moved to its device here."""
         self._deepspeed = import_deepspeed(mesh.device)
         self._stage = spec.parallelism.zero_stage
-        self._clip_norm = spec.optimizer.clip_norm
+        self._spec = spec.optimizer
         self._mesh = mesh
         self._order = shard_specs.forward_order
         self._weights = dict(model.named_parameters())
@@ -107,7 +102,7 @@ class DeepSpeedUpdater:
             return
         self._norm = global_norm(list(self._weights.values()))
         if math.isfinite(self._norm):
-            clip(list(self._weights.values()), self._norm, self._clip_norm)
+            clip(list(self._weights.values()), self._norm, self._spec.clip_norm)
             self.runner.step()
         else:
             self._not_finite = first_non_finite(self._weights, self._order, self._mesh.world)
@@ -161,19 +156,19 @@ class DeepSpeedUpdater:
 
     def _state_names(self) -> list[tuple[str | None, str]]:
         """For each tensor of the state its moment, or None for the weight itself, and the weight's name."""
-        return [(moment, name) for moment in (None, *MOMENTS) for name in self._weights]
+        return [(moment, name) for moment in (None, *self._spec.states) for name in self._weights]
 
     def _allocate_moments(self) -> None:
         """Allocate the state that each shard's first update would allocate."""
         if not self._stage:
-            allocate_state(self._optimizer)
+            allocate_state(self._optimizer, self._spec)
             return
         zero = self.runner.optimizer
         flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
         for part in flat:
             made = torch.zeros((), dtype=torch.float32, device=part.device)
             self._optimizer.state[part] = {"step": made} | {
-                moment: torch.zeros_like(part) for moment in MOMENTS
+                moment: torch.zeros_like(part) for moment in self._spec.states
             }
         if self._stage < 3:
             zero._lazy_init_hp_params_optimizer_state()

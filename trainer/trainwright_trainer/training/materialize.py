@@ -18,8 +18,8 @@ from trainwright_trainer.fp8.compute.conversion import ConvertedModel
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.model.init import initial_weight, initialize
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.optim.replicated_adamw import ReplicatedAdamW
-from trainwright_trainer.optim.sharded_adamw import ShardedAdamW
+from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
+from trainwright_trainer.optim.sharded_updater import ShardedUpdater
 from trainwright_trainer.optim.updater import Updater
 from trainwright_trainer.parallel.data.fsdp import allocate_shards
 from trainwright_trainer.parallel.data.zero import shard_gradients, shard_states
@@ -39,7 +39,9 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
     stage = zero_stage(spec, mesh)
     if stage == 3:
         initial_weights = partial(initial_weight, spec=spec.model, seed=spec.seed) if fresh else None
-        return ShardedAdamW(allocate_shards(model, shard_specs, mesh, initial_weights), spec.optimizer, mesh)
+        return ShardedUpdater(
+            allocate_shards(model, shard_specs, mesh, initial_weights), spec.optimizer, mesh
+        )
     # DeepSpeed places weights itself.
     _allocate(model, mesh.device if native else torch.device("cpu"))
     if fresh:
@@ -50,9 +52,9 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
         return DeepSpeedUpdater(model, shard_specs, spec, mesh)
     model.to(mesh.device)  # the rotary tables; the weights are there
     if not stage:
-        return ReplicatedAdamW(model, shard_specs, spec.optimizer, mesh)
+        return ReplicatedUpdater(model, shard_specs, spec.optimizer, mesh)
     shard_model = shard_states if stage == 1 else shard_gradients
-    return ShardedAdamW(shard_model(model, shard_specs, mesh), spec.optimizer, mesh)
+    return ShardedUpdater(shard_model(model, shard_specs, mesh), spec.optimizer, mesh)
 
 
 def _materialize_fp8(

@@ -12,7 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from tests.selection import partly_slow
 from tests.trainer.zero_trainings import CASES, STEPS, Learned, complaints, job_writer, run
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.optim import sharded_adamw
+from trainwright_trainer.optim import sharded_updater
 from trainwright_trainer.parallel.data import fsdp, zero
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.data.owners import OwnedParameters
@@ -84,7 +84,7 @@ def _only_the_last_round_counts() -> None:
 
 
 def _own_norm() -> None:
-    sharded_adamw.norm_over = lambda axis, norm: norm
+    sharded_updater.norm_over = lambda axis, norm: norm
 
 
 def _slices_of_replicas_stay_apart() -> None:

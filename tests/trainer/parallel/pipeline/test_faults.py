@@ -21,7 +21,7 @@ from tests.trainer.pipeline_trainings import (
     whole_models,
 )
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright_trainer.optim.replicated_adamw import ReplicatedAdamW
+from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
 from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
@@ -41,7 +41,7 @@ def _keep_tied_gradients_apart() -> None:
 def _listen_to_hooks() -> None:
     """Reduce when autograd reports a weight's gradient, as without a pipeline."""
     GradientBuckets.clear = _clear_and_listen
-    ReplicatedAdamW.mark_ready = lambda self, names: None
+    ReplicatedUpdater.mark_ready = lambda self, names: None
 
 
 _clear = GradientBuckets.clear

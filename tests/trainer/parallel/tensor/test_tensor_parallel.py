@@ -38,7 +38,7 @@ from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_spe
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.optim import replicated_adamw
+from trainwright_trainer.optim import replicated_updater
 from trainwright_trainer.parallel.tensor import parallelize, sequence_parallel, vocab_parallel
 from trainwright_trainer.training.build import Training
 from trainwright_trainer.training.loop import train
@@ -296,7 +296,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "the target's logit stays with its owner": (vocab_parallel, "log_sum_and_target", _own_targets),
     "embedded tokens are not summed": (vocab_parallel, "reduce_scatter", _own_summand),
     "rows of other ranks' tokens are added": (Tensor, "masked_fill", lambda self, mask, value: self),
-    "the gradient norm is a rank's own": (replicated_adamw, "norm_over", lambda axis, norm: norm),
+    "the gradient norm is a rank's own": (replicated_updater, "norm_over", lambda axis, norm: norm),
 }
 
 

@@ -4,7 +4,7 @@
     stage 2   gradients too: they are reduced to the owner only                        ``sharded_gradients``
     stage 3   weights too: each rank has a slice of every matrix                       ``fsdp``
 
-``optim.sharded`` updates the shards of every stage.
+``optim.sharded_updater`` updates the shards of every stage.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The updater of float32 and bfloat16 runs whose data ranks replicate the float32 weights and their optimizer.
 
 Gradients are summed over the data ranks (``parallel.data.gradient_buckets``), clipped by the norm over all
-ranks of the model, and passed to torch's AdamW. Data ranks have the same bits, so only the first of them
+ranks of the model, and passed to the optimizer. Data ranks have the same bits, so only the first of them
 writes the state.
 """
 
@@ -16,23 +16,20 @@ from torch import Tensor, nn
 from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs
-from trainwright_trainer.optim.adamw import (
-    MOMENTS,
-    FusedAdamW,
-    set_learning_rate,
-    set_updates,
-)
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.non_finite import first_non_finite
+from trainwright_trainer.optim.optimizer import named_states, set_learning_rate, set_updates
+from trainwright_trainer.optim.registry import build_optimizer
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 
 
-class ReplicatedAdamW:
+class ReplicatedUpdater:
     """``Updater`` of ``model``, whose parameters are float32 and stay on their device."""
 
     def __init__(self, model: nn.Module, shard_specs: ShardSpecs, spec: OptimizerSpec, mesh: Mesh) -> None:
-        self.optimizer = FusedAdamW(list(model.parameters()), spec)
+        self.optimizer = build_optimizer(list(model.parameters()), spec)
+        self._spec = spec
         self._weights = dict(model.named_parameters())
         self._parameters = list(self._weights.values())
         self._clip_norm = spec.clip_norm
@@ -95,7 +92,7 @@ class ReplicatedAdamW:
         ]
 
     def position(self) -> dict[str, Any]:
-        """AdamW corrects its moments by the number of updates, which excludes skipped steps."""
+        """An optimizer may depend on the number of updates, which excludes skipped steps."""
         return {"updates": self._updates}
 
     def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
@@ -109,8 +106,4 @@ class ReplicatedAdamW:
     def _named_state(self) -> list[tuple[str, str, Tensor]]:
         """Kind, weight and tensor."""
         weights = [("model", name, weight.detach()) for name, weight in self._weights.items()]
-        return weights + [
-            (f"optimizer.{moment}", name, self.optimizer.state[weight][moment])
-            for moment in MOMENTS
-            for name, weight in self._weights.items()
-        ]
+        return weights + named_states(self.optimizer, self._weights, self._spec)

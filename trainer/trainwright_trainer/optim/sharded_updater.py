@@ -1,7 +1,7 @@
-"""The updater of float32 and bfloat16 runs whose data ranks shard what ``optim.replicated`` copies
+"""The updater of float32 and bfloat16 runs whose data ranks shard what ``optim.replicated_updater`` copies
 (``parallel.data.zero``).
 
-AdamW updates each element by itself, so it does not matter which rank updates it. Only the gradient norm
+The optimizer updates each element by itself, so it does not matter which rank updates it. Only the gradient norm
 involves all elements: it is summed over the ranks that have them. If every rank has all gradients, the norm
 equals the replicated run's bit for bit.
 """
@@ -16,31 +16,28 @@ from torch import Tensor
 
 from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.optim.adamw import (
-    MOMENTS,
-    FusedAdamW,
-    set_learning_rate,
-    set_updates,
-)
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.non_finite import first_non_finite
+from trainwright_trainer.optim.optimizer import named_states, set_learning_rate, set_updates
+from trainwright_trainer.optim.registry import build_optimizer
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor
 from trainwright_trainer.parallel.data.zero import ModelShard
 
 
-class ShardedAdamW:
+class ShardedUpdater:
     """``Updater`` of this rank's shard of a float32 model."""
 
     def __init__(self, shard: ModelShard, spec: OptimizerSpec, mesh: Mesh) -> None:
         self._shard = shard
         self._updated = list(shard.updated.values())
-        self._optimizer = FusedAdamW(self._updated, spec)
+        self.optimizer = build_optimizer(self._updated, spec)
+        self._spec = spec
         self._clip_norm = spec.clip_norm
         self._mesh = mesh
         self._updates = 0
 
     def begin_step(self, learning_rate: float) -> None:
-        set_learning_rate(self._optimizer, learning_rate)
+        set_learning_rate(self.optimizer, learning_rate)
         self._shard.gradients.clear()
 
     def end_micro_batch(self) -> None:
@@ -68,7 +65,7 @@ class ShardedAdamW:
 
     def update(self, norm: Tensor) -> None:
         clip(self._updated, norm, self._clip_norm)
-        self._optimizer.step()
+        self.optimizer.step()
         self._shard.broadcast_params()
         self._updates += 1
 
@@ -87,12 +84,12 @@ class ShardedAdamW:
         weights = [("model", name, weight.detach()) for name, weight in self._shard.updated.items()]
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard.shard_specs[name].slice)
-            for kind, name, tensor in weights + self._moments()
+            for kind, name, tensor in weights + self._states()
             if name in self._shard.written and self._shard.shard_specs[name].is_primary
         ]
 
     def position(self) -> dict[str, Any]:
-        """AdamW corrects its moments by the number of updates, which excludes skipped steps."""
+        """An optimizer may depend on the number of updates, which excludes skipped steps."""
         return {"updates": self._updates}
 
     def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
@@ -102,15 +99,12 @@ class ShardedAdamW:
         with torch.no_grad():
             for name, weight in self._shard.weights.items():
                 weight.copy_(read(f"model.{name}", self._shard.shard_specs[name].slice))
-            for kind, name, tensor in self._moments():
+            for kind, name, tensor in self._states():
                 tensor.copy_(read(f"{kind}.{name}", self._shard.shard_specs[name].slice))
         self._updates = position["updates"]
-        set_updates(self._optimizer, self._updates)
+        set_updates(self.optimizer, self._updates)
 
-    def _moments(self) -> list[tuple[str, str, Tensor]]:
-        """Kind, weight and tensor of the moments on this rank."""
-        return [
-            (f"optimizer.{moment}", name, self._optimizer.state[weight][moment])
-            for moment in MOMENTS
-            for name, weight in self._shard.updated.items()
-        ]
+    def _states(self) -> list[tuple[str, str, Tensor]]:
+        """Kind, weight and tensor of the states on this rank."""
+        updated = dict(self._shard.updated)
+        return named_states(self.optimizer, updated, self._spec)
