@@ -85,10 +85,9 @@ def _whole_numbers(*shape: int, seed: int) -> Tensor:
 def _layer(kind: str, seed: int, deferred: DeferredWeightGradients | None) -> Any:
     weight = _whole_numbers(N, K, seed=seed)
     if kind == "bf16":
-        layer = (nn.Linear if deferred is None else DeferredLinear)(K, N, bias=False, dtype=torch.bfloat16)
+        layer = nn.Linear(K, N, bias=False, dtype=torch.bfloat16)
         layer.weight.data.copy_(weight)
-        layer.deferred = deferred
-        return layer
+        return layer if deferred is None else DeferredLinear(layer, deferred)
     low = layer_of(hold(weight.float()), ScalingKind.TENSOR)
     low.deferred = deferred
     if kind == "fp8, delayed":
