@@ -63,6 +63,7 @@ class Sender:
         self._app = celery_app(url, key_prefix, SENDER_ANSWER_SECONDS)
         self._paused_until = 0.0
         self._lock = threading.Lock()
+        self._checking = threading.Lock()
         self._responds = True
         self._checked_until = 0.0
 
@@ -84,12 +85,15 @@ class Sender:
         return True
 
     def responds(self) -> bool:
-        """Whether the broker answers within about a second; it is asked at most every few seconds."""
-        with self._lock:
-            if time.monotonic() >= self._checked_until:
+        """Whether the broker answers within about a second. It is asked at most every few seconds, by one thread: the
+        others take the last result instead of waiting."""
+        if time.monotonic() >= self._checked_until and self._checking.acquire(blocking=False):
+            try:
                 self._responds = self._ping()
                 self._checked_until = time.monotonic() + CHECK_SECONDS
-            return self._responds
+            finally:
+                self._checking.release()
+        return self._responds
 
     def close(self) -> None:
         self._app.close()

@@ -146,6 +146,7 @@ def count_sources(
     rejected: int,
     on_mask: Callable[[int, bytes], None] | None,
     max_chunks: int | None = None,
+    between_chunks: Callable[[], None] = lambda: None,
 ) -> CurationCounts:
     """Apply ``curation`` to the documents of ``sources`` and count them.
 
@@ -153,10 +154,11 @@ def count_sources(
         rejected: rows that gave no document.
         on_mask: called with each chunk's position among all chunks and its mask of kept documents.
         max_chunks: read the measures of this many chunks at most and extrapolate; None reads all.
+        between_chunks: called after each chunk that was read.
     """
     survey_sources = [_survey_source(store, source) for source in sources]
     with store.working_folder() as folder:
-        result = curate(survey_sources, curation, on_mask, rejected, max_chunks, folder)
+        result = curate(survey_sources, curation, on_mask, rejected, max_chunks, folder, between_chunks)
     return CurationCounts(
         **result.model_dump(exclude={"shares"}),
         mix=_mix(sources, result.shares, result.characters) if curation.mix else [],

@@ -156,6 +156,7 @@ def curate(
     rejected: int = 0,
     max_chunks: int | None = None,
     folder: Path | None = None,
+    between_chunks: Callable[[], None] = lambda: None,
 ) -> CurationResult:
     """Apply ``curation`` to ``sources``, and count what it keeps.
 
@@ -164,12 +165,13 @@ def curate(
         rejected: number of rejected rows, passed through to the result.
         max_chunks: read the statistics of at most this many chunks, but at least one per source. Not with masks.
         folder: for temporary files, 24 bytes per document. A killed process leaves them there.
+        between_chunks: called after each chunk that was read. It may raise to end the work.
     """
     assert on_mask is None or max_chunks is None, "masks need all chunks"
     chunks = list(_chunks(sources))
     total = sum(chunk.documents for chunk in chunks)
     with Duplicates(total, folder) as duplicates:
-        exact = _find_duplicates(chunks, duplicates)
+        exact = _find_duplicates(chunks, duplicates, between_chunks)
         sample = _sample_chunks(chunks, exact, curation, len(sources), max_chunks)
         limits = _mixture_limits(sources, sample, curation, duplicates)
         counts = _Counts(exact, sample.scales)
@@ -182,6 +184,7 @@ def curate(
             counts.add(chunk, stats, mask)
             if on_mask is not None:
                 on_mask(chunk.number, mask.tobytes())
+            between_chunks()
     read = sum(chunk.documents for chunk in sample.chunks)
     return counts.result(_parts(curation, limits is not None), rejected, read / total if total else 1.0)
 
@@ -195,12 +198,15 @@ def _chunks(sources: Sequence[CurationSource]) -> Iterator[_Chunk]:
             number, first = number + 1, first + documents
 
 
-def _find_duplicates(chunks: Sequence[_Chunk], duplicates: Duplicates) -> _ExactCounts:
+def _find_duplicates(
+    chunks: Sequence[_Chunk], duplicates: Duplicates, between_chunks: Callable[[], None]
+) -> _ExactCounts:
     documents = []
     for chunk in chunks:
         takes_part = chunk.own_mask() == MaskValue.KEPT
         duplicates.add(read_hashes(chunk.path), takes_part)
         documents.append(int(takes_part.sum()))
+        between_chunks()
     duplicates.find()
     again = [int(duplicates.between(chunk.first, chunk.first + chunk.documents).sum()) for chunk in chunks]
     return _ExactCounts(np.array(documents, np.int64), np.array(again, np.int64))

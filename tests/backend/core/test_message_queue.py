@@ -2,12 +2,14 @@
 
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from trainwright.contracts.agent_protocol import HINT_TASK, HINTS_KEY_PREFIX, hints_queue
+from trainwright_backend.core import message_queue
 from trainwright_backend.core.broker import start_broker
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.message_queue import Enqueuer, celery_app, enqueue_task
@@ -70,3 +72,31 @@ def test_a_dead_broker_costs_about_a_second_once(tmp_path: Path) -> None:
     assert [enqueuer.send_task("t", []) for _ in range(50)] == [False] * 50
     assert time.monotonic() - started < 5
     enqueuer.close()
+
+
+def test_a_silent_broker_is_named_and_only_one_thread_waits_for_it(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_queue, "CHECK_SECONDS", 0.0)
+    broker = start_broker(tmp_path_factory.mktemp("broker"))
+    enqueuer = Enqueuer(settings(tasks_url=broker.url, hints_url=broker.url))
+    apart = Enqueuer(settings(tasks_url=broker.url))
+
+    def seconds_to_ask(_: int) -> float:
+        started = time.monotonic()
+        enqueuer.silent_brokers()
+        return time.monotonic() - started
+
+    try:
+        assert enqueuer.silent_brokers() == apart.silent_brokers() == []
+        broker.process.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(message_queue, "CHECK_SECONDS", 60.0)
+        with ThreadPoolExecutor(20) as pool:
+            waits = list(pool.map(seconds_to_ask, range(20)))
+        assert sum(wait > 0.5 for wait in waits) == 1 and max(waits) < 5, waits
+        assert enqueuer.silent_brokers() == ["broker"] and apart.silent_brokers() == ["tasks broker"]
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+        for each in (enqueuer, apart):
+            each.close()
+        broker.stop()

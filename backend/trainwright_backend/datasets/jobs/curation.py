@@ -49,16 +49,11 @@ class Masks:
 
     store: LocalStore
     job: CurateVersion
-    is_cancelled: Callable[[], bool]
-    give_way: Callable[[], bool]
     kept_documents: dict[int, int] = field(default_factory=dict)
 
     def __call__(self, position: int, mask: bytes) -> None:
-        if self.is_cancelled():
-            raise JobCancelledError
         self.store.write(mask_key(self.job.team_id, self.job.lease.owner_id, position), mask)
         self.kept_documents[position] = mask.count(0)
-        assert not self.give_way(), "a curation does not stop halfway"
 
 
 def take_curation_job(session: Write, version_id: UUID) -> CurateVersion | None:
@@ -114,8 +109,16 @@ def curate_version(
     Raises:
         JobCancelledError: the job was cancelled.
     """
-    masks = Masks(store, job, is_cancelled, give_way)
-    statistics = count_sources(store, job.sources, job.curation, job.rejected, masks)
+
+    def between_chunks() -> None:
+        if is_cancelled():
+            raise JobCancelledError
+        assert not give_way(), "a curation does not stop halfway"
+
+    masks = Masks(store, job)
+    statistics = count_sources(
+        store, job.sources, job.curation, job.rejected, masks, between_chunks=between_chunks
+    )
     if not statistics.kept:
         return _nothing_kept(statistics)
     with database.write() as session:
