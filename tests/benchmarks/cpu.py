@@ -33,7 +33,13 @@ from trainwright.contracts.presets import PRESETS
 def run_parity(given: argparse.Namespace) -> Entries:
     """Final validation loss of O1, O2 and O3 against bfloat16's."""
     data = fp8_parity.prepare_sources(given.folder, 2_048)
-    plan = fp8_parity.plan_for(data, given.model, given.steps, given.seeds)
+    plan = fp8_parity.Plan(
+        data,
+        PRESETS[given.model].model_dump(),
+        steps=given.steps,
+        seeds=tuple(range(1, given.seeds + 1)),
+        learning_rate=given.rate,
+    )
     return judge_parity(fp8_parity.losses(plan, given.processes, given.minutes))
 
 
@@ -52,8 +58,8 @@ def judge_parity(losses: fp8_parity.Losses) -> Entries:
             f"{fp8_parity.POWER} needs {needed or 'more than 1,000'} seeds"
         )
         entries[f"parity-{level}"] = Entry(
-            ours=_mean_loss(losses[level]),
-            peer=_mean_loss(losses["bf16"]),
+            ours=mean(losses[level]),
+            peer=mean(losses["bf16"]),
             ratio=1 + difference.mean / 100,
             unit="final validation loss",
             passes=1 + bound / 100,
@@ -61,10 +67,6 @@ def judge_parity(losses: fp8_parity.Losses) -> Entries:
             reached=_reached(verdict, difference),
         )
     return entries
-
-
-def _mean_loss(by_seed: list[list[float]]) -> float:
-    return mean(loss for of_seed in by_seed for loss in of_seed)
 
 
 def _reached(verdict: fp8_parity.Verdict, difference: fp8_parity.Difference) -> str:
@@ -121,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--toy", action="store_true", help="toy size: shows only that the row runs")
     parser.add_argument("--steps", type=int, default=300, help="parity: steps of each training")
     parser.add_argument("--seeds", type=int, default=8, help="parity: seeds; at least two")
+    parser.add_argument("--rate", type=float, default=1e-3, help="parity: learning rate")
     parser.add_argument("--minutes", type=float, default=240.0, help="parity: start no seed after these")
     parser.add_argument("--model", choices=PRESETS, default="nano", help="parity: preset of the model")
     parser.add_argument("--processes", type=int, default=2, help="parity: trainings at the same time")
