@@ -84,5 +84,5 @@ function comparisonText(columns: readonly RankColumn[], chosen: number, part: St
   const words = `Rank ${columns[chosen]?.rank ?? 0} takes ${shortTime(own)} for ${part}`;
   if (all === 0) return `${words}.`;
   const share = Math.round((own / all - 1) * 100);
-  return `${words}, ${share === 0 ? "as long as" : `${Math.abs(share)} % ${share > 0 ? "longer" : "less"} than`} the median rank.`;
+  return `${words}, ${share === 0 ? "as much as" : `${Math.abs(share)} % ${share > 0 ? "more" : "less"} than`} the median rank.`;
 }
