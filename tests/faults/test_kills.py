@@ -99,17 +99,17 @@ def _spec(dataset: Dataset) -> dict[str, object]:
 
 
 def _supervisor(live: Live) -> int:
-    def is_supervisor(pid: int) -> bool:
-        return "trainwright_agent.supervisor.main" in command_of(pid)
+    return _the_only(live, lambda pid: _has_its_command(pid) and not _has_its_command(parent_of(pid)))
 
-    return _the_only(
-        live, lambda pid: is_supervisor(pid) and not is_supervisor(parent_of(pid))
-    )  # not its guard
+
+def _has_its_command(pid: int) -> bool:
+    """Whether it is a supervisor, or the guard that a supervisor has forked."""
+    return "trainwright_agent.supervisor.main" in command_of(pid)
 
 
 def _launcher(live: Live) -> int:
     supervisor = _supervisor(live)
-    return _the_only(live, lambda pid: parent_of(pid) == supervisor)
+    return _the_only(live, lambda pid: parent_of(pid) == supervisor and not _has_its_command(pid))
 
 
 def _rank(live: Live, rank: int) -> int:
