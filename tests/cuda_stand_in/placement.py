@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainwright_trainer.fp8.compute.cast_transpose import in_torch
 from trainwright_trainer.fp8.compute.matmul import Operand, dequantize
 
 CPU = torch.device("cpu")
@@ -175,11 +176,18 @@ def _multiply_blocks(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> 
     return (dequantize(Operand(a, scale_a)) @ dequantize(Operand(b, scale_b)).t()).bfloat16()
 
 
-_KERNELS: dict[str, Callable[..., Tensor]] = {
+def _cast_and_transpose_into(x_RC: Tensor, factor: Tensor, codes_RC: Tensor, codes_CR: Tensor) -> None:
+    for codes, found in zip((codes_RC, codes_CR), in_torch(x_RC, factor, codes_RC.dtype), strict=True):
+        codes.copy_(found)
+
+
+_KERNELS: dict[str, Callable[..., Any]] = {
     "aten::_scaled_mm": _scaled_mm,
     "trainwright::multiply_blocks": _multiply_blocks,
+    "trainwright::cast_and_transpose": in_torch,
+    "trainwright::cast_and_transpose_into": _cast_and_transpose_into,
 }
-"""Products of tensor cores, which CPUs lack or take seconds for."""
+"""Products of tensor cores, which CPUs lack or take seconds for, and kernels in Triton."""
 
 
 def _to(host: Host, tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:

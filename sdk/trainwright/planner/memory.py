@@ -1,8 +1,8 @@
 """Bytes that a rank needs, by component, before a run starts.
 
     weights        the weights that the optimizer updates, as stored
-    copies         other copies of weights: casts for products of micro batches in flight, FP8 copies of O3, weights that
-                   ZeRO-3 has gathered
+    copies         other copies of weights: casts for products of micro batches in flight, FP8 copies of O3, E4M3 operands of
+                   all micro batches of a step (``keeps_weight_operands``), weights that ZeRO-3 has gathered
     gradients      as stored for the update, and as accumulated in buckets
     optimizer      moments, and master weights if they are separate from the weights
     activations    of micro batches in flight (``activations``, times the micro batches that the schedule stores)
@@ -35,6 +35,7 @@ from trainwright.contracts.precision_spec import (
     FP8Spec,
     MomentsKind,
     PrecisionKind,
+    ScalingKind,
 )
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
@@ -183,11 +184,26 @@ def stage_bytes(
         activations += in_flight * tokens * one.rest + deferred * tokens * deferred_bytes(spec.model, mode)
         gathered += in_flight * tokens * one.gathered
         casts += in_flight * weights * cast_bytes_per_weight(mode)
+        if mode.precision is PrecisionKind.FP8 and keeps_weight_operands(spec):
+            casts += 2 * weights
     if (
         not stage.last and spec.parallelism.pipeline > 1
     ):  # torch keeps what was sent until its gradient arrives
         activations += in_flight * stream_bytes(spec)
     return int(activations), int(gathered), int(casts)
+
+
+def keeps_weight_operands(spec: RunSpec) -> bool:
+    """Whether FP8 layers keep E4M3 codes of their weights, by rows and transposed: 2 bytes per weight.
+
+    They save the 6 bytes per weight that each micro batch would read and write to cast float16 weights forward and
+    backward, so they pay from the second micro batch of a step on. Scales by row or block differ between the two
+    products, and O3 has E4M3 weights for its memory's sake.
+    """
+    fp8 = spec.precision.fp8
+    if fp8 is None or fp8.level is FP8Level.O3 or fp8.scaling is not ScalingKind.TENSOR:
+        return False
+    return spec.accumulation_steps > 1
 
 
 def block_mode(spec: RunSpec, layer: int, compiled: bool = False) -> BlockMode:

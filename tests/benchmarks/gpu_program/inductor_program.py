@@ -15,6 +15,8 @@ from torch.fx import GraphModule
 
 from tests.benchmarks.gpu_program.h200 import has_triton
 
+_OURS = "trainwright.cast_and_transpose"
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -27,7 +29,7 @@ class Kernel:
     """Read and written."""
 
     library: bool
-    """A product or attention, or another kernel that Inductor calls but does not write."""
+    """A product or attention, in contrast to element-wise kernels, whether Inductor's or ours."""
 
 
 class _Lowered(BaseException):
@@ -70,6 +72,6 @@ def _kernel(node: Any) -> Kernel:
         name = getattr(node.node, "python_kernel_name", None) or str(
             getattr(node.node, "op_overload", node.node)
         )
-        return Kernel(name, node.get_read_write_buffers_sizes(), library=True)
+        return Kernel(name, node.get_read_write_buffers_sizes(), library=_OURS not in name)
     name = torch._inductor.utils.get_fused_kernel_name(node.get_nodes(), "original_aten")
     return Kernel(name, node.get_read_write_buffers_sizes(), library=False)

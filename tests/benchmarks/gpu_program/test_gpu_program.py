@@ -92,7 +92,7 @@ def test_more_casts_and_reads_are_counted(library: Path) -> None:
 
 @dry_run
 @pytest.mark.parametrize(
-    ("plant", "says"), [(READ_IN_A_BLOCK, "Data-dependent branching"), (OPERAND_BY_ROWS, "col_major")]
+    ("plant", "says"), [(READ_IN_A_BLOCK, "data-dependent expression"), (OPERAND_BY_ROWS, "col_major")]
 )
 def test_what_a_gpu_could_not_run_at_once_fails(library: Path, plant: str, says: str) -> None:
     with pytest.raises(BadJobError, match=says):

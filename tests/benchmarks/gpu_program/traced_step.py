@@ -155,7 +155,9 @@ class _Recorder(FakeTensorMode):
 
 
 def _launches(name: str, func: Any, made: list[Tensor]) -> bool:
-    if func.is_view or (not made and not name.startswith("aten::_foreach") and "fused" not in name):
+    if func.is_view or (
+        not made and not name.startswith(("aten::_foreach", "aten::_fused", "trainwright::"))
+    ):
         return False
     return not name.startswith(
         ("aten::empty", "aten::detach", "aten::alias", "aten::_unsafe_view", "aten::lift_fresh", "prim::")

@@ -9,7 +9,8 @@ import torch
 from tests.trainer.jobs import build_here, events, losses, resume_from, run_trainer, train_here, write_job
 from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.shard_spec import full_slice
-from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, cast, scale_for
+from trainwright_trainer.fp8.compute.cast_transpose import cast_and_transpose, in_torch
+from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of, cast, scale_for
 from trainwright_trainer.fp8.state.optimizer import BLOCK, PAPER, ScaledAdamW, StateFormats
 from trainwright_trainer.fp8.state.row_layout import make_row_layout
 from trainwright_trainer.observe.step_timer import StepTimer
@@ -102,6 +103,17 @@ def test_the_host_waits_for_the_loss_alone(tmp_path: Path, data: Path) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.isfinite(loss)
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+def test_one_kernel_casts_both_ways_as_plain_operators_do(dtype: torch.dtype) -> None:
+    every_number = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16).view(128, 512)
+    numbers = every_number[:, :500].contiguous()  # tiles that are not full
+    for factor in (1.0, 2.0**-9, 2.0**40):
+        plain = in_torch(numbers, torch.tensor(factor), dtype)
+        found = cast_and_transpose(numbers.to(GPU), torch.tensor(factor, device=GPU), dtype)
+        for ours, exact in zip(found, plain, strict=True):
+            assert torch.equal(ours.cpu().float().nan_to_num(1e9), exact.float().nan_to_num(1e9))
 
 
 @pytest.mark.parametrize("formats", [PAPER, BLOCK])

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import torch
+import torch._functorch.config
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
@@ -56,6 +57,14 @@ def compile_blocks(blocks: Iterable[nn.Module]) -> None:
             block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
         else:
             block.compile(fullgraph=True, dynamic=False)
+
+
+def recompute_operands() -> None:
+    """Let blocks that are compiled from now on cast operands of FP8 weight gradients again in the backward pass, from
+    activations that it reads anyway, instead of saving them: as many bytes are written, later. Left to itself, the
+    compiler saves what is used far apart.
+    """
+    torch._functorch.config.ban_recompute_used_far_apart = False
 
 
 def compile_gradient(function: Callable[P, tuple[Tensor, Tensor]]) -> Callable[P, tuple[Tensor, Tensor]]:

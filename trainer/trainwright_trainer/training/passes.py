@@ -30,7 +30,7 @@ from trainwright_trainer.parallel.data.fsdp import apply_fsdp
 from trainwright_trainer.parallel.pipeline.deferred_linear import defer_weight_gradients
 from trainwright_trainer.parallel.pipeline.stages import Stages, split_model
 from trainwright_trainer.parallel.tensor.parallelize import parallelize_modules, shard_matrices
-from trainwright_trainer.runtime.compilation import can_compile, compile_blocks
+from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, recompute_operands
 from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
 
 
@@ -124,5 +124,7 @@ def _defer(parts: ModelParts) -> None:
 
 
 def _compile(parts: ModelParts) -> None:
+    if parts.fp8 is not None:
+        recompute_operands()
     compile_blocks(parts.model.layers.values())
     parts.compiled = True

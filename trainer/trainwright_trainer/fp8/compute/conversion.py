@@ -22,7 +22,7 @@ from trainwright_trainer.fp8.compute.weight import Weight
 _OF_BLOCK = re.compile(r"layers\.(\d+)\.(.+)\.weight")
 
 _SAME_INPUT = {"query": "query", "key": "query", "value": "query", "gate": "gate", "up": "gate"}
-"""Modules of one parent that read the same tensor, mapped to the first of them: it is cast and saved once."""
+"""Modules of one parent that read the same tensor, a norm's output, mapped to the first of them: it is cast and saved once."""
 
 _GRADIENT_DTYPES = {AccumulationKind.BF16: torch.bfloat16, AccumulationKind.FP32: torch.float32}
 
@@ -77,7 +77,8 @@ def _convert_modules(
         parent, _, child = path.rpartition(".")
         if f"{path}.weight" in chosen:
             shared = f"{parent}.{_SAME_INPUT.get(child, child)}"
-            cast = casts.setdefault(shared, InputCast(spec.scaling, weight.handle.device))
+            new = InputCast(spec.scaling, weight.handle.device, of_norm=child in _SAME_INPUT)
+            cast = casts.setdefault(shared, new)
             layers[f"{path}.weight"] = FP8Linear(weight, cast)
         setattr(
             model.get_submodule(parent), child, layers.get(f"{path}.weight") or _bf16_module(module, weight)

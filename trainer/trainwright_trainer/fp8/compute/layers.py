@@ -63,9 +63,10 @@ class InputCast(nn.Module):
     delayed: Tensor
     """() float32: the scale to use; 0 means that of the current amax."""
 
-    def __init__(self, scaling: ScalingKind, device: torch.device) -> None:
+    def __init__(self, scaling: ScalingKind, device: torch.device, of_norm: bool = False) -> None:
+        """``of_norm``: the input is the output of a norm."""
         super().__init__()
-        self.scaling = scaling
+        self.scaling, self._of_norm = scaling, of_norm
         self._cache = WeakTensorKeyDictionary()
         for name in ("amax", "delayed"):
             self.register_buffer(name, torch.zeros((), device=device), persistent=False)
@@ -82,7 +83,7 @@ class InputCast(nn.Module):
     def _cast(self, x: Tensor) -> CastInput:
         learning = torch.is_grad_enabled()
         with torch.no_grad():
-            cast = cast_input(x, self.scaling, self.delayed, learning)
+            cast = cast_input(x, self.scaling, self.delayed, learning, transpose_now=self._of_norm)
             if self.training:
                 self.amax.copy_(torch.maximum(self.amax, cast.amax))
         return cast

@@ -10,7 +10,7 @@ Each operand is cast for its matmul. With one scale per tensor the codes of one 
 transposed; scales by row or block differ from matmul to matmul, and so do the codes.
 
 Only x is saved for the backward pass, as the dW matmul needs it, one byte per element. W is cast again from
-its stored codes. Everything is a function of its inputs: the amax of dy is returned as the gradient of
+its stored codes, unless its operands are kept (``Weight.operands``). Everything is a function of its inputs: the amax of dy is returned as the gradient of
 ``probe``, a scalar that takes no part in the computation.
 """
 
@@ -29,6 +29,7 @@ from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, cast_, widen
 from trainwright_trainer.fp8.compute.matmul import (
     Operand,
+    cast_both_ways,
     cast_for_first_dim,
     cast_for_last_dim,
     cast_per_block,
@@ -47,7 +48,7 @@ class CastInput(NamedTuple):
     """(M, K), for y."""
 
     for_weight_grad: Operand | None
-    """(K, M), for dW; None if ``for_output`` serves it too, or without a backward pass."""
+    """(K, M), for dW; None if ``for_output`` is transposed for it in the backward pass, or without one."""
 
     amax: Tensor
     """() float32."""
@@ -63,14 +64,20 @@ class OutputGradientCast(NamedTuple):
     """() float32, a leaf that requires a gradient."""
 
 
-def cast_input(x: Tensor, scaling: ScalingKind, delayed: Tensor, learning: bool) -> CastInput:
+def cast_input(
+    x: Tensor, scaling: ScalingKind, delayed: Tensor, learning: bool, transpose_now: bool = False
+) -> CastInput:
     """Cast an input (…, K) once for all layers that read it.
 
     Args:
         delayed: () float32, its scale; 0 means that of the current amax.
         learning: whether there will be a backward pass.
+        transpose_now: on a GPU, save the codes transposed. It costs no pass (``cast_transpose``), while the backward pass
+            could only transpose codes that it saved, or, compiled, compute the input again. For scaling by tensor.
     """
     x_MK = x.detach().flatten(0, -2)
+    if scaling is ScalingKind.TENSOR and learning and transpose_now and x.device.type == "cuda":
+        return CastInput(*cast_both_ways(x_MK, E4M3, delayed))
     for_output, amax = cast_for_last_dim(x_MK, E4M3, scaling, delayed)
     if scaling is ScalingKind.TENSOR or not learning:
         return CastInput(for_output, None, amax)
@@ -95,15 +102,21 @@ def linear(
         weight.handle if deferred is None else weight.handle.detach(),
         gradient.probe,
         *read.for_output,
-        *(read.for_weight_grad or (None, None)),
-        weight.codes,
-        weight.scale,
-        None if weight.codes.dtype is E4M3 else weight.cast_scale,
+        *_second_cast(read),
+        *weight.stored(),
         gradient.delayed,
         scaling,
         None if deferred is None else partial(deferred.add, weight.handle),
     )
     return y
+
+
+def _second_cast(read: CastInput) -> tuple[Tensor | None, Tensor | None]:
+    """Codes and scale for dW. A scale that both casts have is passed once: the compiler refuses a tensor given twice."""
+    if read.for_weight_grad is None:
+        return None, None
+    codes, scale = read.for_weight_grad
+    return codes, None if scale is read.for_output.scale else scale
 
 
 class _Linear(Function):
@@ -119,6 +132,7 @@ class _Linear(Function):
         codes: Tensor,
         scale: Tensor,
         cast_scale: Tensor | None,
+        transposed_codes: Tensor | None,
         delayed: Tensor,
         scaling: ScalingKind,
         defer: Callable[[GradientFunction], None] | None,
@@ -132,9 +146,15 @@ class _Linear(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         *given, scaling, defer = inputs
-        x, handle, _, *for_output, grad_codes, grad_scale, codes, scale, cast_scale, delayed = given
-        for_weight_grad = for_output if grad_codes is None else (grad_codes, grad_scale)
-        ctx.save_for_backward(*for_weight_grad, codes, scale, cast_scale, delayed)
+        x, handle, _, *for_output, grad_codes, grad_scale, codes, scale, cast_scale, codes_KN, delayed = given
+        ctx.transposed = grad_codes is not None
+        for_weight_grad = for_output
+        if ctx.transposed:
+            for_weight_grad = [grad_codes, for_output[1] if grad_scale is None else grad_scale]
+        ctx.save_for_backward(
+            *for_weight_grad, codes if codes_KN is None else codes_KN, scale, cast_scale, delayed
+        )
+        ctx.weight_transposed = codes_KN is not None
         ctx.scaling, ctx.gradient_dtype, ctx.shape, ctx.dtype = scaling, handle.dtype, x.shape, x.dtype
         ctx.defer = defer
 
@@ -145,18 +165,22 @@ class _Linear(Function):
         scaling: ScalingKind = ctx.scaling
         for_weight_grad = Operand(grad_codes, grad_scale)
         dy_MN = dy.reshape(-1, dy.shape[-1])
-        gradient_MN, amax = cast_for_last_dim(dy_MN, E5M2, scaling, delayed)
+        x_KM = for_weight_grad if ctx.transposed else transposed(for_weight_grad)
         if scaling is ScalingKind.TENSOR:
-            gradient_NM, x_KM = transposed(gradient_MN), transposed(for_weight_grad)
+            gradient_MN, gradient_NM, amax = cast_both_ways(dy_MN, E5M2, delayed)
         else:
-            gradient_NM, x_KM = cast_for_first_dim(dy_MN, E5M2, scaling), for_weight_grad
-        weight_KN = cast_transposed_weight(codes, scale, cast_scale, scaling)
+            gradient_MN, amax = cast_for_last_dim(dy_MN, E5M2, scaling, delayed)
+            gradient_NM = cast_for_first_dim(dy_MN, E5M2, scaling)
+        if ctx.weight_transposed:
+            weight_KN = Operand(codes, scale)
+        else:
+            weight_KN = cast_transposed_weight(codes, scale, cast_scale, scaling)
         dx = scaled_matmul(gradient_MN, weight_KN, ctx.dtype).view(ctx.shape)
         weight_gradient = partial(scaled_matmul, gradient_NM, x_KM, ctx.gradient_dtype)
         if ctx.defer is None:
-            return dx, weight_gradient(), amax, *[None] * 10
+            return dx, weight_gradient(), amax, *[None] * 11
         ctx.defer(weight_gradient)
-        return dx, None, amax, *[None] * 10
+        return dx, None, amax, *[None] * 11
 
 
 def cast_weight(codes_NK: Tensor, scale: Tensor, cast_scale: Tensor | None, scaling: ScalingKind) -> Operand:

@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainwright.contracts.precision_spec import ScalingKind
+from trainwright_trainer.fp8.compute.cast_transpose import cast_and_transpose
 from trainwright_trainer.fp8.compute.formats import E5M2, amax_of, cast_, finite_or_inf, scale_for, widen
 from trainwright_trainer.runtime.errors import BadJobError
 
@@ -66,8 +67,27 @@ def cast_per_tensor(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor) -> CastRe
 
 def cast_with_amax(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor, amax: Tensor) -> Operand:
     """``cast_per_tensor`` of a part of a matrix; ``amax`` is that of the entire matrix."""
-    scale = _or_nan(torch.where(delayed > 0, delayed, scale_for(amax, dtype)), amax)
+    scale = _tensor_scale(dtype, delayed, amax)
     return Operand(_divide_and_cast(x_RC, scale, dtype), scale)
+
+
+class BothWays(NamedTuple):
+    """A matrix cast for two products with one scale: by rows, and transposed."""
+
+    by_rows: Operand
+    transposed: Operand
+    amax: Tensor
+
+
+def cast_both_ways(x_RC: Tensor, dtype: torch.dtype, delayed: Tensor) -> BothWays:
+    """``cast_per_tensor``, and the same codes transposed."""
+    amax = amax_of(x_RC)
+    if x_RC.device.type != "cuda":
+        operand = cast_with_amax(x_RC, dtype, delayed, amax)
+        return BothWays(operand, transposed(operand), amax)
+    scale = _tensor_scale(dtype, delayed, amax)
+    codes_RC, codes_CR = cast_and_transpose(x_RC, 1.0 / scale, dtype)
+    return BothWays(Operand(codes_RC, scale), Operand(codes_CR, scale), amax)
 
 
 def cast_per_row(x_RC: Tensor, dtype: torch.dtype) -> CastResult:
@@ -186,6 +206,10 @@ def _blocks(x_RC: Tensor, rows: int) -> Tensor:
 
 def _amax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return x.abs().amax(dims, keepdim=True).float()
+
+
+def _tensor_scale(dtype: torch.dtype, delayed: Tensor, amax: Tensor) -> Tensor:
+    return _or_nan(torch.where(delayed > 0, delayed, scale_for(amax, dtype)), amax)
 
 
 def _or_nan(scale: Tensor, amax: Tensor) -> Tensor:

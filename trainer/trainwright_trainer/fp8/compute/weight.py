@@ -11,7 +11,7 @@ Weights with one dim (norms) are float32 at O3 too. Gradients arrive in the dtyp
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,23 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding
 
-from trainwright_trainer.fp8.compute.formats import widen
+from trainwright_trainer.fp8.compute.formats import E4M3, widen
+
+
+class StoredMatrix(NamedTuple):
+    """A weight (N, K) as FP8 products read it: ``codes · scale``."""
+
+    codes: Tensor
+    """(N, K) float32, float16 or E4M3."""
+
+    scale: Tensor
+    """() float32."""
+
+    cast_scale: Tensor | None
+    """() float32: the scale to cast the codes with; None if they are E4M3 already."""
+
+    transposed: Tensor | None
+    """(K, N) E4M3 codes of the same scale, if they are kept."""
 
 
 class Weight(nn.Module):
@@ -34,6 +50,9 @@ class Weight(nn.Module):
     cast_scale: Tensor
     """() float32: the scale of an E4M3 copy of the entire weight, from its current amax."""
 
+    operands: tuple[Tensor, Tensor] | None = None
+    """E4M3 codes with ``cast_scale``, (N, K) and transposed (K, N), if they are kept for all micro batches of a step."""
+
     def __init__(self, shape: torch.Size, gradient_dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.handle = nn.Parameter(torch.zeros((), dtype=gradient_dtype, device=device).expand(shape))
@@ -46,6 +65,15 @@ class Weight(nn.Module):
             # would raise an error when one weight is updated while another waits for its backward
             # pass. ``data`` has its own counter.
             self.register_buffer(name, tensor.data, persistent=False)
+
+    def stored(self) -> StoredMatrix:
+        """What FP8 products read."""
+        if self.operands is not None:
+            codes_NK, codes_KN = self.operands
+            return StoredMatrix(codes_NK, self.cast_scale, None, codes_KN)
+        return StoredMatrix(
+            self.codes, self.scale, None if self.codes.dtype is E4M3 else self.cast_scale, None
+        )
 
     def dense(self) -> Tensor:
         """The weight in bfloat16, for bfloat16 matmuls; its gradient goes to ``handle``."""

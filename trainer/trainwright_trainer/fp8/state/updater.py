@@ -21,6 +21,7 @@ from torch import Tensor
 from trainwright.contracts.checkpoint import block_scale_name
 from trainwright.contracts.precision_spec import FP8Level
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.memory import keeps_weight_operands
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.parameter_index import ParameterIndex, is_writer
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
@@ -46,6 +47,7 @@ from trainwright_trainer.fp8.state.row_layout import (
     view_of,
 )
 from trainwright_trainer.fp8.state.segments import Segments
+from trainwright_trainer.fp8.state.weight_operands import WeightOperands
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor
 
 _PREFIXES = ("model", "optimizer.exp_avg", "optimizer.exp_avg_sq")
@@ -112,6 +114,8 @@ class FP8Updater:
         if initial is not None:
             self._store_initial(initial)
         self._attach(converted)
+        in_layers = self._amax_history.names if keeps_weight_operands(spec) else []
+        self._operands = WeightOperands([converted.weights[name] for name in in_layers])
         self._sync_weights()
 
     def begin_step(self, learning_rate: float) -> None:
@@ -224,7 +228,9 @@ class FP8Updater:
         self._update_counts += torch.stack(counts)
 
     def _sync_weights(self) -> None:
-        """Send all ranks the weights that the owners have updated, and slices of one weight its amax."""
+        """Send all ranks the weights that the owners have updated, and slices of one weight its amax; cast what products
+        read.
+        """
         axis = self._mesh.stage if self.layout.sharded else self._mesh.tensor
         if axis.ranks > 1:
             known = torch.stack([kind.amax for kind in self._buffers()])
@@ -233,6 +239,7 @@ class FP8Updater:
         self._cast_scale.copy_(scale_for(self.optimizer.master.amax, E4M3, self._cast_scale))
         if self._replicas is not None:
             self._replicas.refresh(self.optimizer.master, self._cast_scale)
+        self._operands.refresh()
 
     def _store_initial(self, initial: Mapping[str, Tensor]) -> None:
         """Store the initial weights, rounded to nearest; every rank knows the scales of all."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.distributed.axis import Axis
-from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of
+from trainwright_trainer.fp8.compute.formats import E5M2, amax_of
 from trainwright_trainer.fp8.compute.layers import FP8Linear
 from trainwright_trainer.fp8.compute.linear import cast_transposed_weight, cast_weight
 from trainwright_trainer.fp8.compute.matmul import Operand, cast_with_amax, scaled_matmul, transposed
@@ -117,13 +117,17 @@ class FP8Matmuls:
         return cast_with_amax(dy_MN, E5M2, self._layer.output_gradient_scale, amax), amax
 
     def forward(self, weight_NK: Tensor) -> RowMatmul:
-        operand = cast_weight(*self._stored(), ScalingKind.TENSOR)
+        codes, scale, cast_scale, _ = self._layer.stored_weight.stored()
+        operand = cast_weight(codes, scale, cast_scale, ScalingKind.TENSOR)
         return partial(scaled_matmul, b=operand, out=torch.bfloat16, fast_accumulation=True)
 
     def backward(self, weight_NK: Tensor) -> RowMatmul:
-        return partial(
-            scaled_matmul, b=cast_transposed_weight(*self._stored(), ScalingKind.TENSOR), out=torch.bfloat16
-        )
+        codes, scale, cast_scale, codes_KN = self._layer.stored_weight.stored()
+        if codes_KN is not None:
+            operand = Operand(codes_KN, scale)
+        else:
+            operand = cast_transposed_weight(codes, scale, cast_scale, ScalingKind.TENSOR)
+        return partial(scaled_matmul, b=operand, out=torch.bfloat16)
 
     def weight_gradient(self, dy: Operand, x: Operand) -> Tensor | None:
         gradient = partial(scaled_matmul, transposed(dy), transposed(x), self._handle.dtype)
@@ -131,7 +135,3 @@ class FP8Matmuls:
             return gradient()
         self._layer.deferred.add(self._handle, gradient)
         return None
-
-    def _stored(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        stored = self._layer.stored_weight
-        return stored.codes, stored.scale, None if stored.codes.dtype is E4M3 else stored.cast_scale
