@@ -350,12 +350,13 @@ def loss_bytes(spec: RunSpec, compiled: bool = False) -> int:
     chunks = -(-tokens // spec.memory.loss_chunk_tokens)
     features = tokens * width * size
     cast = 2 * rows * width if size == 2 else 0
-    if (
-        chunks == 1 and spec.parallelism.tensor == 1
-    ):  # plain cross-entropy: logits, in float32, and log-softmax, in float32
-        return features + cast + tokens * rows * (size + 8)
     a_logit = 2 * size if compiled else size + 4 + size
-    return 2 * features + cast + 4 * rows * width + -(-tokens // chunks) * rows * a_logit
+    at_once = 2 * features + cast + 4 * rows * width + -(-tokens // chunks) * rows * a_logit
+    if chunks > 1 or spec.parallelism.tensor > 1:
+        return at_once
+    # Plain cross-entropy: logits, in float32, and log-softmax, in float32. Compiled for a GPU it is computed at once too.
+    plain = features + cast + tokens * rows * (size + 8)
+    return max(plain, at_once) if compiled else plain
 
 
 def transfer_bytes(spec: RunSpec) -> int:

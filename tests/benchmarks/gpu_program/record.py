@@ -25,11 +25,17 @@ def records(file: Path = RECORD) -> list[dict[str, Any]]:
     return json.loads(file.read_text()) if file.exists() else []
 
 
-def append(figures: Figures, file: Path = RECORD) -> None:
+def append(figures: Figures, kernels: dict[str, Any], file: Path = RECORD) -> None:
+    """``kernels`` are ``kernel_resources.resources``."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
     ).stdout.strip()
-    new = {"date": time.strftime("%Y-%m-%d"), "commit": commit, "figures": _rounded(figures)}
+    new = {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit,
+        "figures": _rounded(figures),
+        "kernels": kernels,
+    }
     file.write_text(json.dumps([*records(file), new], indent=1) + "\n")
 
 
@@ -60,10 +66,20 @@ def tables(file: Path = RECORD) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for size in SIZES:
-        for precision, now in last["figures"][size].items():
-            lines.append(_line(size, precision, first["figures"][size][precision], now))
+        for precision, before in first["figures"][size].items():
+            lines.append(_line(size, precision, before, last["figures"].get(size, {}).get(precision)))
     lines += ["", "| model | estimated FP8 ÷ BF16, by scaling |", "|---|---|"]
-    lines += [f"| {size} | {_ratios(first['figures'][size], last['figures'][size])} |" for size in SIZES]
+    lines += [
+        f"| {size} | {_ratios(first['figures'][size], last['figures'].get(size, {}))} |" for size in SIZES
+    ]
+    lines += [
+        "",
+        "| kernel of ours | registers | spilled bytes | shared bytes | bytes per store |",
+        "|---|---|---|---|---|",
+    ]
+    for name, one in last.get("kernels", {}).items():
+        cells = [one["registers"], one["spilled_bytes"], one["shared_bytes"], one["store_bytes"]]
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -72,9 +88,11 @@ def ratio(figures: dict[str, dict[str, Any]], precision: str) -> float:
     return float(figures["bf16"]["step_ms"] / figures[precision]["step_ms"])
 
 
-def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any]) -> str:
+def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any] | None) -> str:
+    """``now`` is None if it was not measured again."""
+
     def cell(name: str, digits: int = 0) -> str:
-        old, new = f"{before[name]:,.{digits}f}", f"{now[name]:,.{digits}f}"
+        old, new = (f"{one[name]:,.{digits}f}" for one in (before, now or before))
         return new if old == new else f"{old} → {new}"
 
     stops = f"{cell('graph_breaks')}, {cell('host_syncs')}"
@@ -83,21 +101,20 @@ def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any]
         cell("block_elementwise_mb"),
         cell("saved_bytes"),
         cell("shared_input_casts"),
-    ]
-    cells += [
         cell("scaled_products"),
         stops,
         cell("optimizer_bytes", 1),
         cell("step_ms"),
         cell("mfu_percent", 1),
     ]
-    return f"| {size} | {precision} | {' | '.join(cells)} |"
+    return f"| {size} | {precision}{'' if now else ', before'} | {' | '.join(cells)} |"
 
 
 def _ratios(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:
     parts = []
-    for precision in now:
+    for precision in before:
         if precision != "bf16":
-            old, new = f"{ratio(before, precision):.2f}", f"{ratio(now, precision):.2f}"
-            parts.append(f"{precision.removeprefix('fp8-')} {new if old == new else f'{old} → {new}'}")
+            old = f"{ratio(before, precision):.2f}"
+            new = f" → {ratio(now, precision):.2f}" if {"bf16", precision} <= set(now) else ""
+            parts.append(f"{precision.removeprefix('fp8-')} {old}{new}")
     return ", ".join(parts)

@@ -40,14 +40,30 @@ def gpu_program(toy: bool, folder: Path) -> dict[str, Entry]:
         size: {name: run_process(size, [name], library, triton)[name] for name in precisions}
         for size in sizes
     }
+    kernels = kernel_resources(triton)
+    for name, resources in kernels.items():
+        print(f"  {name}: {resources}", flush=True)
     if not toy:
-        record.append(now)
+        record.append(now, kernels)
         table.PAGE.write_text(table.page())
     before = now if toy else record.records()[0]["figures"]
     entries: dict[str, Entry] = {}
     for size in sizes:
         entries |= _entries(size, now[size], before[size])
     return entries
+
+
+def kernel_resources(triton: Path) -> dict[str, Any]:
+    """``kernel_resources.resources``, from a process that has Triton."""
+    path = os.pathsep.join((str(_ROOT), str(triton)))
+    command = [sys.executable, "-m", "tests.benchmarks.gpu_program.kernel_resources"]
+    done = subprocess.run(
+        command, env=dict(os.environ, PYTHONPATH=path), cwd=_ROOT, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise BadJobError(f"compiling our kernels failed:\n{done.stderr[-3000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def run_process(

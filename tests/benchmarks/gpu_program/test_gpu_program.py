@@ -73,6 +73,7 @@ def test_a_step_stays_on_the_device_and_casts_what_layers_share_once(library: Pa
     }  # the metrics; bfloat16 clips by a norm that the host reads
     assert {name: one["shared_input_casts"] for name, one in found.items()} == {"bf16": 0, "fp8-tensor": 2}
     assert found["fp8-tensor"]["scaled_products"] == 21
+    assert {one["attention"] for one in found.values()} == {"cudnn"}
 
 
 dry_run = pytest.mark.slow(target="bench-dry")
@@ -103,9 +104,9 @@ def test_the_table_shows_the_first_record_beside_the_last(tmp_path: Path) -> Non
     file = tmp_path / "record.json"
     assert "Nothing is recorded" in record.tables(file)
     figures = record.records()[-1]["figures"]
-    record.append(figures, file)
+    record.append(figures, {}, file)
     figures["7b"]["fp8-tensor"]["saved_bytes"] = 1.0
-    record.append(figures, file)
+    record.append(figures, {}, file)
     (line,) = (one for one in record.tables(file).splitlines() if one.startswith("| 7b | fp8-tensor"))
     assert " → 1 |" in line
 

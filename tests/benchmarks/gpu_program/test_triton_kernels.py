@@ -4,7 +4,6 @@ The interpreter's own rounding to FP8 (3.7.1) is wrong for ties, subnormal numbe
 what the instruction `cvt.rn.satfinite` does. That the compiled kernel has this instruction is asserted.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.gpu_program.row import kernel_resources
 from tests.benchmarks.harness.triton_wheel import triton_folder
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -71,7 +71,7 @@ def test_interpreted_kernels_compute_what_plain_operators_do(tmp_path: Path) -> 
 
 
 def test_compiled_kernels_spill_nothing_and_store_vectors() -> None:
-    for name, found in json.loads(run("-m", "tests.benchmarks.gpu_program.kernel_resources")).items():
+    for name, found in kernel_resources(triton_folder(create=False)).items():
         assert found["spilled_bytes"] == 0 and found["registers"] <= 128, name
         assert found["store_bytes"] == 16, name
         assert all(".rn.satfinite." in one for one in found["rounding"]) and found["rounding"], name

@@ -156,6 +156,26 @@ def test_one_chunk_is_plain_cross_entropy_bit_for_bit() -> None:
         assert torch.equal(one, other)
 
 
+def test_one_chunk_can_have_its_gradients_at_once() -> None:
+    features, head, targets = _given(torch.float32)
+    loss, x_gradient, w_gradient = _exact(features, head, targets)
+    x, w = features.requires_grad_(), head.requires_grad_()
+    calls = []
+
+    def counted(*given: Any) -> tuple[Tensor, Tensor]:
+        calls.append(given)
+        return chunk_gradient(*given)
+
+    found = head_loss(x, w, targets, chunk_tokens=B * T, gradient_of=counted, always_at_once=True)
+    found.backward()
+    assert len(calls) == 1
+    for ours, exact in ((found, loss), (x.grad, x_gradient), (w.grad, w_gradient)):
+        torch.testing.assert_close(ours, exact.float())
+    with torch.no_grad():
+        head_loss(x, w, targets, chunk_tokens=B * T, gradient_of=counted, always_at_once=True)
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("products", [torch.float32, torch.bfloat16])
 def test_logits_never_exist_whole(products: torch.dtype) -> None:
     features, head, targets = _given(products)

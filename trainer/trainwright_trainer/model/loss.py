@@ -54,11 +54,13 @@ def head_loss(
     targets_BT: Tensor,
     chunk_tokens: int,
     gradient_of: ChunkGradient = chunk_gradient,
+    always_at_once: bool = False,
 ) -> Tensor:
     """Mean loss of the next token, with logits of at most ``chunk_tokens`` tokens in memory.
 
     Matmuls use autocast's dtype if it is on, otherwise that of the features; the weight's gradient is summed
-    over the chunks in float32. If all tokens fit into one chunk, this is plain cross-entropy, bit for bit.
+    over the chunks in float32. If all tokens fit into one chunk, this is plain cross-entropy, bit for bit, unless
+    ``always_at_once``.
 
     Args:
         features_BTD: normed output of the last block.
@@ -67,11 +69,13 @@ def head_loss(
         chunk_tokens: bound on the tokens of a chunk; chunks are as equal as possible.
         gradient_of: computes a chunk; a compiled ``chunk_gradient`` fuses its passes over the logits into
             two.
+        always_at_once: compute a single chunk's gradients at once too: compiled for a GPU, that is a quarter of the passes
+            that plain cross-entropy makes over float32 logits.
 
     Returns:
         A float32 scalar.
     """
-    if targets_BT.numel() <= chunk_tokens:
+    if targets_BT.numel() <= chunk_tokens and not (always_at_once and torch.is_grad_enabled()):
         return next_token_loss(linear(features_BTD, head_weight_VD), targets_BT)
     x_ND, targets_N = features_BTD.flatten(0, 1), targets_BT.flatten()
     if not torch.is_grad_enabled():

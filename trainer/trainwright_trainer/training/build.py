@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.events import AttemptStarted, CheckpointSaved, Note
 from trainwright.contracts.job_spec import (
@@ -21,6 +23,7 @@ from trainwright.contracts.job_spec import (
     output_folder,
 )
 from trainwright.contracts.parallelism_spec import EngineKind
+from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.planner.compilation import why_not_compiled
@@ -50,6 +53,7 @@ from trainwright_trainer.parallel.tensor.vocab_parallel import (
     vocab_parallel_chunk_gradient,
     vocab_parallel_head_loss,
 )
+from trainwright_trainer.runtime.attention_kernels import attention_kernel
 from trainwright_trainer.runtime.compilation import compile_gradient
 from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidError
 from trainwright_trainer.training.engine import Engine, TorchEngine
@@ -96,6 +100,8 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     report(_started(job, mesh, data_position.step))
     for note in _notes(updater, stages, why_not_compiled(spec, mesh.device.type == "cuda")):
         report(Note(time=now(), message=note))
+    if mesh.device.type == "cuda":
+        report(Note(time=now(), message=f"Attention is computed by {_attention_kernel(spec, mesh)}."))
     reset_peak_memory(mesh.device)  # building may have needed more memory than a step does
     return Training(
         spec=spec,
@@ -170,7 +176,10 @@ def _chunked_loss(compiled: bool, spec: RunSpec, mesh: Mesh) -> HeadLoss:
     chunk_tokens = spec.memory.loss_chunk_tokens
     if mesh.tensor.ranks == 1:
         full_gradient = compile_gradient(chunk_gradient) if compiled else chunk_gradient
-        return partial(head_loss, chunk_tokens=chunk_tokens, gradient_of=full_gradient)
+        at_once = compiled and mesh.device.type == "cuda"
+        return partial(
+            head_loss, chunk_tokens=chunk_tokens, gradient_of=full_gradient, always_at_once=at_once
+        )
     gradient = vocab_parallel_chunk_gradient
     return partial(
         vocab_parallel_head_loss,
@@ -179,6 +188,15 @@ def _chunked_loss(compiled: bool, spec: RunSpec, mesh: Mesh) -> HeadLoss:
         axis=mesh.tensor,
         gradient_of=compile_gradient(gradient) if compiled else gradient,
     )
+
+
+def _attention_kernel(spec: RunSpec, mesh: Mesh) -> str:
+    """What computes attention on this rank's GPU."""
+    model, tensor = spec.model, mesh.tensor.ranks
+    dtype = torch.float32 if spec.precision.kind is PrecisionKind.FP32 else torch.bfloat16
+    sample = torch.empty((), dtype=dtype, device=mesh.device)
+    heads, key_heads = model.heads // tensor, model.key_value_heads // tensor
+    return attention_kernel(heads, key_heads, spec.batch.sequence_tokens, model.features_per_head, sample)
 
 
 def _flops_per_token(spec: RunSpec) -> int:

@@ -30,6 +30,7 @@ from trainwright_trainer.parallel.data.fsdp import apply_fsdp
 from trainwright_trainer.parallel.pipeline.deferred_linear import defer_weight_gradients
 from trainwright_trainer.parallel.pipeline.stages import Stages, split_model
 from trainwright_trainer.parallel.tensor.parallelize import parallelize_modules, shard_matrices
+from trainwright_trainer.runtime.attention_kernels import prefer_attention_kernels
 from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, recompute_operands
 from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
 
@@ -84,6 +85,8 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
             "keep the residual stream in bfloat16",
             lambda parts: set_residual_dtype(parts.model, torch.bfloat16),
         )
+    if mesh.device.type == "cuda":
+        yield Pass("prefer cuDNN's attention", lambda parts: prefer_attention_kernels())
     if compiles(spec, mesh.device.type == "cuda") and can_compile(spec.precision.compile, mesh.device):
         yield Pass("compile blocks", _compile)
 

@@ -10,8 +10,8 @@ Each operand is cast for its matmul. With one scale per tensor the codes of one 
 transposed; scales by row or block differ from matmul to matmul, and so do the codes.
 
 Only x is saved for the backward pass, as the dW matmul needs it, one byte per element. W is cast again from
-its stored codes, unless its operands are kept (``Weight.operands``). Everything is a function of its inputs: the amax of dy is returned as the gradient of
-``probe``, a scalar that takes no part in the computation.
+its stored codes, unless its operands are kept (``Weight.operands``). Everything is a function of its inputs:
+the amax of dy is returned as the gradient of ``probe``, a scalar that takes no part in the computation.
 """
 
 from __future__ import annotations

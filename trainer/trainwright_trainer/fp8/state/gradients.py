@@ -218,7 +218,8 @@ def _in_rows(bucket: Bucket, gradients: Sequence[Tensor]) -> Tensor:
     """(rows, 128): the gradients one after the other, in their dtype, padded with zeros."""
     if len(gradients) == 1 and gradients[0].numel() == bucket.rows * ROW and gradients[0].is_contiguous():
         return gradients[0].view(-1, ROW)
-    flat = gradients[0].new_zeros(bucket.rows * ROW)
+    padded = sum(slot.elements for slot in bucket.slots) < bucket.rows * ROW
+    flat = (gradients[0].new_zeros if padded else gradients[0].new_empty)(bucket.rows * ROW)
     views, first = [], 0
     for slot in bucket.slots:
         views.append(flat[first : first + slot.elements].view(slot.shape))
