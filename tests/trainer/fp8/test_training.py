@@ -313,7 +313,8 @@ def of_bf16(tmp_path_factory: pytest.TempPathFactory, data: Path) -> float:
     return validation_loss(tmp_path_factory.mktemp("bf16"), data, {"kind": "bf16"})
 
 
-@pytest.mark.parametrize("level", partly_slow(LEVELS, ["O2"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("level", LEVELS)
 def test_fp8_learns_what_bf16_learns(tmp_path: Path, data: Path, of_bf16: float, level: str) -> None:
     assert validation_loss(tmp_path, data, fp8(level=level)) < of_bf16 * (1 + PARITY_BAR)
 

@@ -398,6 +398,7 @@ def test_bytes_a_parameter() -> None:
         assert sum(item.nbytes for item in held) / 2**20 + gradient_bytes < bar
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("formats", [ALL_FLOAT32, PAPER, BLOCK], ids=["float32", "paper", "block"])
 def test_the_compiled_update_is_the_eager_one_bit_for_bit(
     formats: StateFormats, monkeypatch: pytest.MonkeyPatch

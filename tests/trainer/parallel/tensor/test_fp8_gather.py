@@ -228,6 +228,7 @@ def trace(mesh: Mesh, job_file: Path) -> tuple[Tensor, Tensor]:
         return plain, block(*given).detach()
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.timeout(300)
 def test_a_graph_holds_what_is_gathered_and_gathered_again(job: Callable[..., Path]) -> None:
     """The checkpoint around a block is in its graph too."""
