@@ -23,8 +23,8 @@ ONLY ?=
 
 BIN = .venv/bin
 NODE = infra/with-node.sh
-# Many tests wait, so there are two workers more than cores.
-PYTEST = $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist loadfile --no-loadscope-reorder
+# Many tests wait, so there is one worker more than cores. With two more, tests that wait for seconds begin to fail.
+PYTEST = $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 SLOW = databases layouts parity pauses faults browsers bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
