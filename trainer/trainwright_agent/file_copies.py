@@ -1,7 +1,7 @@
 """Copies of files that share no bytes with the original, made without moving data where the file system can.
 
-A link would share the file itself: whoever writes to the one changes the other. File systems such as btrfs and XFS clone
-a file by reference, and separate the two when either is written (FICLONE).
+A hard link would share the file itself, so writing to one would change the other. File systems such as btrfs and XFS
+clone a file by reference, and separate the two when either is written (FICLONE).
 """
 
 from __future__ import annotations

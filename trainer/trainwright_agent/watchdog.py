@@ -1,8 +1,8 @@
 """Killing a supervisor that missed its deadline, and everything that it started.
 
-The agent does it, and so does the supervisor's own guard (`supervisor.guard`), in case the agent is dead too. A deadline in the past does not
-prove a hung supervisor: after a suspend, all wake together, and a healthy supervisor needs its grace period to end the
-attempt. So the watchdog counts from its first check after the deadline, and starts over whenever a check comes late.
+The agent does it, and so does the supervisor's own guard (`supervisor.guard`), in case the agent is dead too. A deadline
+in the past does not prove a hung supervisor: after a suspend, all wake together, and a healthy supervisor needs its grace
+period to end the attempt. So the watchdog counts from its first check after the deadline, and starts over whenever a check comes late.
 """
 
 from __future__ import annotations

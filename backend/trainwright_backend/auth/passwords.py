@@ -2,8 +2,9 @@
 
 A hash takes 19 MiB and two passes (OWASP's minimum). Routes that hash are `SignInRoute`s, so at most two hashes run at once,
 and a flood of sign-ins costs 40 MiB and two threads. An unknown address is hashed against a decoy, so timing does not
-reveal which addresses exist. A new password must take many guesses (`zxcvbn`). Attempts are counted per address, known or not, in a sliding window. Browsers in which the
-account has signed in before have a count of their own, so a stranger's guesses do not lock its owner out of them.
+reveal which addresses exist. A new password must withstand many guesses (`zxcvbn`). Attempts are counted per address, known
+or not, in a sliding window. Browsers in which the account has signed in before have a count of their own, so a stranger's
+guesses do not lock its owner out of them.
 """
 
 import re

@@ -147,8 +147,8 @@ class ControlLoop:
         once."""
         with self._database.read() as session:
             ids = session.scalars(wanted).all()
-        for item in ids:
-            run_step(self._in_transaction(work, item), id=str(item))
+        for row_id in ids:
+            run_step(self._in_transaction(work, row_id), id=str(row_id))
 
     def _in_transaction(
         self, work: Callable[Concatenate[Write, P], object], *args: P.args, **named: P.kwargs

@@ -1,7 +1,7 @@
 """The processes of a platform on one machine: broker, API, worker and node agent.
 
-Each can be started again without the others (`restarts`). They die with the process that started them, however it dies. Only a run's supervisor outlives it, by design: it stops
-its trainer by itself when it can no longer renew its lease.
+Each can be restarted without the others (`restarts`). They die with the process that started them, however it dies. Only
+a run's supervisor outlives it, by design: it stops its trainer by itself when it can no longer renew its lease.
 
 The agent is started as a program and never imported: backend and agent communicate only over HTTP.
 """

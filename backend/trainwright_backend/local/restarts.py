@@ -93,9 +93,7 @@ class Restarts:
         failure.restart_at = self._clock() + pause
         times = "" if failure.exits == 1 else f", {failure.exits} times in a row"
         failure.message = f"{what}{times}, last at {datetime.now(UTC):%H:%M:%S} UTC. {MEANWHILE[name]}."
-        self._tell(
-            f"{name} {failure.message} It is started again in {pause:.0f} s; the other parts keep running."
-        )
+        self._tell(f"{name} {failure.message} It restarts in {pause:.0f} s; the other parts keep running.")
         if failure.exits == MANY_EXITS:
             self._tell(f"The log of {name} ends with:\n{self._platform.log_end(name)}")
 

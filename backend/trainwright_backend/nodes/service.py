@@ -158,7 +158,7 @@ def slots_of(node: Node) -> dict[str, list[int]]:
 
 
 def reported_slots(inventory: Inventory) -> dict[str, list[int]]:
-    """Indices of the slots that a node offers, by device; on the CPU no more than it has cores."""
+    """Indices of the slots that a node offers, by device; it has at most as many CPU slots as cores."""
     cpu_slots = min(inventory.cpu_slots, inventory.cores)
     return {"cuda": sorted(gpu.index for gpu in inventory.gpus), "cpu": list(range(cpu_slots))}
 

@@ -44,7 +44,7 @@ def _compiled(
 
 
 def _assembled(ptx: str) -> dict[str, Any]:
-    """What ptxas says of the kernel."""
+    """What ptxas reports about the kernel."""
     import triton
 
     ptxas = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
@@ -52,12 +52,12 @@ def _assembled(ptx: str) -> dict[str, Any]:
         file = Path(folder) / "kernel.ptx"
         file.write_text(ptx)
         command = [str(ptxas), "-v", "--gpu-name=sm_90a", str(file), "-o", str(file.with_suffix(".cubin"))]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     numbers = {
         "registers": r"Used (\d+) registers",
         "spilled_bytes": r"(\d+) bytes spill stores",
     }
-    found: dict[str, Any] = {name: int(re.search(how, said)[1]) for name, how in numbers.items()}  # type: ignore[index]
+    found: dict[str, Any] = {name: int(re.findall(how, output)[0]) for name, how in numbers.items()}
     stores = re.findall(r"st\.global(?:\.v(\d))?\.b(\d+)", ptx)
     found["store_bytes"] = min(int(many or 1) * int(bits) // 8 for many, bits in stores)
     found["rounding"] = sorted(set(re.findall(r"cvt\.\S*e[45]m[23]x2\S*", ptx)))

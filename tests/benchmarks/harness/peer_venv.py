@@ -6,18 +6,17 @@ Versions and hashes are in ``requirements/peers.txt``. Without a network only th
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+from tests.benchmarks.harness.locked_packages import PIP, ROOT, ensure_installed
 from tests.benchmarks.report.results import RefusedError
 
-_ROOT = Path(__file__).resolve().parents[3]
-_LOCK = _ROOT / "requirements" / "peers.txt"
-FOLDER = _ROOT / ".venv-peers"
+_LOCK = ROOT / "requirements" / "peers.txt"
+FOLDER = ROOT / ".venv-peers"
+_PYTHON = FOLDER / "bin" / "python"
 
 
 def peers_python(create: bool = True) -> str:
@@ -26,23 +25,14 @@ def peers_python(create: bool = True) -> str:
     Raises:
         RefusedError: it is missing, and cannot or must not be made.
     """
-    python, stamp = FOLDER / "bin" / "python", FOLDER / "installed"
-    wanted = hashlib.sha256(_LOCK.read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != wanted:
-        if not create:
-            raise RefusedError("its peers are not installed: `make bench` without --toy installs .venv-peers")
-        _install(python)
-        stamp.write_text(wanted)
-    return str(python)
+    ensure_installed(FOLDER, _LOCK, _install, create)
+    return str(_PYTHON)
 
 
-def _install(python: Path) -> None:
-    print(f"installing {_LOCK.relative_to(_ROOT)} into {FOLDER.name}, once", flush=True)
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
+def _install() -> None:
     try:
         subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
-        subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", str(_LOCK)], check=True)
+        subprocess.run([str(_PYTHON), *PIP, "-r", str(_LOCK)], check=True)
     except subprocess.CalledProcessError as error:
         raise RefusedError(f"its peers cannot be installed: `{' '.join(error.cmd)}` failed") from error
     ours, theirs = (sysconfig.get_path("purelib", vars=of) for of in (None, _paths()))

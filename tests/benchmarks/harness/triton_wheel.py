@@ -7,17 +7,15 @@ Version and hashes are in ``requirements/triton.txt``; 700 MB once installed.
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.benchmarks.harness.locked_packages import PIP, ROOT, ensure_installed
 from tests.benchmarks.report.results import RefusedError
 
-_ROOT = Path(__file__).resolve().parents[3]
-_LOCK = _ROOT / "requirements" / "triton.txt"
-FOLDER = _ROOT / ".triton"
+_LOCK = ROOT / "requirements" / "triton.txt"
+FOLDER = ROOT / ".triton"
 
 
 def triton_folder(create: bool = True) -> Path:
@@ -26,30 +24,12 @@ def triton_folder(create: bool = True) -> Path:
     Raises:
         RefusedError: it is missing, and cannot or must not be made.
     """
-    stamp = FOLDER / "installed"
-    wanted = hashlib.sha256(_LOCK.read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != wanted:
-        if not create:
-            raise RefusedError("Triton is not installed: `make bench` without --toy installs .triton")
-        _install()
-        stamp.write_text(wanted)
+    ensure_installed(FOLDER, _LOCK, _install, create)
     return FOLDER
 
 
 def _install() -> None:
-    print(f"installing {_LOCK.relative_to(_ROOT)} into {FOLDER.name}, once", flush=True)
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
-    command = [
-        *pip,
-        "--no-deps",
-        "--no-compile",
-        "--require-hashes",
-        "--target",
-        str(FOLDER),
-        "-r",
-        str(_LOCK),
-    ]
+    command = [sys.executable, *PIP, "--no-compile", "--target", str(FOLDER), "-r", str(_LOCK)]
     try:
         subprocess.run(command, check=True)
     except subprocess.CalledProcessError as error:

@@ -37,9 +37,9 @@ def _guard(attempt: AttemptFolder, supervisor: int) -> NoReturn:
         os.setsid()  # signals to the supervisor's group do not stop it
         _watch(attempt, supervisor)
         code = 0
-    except OSError:
-        log.exception("the guard of %s ends early", attempt.claim_id)
-    finally:
+    finally:  # nothing of the supervisor's own code may run in this process
+        if code:
+            log.error("the guard of %s ends early", attempt.claim_id, exc_info=True)
         os._exit(code)
 
 

@@ -25,7 +25,7 @@ class WeightOperands:
             weight.operands = (codes_NK, torch.empty(codes_NK.t().shape, dtype=E4M3, device=codes_NK.device))
 
     def refresh(self) -> None:
-        """Cast the weights anew, after an update."""
+        """Cast the weights again after an update."""
         if not self._weights:
             return
         factors = torch._foreach_div(
