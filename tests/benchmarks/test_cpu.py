@@ -68,5 +68,5 @@ def test_a_row_without_its_peer_says_so_and_writes_nothing(
     monkeypatch.setattr(peer_venv, "FOLDER", tmp_path / "none")
     file = tmp_path / "bench.json"
     assert cpu.main(["overhead-hf-trainer", "--toy", "--json", str(file)]) == 2
-    assert "not measured, .venv-peers is not installed" in capsys.readouterr().out
+    assert "not measured, none is not installed" in capsys.readouterr().out
     assert not file.exists() or not json.loads(file.read_text())

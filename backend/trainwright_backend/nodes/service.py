@@ -70,8 +70,7 @@ def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
         node = Node(id=new_id(), name=request.name, joined=now(), busy_slots={}, last_heartbeat=None)
         session.add(node)
     node.token_hash = keyed_hash(settings.secret_key, TOKEN_PURPOSE, token)
-    reported = reported_slots(request.inventory)
-    node.allowed_slots = None if any_slots else _numbers_of(reported)
+    node.allowed_slots = None if any_slots else _slots_at_join(request.inventory)
     _take_inventory(session, node, request.inventory)
     session.flush()
     return node, token
@@ -158,9 +157,16 @@ def slots_of(node: Node) -> dict[str, list[int]]:
 
 
 def reported_slots(inventory: Inventory) -> dict[str, list[int]]:
-    """Indices of the slots that a node offers, by device; it has at most as many CPU slots as cores."""
-    cpu_slots = min(inventory.cpu_slots, inventory.cores)
-    return {"cuda": sorted(gpu.index for gpu in inventory.gpus), "cpu": list(range(cpu_slots))}
+    """Indices of the slots that a node offers, by device."""
+    return {
+        "cuda": sorted(gpu.index for gpu in inventory.gpus),
+        "cpu": list(range(inventory.cpu_slots)),
+    }
+
+
+def _slots_at_join(inventory: Inventory) -> dict[str, int]:
+    """What a node may have until a site admin allows more: at most as many CPU slots as cores."""
+    return {"cuda": len(inventory.gpus), "cpu": min(inventory.cpu_slots, inventory.cores)}
 
 
 def free_slots(node: Node, device: str, taken: set[tuple[str, int]]) -> list[int]:

@@ -119,12 +119,15 @@ def test_a_node_gets_more_slots_only_as_a_site_admin_allows(scene: Scene) -> Non
     assert node_of(scene)["slots"]["cpu"] == 8, "a join token is a site admin's word"
 
 
-def test_cpu_slots_are_no_more_than_the_cores(scene: Scene) -> None:
-    shown = report(scene, cores=1)
-    assert shown["slots"] == shown["reported_slots"] == {"cuda": 0, "cpu": 1}
+def test_a_node_joins_with_no_more_cpu_slots_than_cores(scene: Scene) -> None:
+    Agent.join(scene.site, "node-b", cpu_slots=12)
+    shown = next(node for node in scene.site.admin.get("/api/v1/nodes").json() if node["name"] == "node-b")
+    assert (shown["slots"]["cpu"], shown["reported_slots"]["cpu"]) == (8, 12)
+    path, allow = f"/api/v1/nodes/{shown['id']}", {"allowed_slots": {"cpu": 12}}
+    assert scene.site.admin.patch(path, json=allow).json()["slots"]["cpu"] == 12
 
 
-def test_the_server_s_own_node_may_change_its_slots(scene: Scene) -> None:
+def test_the_server_s_own_node_may_change_its_slots_and_have_more_than_cores(scene: Scene) -> None:
     with scene.database.write() as session:
         made = create_join_token(session, scene.site.app.state.settings, "own", any_slots=True)
     client = scene.site.anonymous()
@@ -132,10 +135,10 @@ def test_the_server_s_own_node_may_change_its_slots(scene: Scene) -> None:
         "/api/v1/agent/join", json={"token": made.token, "name": "own", "inventory": inventory()}
     ).json()
     client.headers["Authorization"] = f"Bearer {joined['node_token']}"
-    body = {"inventory": inventory(cpu_slots=6)}
+    body = {"inventory": inventory(cpu_slots=12)}
     assert client.post("/api/v1/agent/heartbeat", json=body).status_code == 200
     nodes = {node["name"]: node["slots"]["cpu"] for node in scene.site.admin.get("/api/v1/nodes").json()}
-    assert nodes == {"node-a": 2, "own": 6}
+    assert nodes == {"node-a": 2, "own": 12}
 
 
 @pytest.mark.parametrize(
