@@ -23,6 +23,7 @@ from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.metrics.curves import Curve
+from trainwright_backend.metrics.peak_fractions import believable
 from trainwright_backend.metrics.reading import read_curves, series_of
 from trainwright_backend.metrics.selection import Selection, family, is_of_tensor
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
@@ -53,7 +54,8 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
     rewound = False
     for line in batch.events:
         rewound = _take_event(session, run, summary, line) or rewound
-    added = append(session, run.id, run.attempt, batch.metrics)
+    blocks = believable(session, run, summary, batch.metrics)
+    added = append(session, run.id, run.attempt, blocks)
     _summarize(summary, run.attempt, added)
     _list(run, summary)
     _mark(session, run, batch.next_offset, added, rewound)
@@ -118,6 +120,7 @@ def _begin_attempt(session: Write, run: Run, summary: RunSummary, event: Attempt
     session.execute(this.values(resume_step=event.resume_step))
     summary.attempt = run.attempt
     summary.step = min(summary.step, event.resume_step)
+    summary.peak_beaten = False
     summary.peak_name = _storable(event.peak_name)
     summary.bf16_peak_name = _storable(event.bf16_peak_name)
     summary.spark = [point for point in summary.spark if point[0] <= event.resume_step]

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
-from trainwright.contracts.agent_protocol import Claim, CpuPeak, Download, Inventory, Timers
+from trainwright.contracts.agent_protocol import Claim, Download, Inventory, Timers
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, JobSpec, Peak, ResumePoint
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
@@ -146,21 +146,11 @@ def _peak(inventory: Inventory, placement: Placement, kind: PrecisionKind) -> Pe
     if placement.device == "cuda":
         names = {gpu.name for gpu in inventory.gpus if gpu.index in placement.slots}
         return vendor_peak(names.pop(), kind.value) if len(names) == 1 else None
-    rate = _cpu_rate(inventory.cpu_peak, kind)
-    if rate is None or rate <= 0:
+    rate = None if inventory.cpu_peak is None else inventory.cpu_peak.rate(kind)
+    if rate is None:
         return None
     device = inventory.cpu_name or "one CPU slot"
     return Peak(flops_per_second=rate, dtype=kind.value, device=device, measured=True)
-
-
-def _cpu_rate(measured: CpuPeak | None, kind: PrecisionKind) -> float | None:
-    if measured is None:
-        return None
-    return {
-        PrecisionKind.FP32: measured.fp32,
-        PrecisionKind.BF16: measured.bf16,
-        PrecisionKind.FP8: measured.fp8,
-    }[kind]
 
 
 def _downloads(session: Write, run: Run, job: JobSpec, resume: Resume | None) -> list[dict[str, Any]]:

@@ -180,7 +180,14 @@ def show_summary(row: RunSummary | None) -> ShownSummary:
         spark=[loss for _, loss in row.spark],
         peak_name=row.peak_name,
         bf16_peak_name=row.bf16_peak_name,
+        mfu_unknown=_why_no_mfu(row),
     )
+
+
+def _why_no_mfu(row: RunSummary) -> str | None:
+    if row.peak_beaten:
+        return f"peak not known: the run was faster than the {row.peak_name or 'peak'}"
+    return "peak not known" if row.step > 0 and row.peak_name is None and row.bf16_peak_name is None else None
 
 
 def _shown(run: Run, summary_row: RunSummary | None, placements: list[Placement], scale: float) -> ShownRun:

@@ -102,4 +102,6 @@ def _done(summary: RunSummary) -> str:
         parts.append(f"loss {summary.values['loss']:.3g}")
     if "mfu" in summary.values:
         parts.append(f"{100 * summary.values['mfu']:.1f} % MFU")
+    elif summary.mfu_unknown is not None and summary.peak_name is not None:
+        parts.append(f"MFU: {summary.mfu_unknown}")
     return ", ".join(parts) or "done"

@@ -263,6 +263,8 @@ class RunSummary(Base):
     """Only steps that are multiples of it are in `spark`; it doubles when `spark` is full."""
     peak_name: Mapped[str | None]
     bf16_peak_name: Mapped[str | None]
+    peak_beaten: Mapped[bool] = mapped_column(default=False)
+    """The newest attempt was faster than its peak, so the peak is wrong and no fractions of it are kept."""
 
 
 class Placement(Base):

@@ -1984,7 +1984,7 @@ export interface components {
         };
         /**
          * CpuPeak
-         * @description FLOP/s of one CPU slot, measured while all slots are busy.
+         * @description FLOP/s of one CPU slot, measured while all slots are busy; 0 if not known.
          */
         CpuPeak: {
             /** Bf16 */
@@ -4469,6 +4469,11 @@ export interface components {
              * @description In an FP8 run, what `bf16_mfu` is a fraction of.
              */
             bf16_peak_name?: string | null;
+            /**
+             * Mfu Unknown
+             * @description Why there is no MFU, such as `peak not known`; empty before the first step, and if there is one.
+             */
+            mfu_unknown?: string | null;
             /**
              * Peak Name
              * @description What MFU is a fraction of.

@@ -24,6 +24,7 @@ GET       /runs/{run}/offsets?attempt            → Offsets: what is stored, fo
 from __future__ import annotations
 
 from enum import StrEnum
+from math import isfinite
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -38,6 +39,7 @@ from trainwright.contracts.checkpoint import (
 )
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobSpec, Outcome
+from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_state import RunState
 
 HINT_TASK = "node.dispatch"
@@ -116,13 +118,25 @@ class Gpu(Report):
     memory_bytes: MemoryBytes
 
 
+SLOWEST_BF16_FRACTION = 0.25
+"""Of the float32 peak. A CPU can widen bfloat16 values in its registers and multiply them in float32, so a measured
+bfloat16 peak below that fraction is a limit of the measurement or of a library, not of the CPU."""
+
+
 class CpuPeak(Envelope):
-    """FLOP/s of one CPU slot, measured while all slots are busy."""
+    """FLOP/s of one CPU slot, measured while all slots are busy; 0 if not known."""
 
     fp32: float
     bf16: float
     fp8: float | None = None
     """Products of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet."""
+
+    def rate(self, kind: PrecisionKind) -> float | None:
+        """The peak in the dtype of a run's products; None if it is not known, or not plausible."""
+        rates = {PrecisionKind.FP32: self.fp32, PrecisionKind.BF16: self.bf16, PrecisionKind.FP8: self.fp8}
+        rate = rates[kind]
+        least = 0.0 if kind is PrecisionKind.FP32 else SLOWEST_BF16_FRACTION * self.fp32
+        return rate if rate is not None and isfinite(rate) and rate > 0 and rate >= least else None
 
 
 class Inventory(Report):

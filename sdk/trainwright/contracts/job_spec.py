@@ -55,7 +55,8 @@ class Peak(Strict):
     def name(self) -> str:
         """Display name: `BF16 peak 989 TFLOP/s of NVIDIA H200`."""
         rate = self.flops_per_second
-        figure = f"{rate / 1e12:.0f} TFLOP/s" if rate >= 10e12 else f"{rate / 1e9:.0f} GFLOP/s"
+        digits = 0 if rate >= 10e9 else 2
+        figure = f"{rate / 1e12:.0f} TFLOP/s" if rate >= 10e12 else f"{rate / 1e9:.{digits}f} GFLOP/s"
         how = "measured peak" if self.measured else "peak"
         return f"{self.dtype.upper()} {how} {figure} of {self.device}"
 

@@ -1,12 +1,25 @@
 """The inventory that a node reports."""
 
+import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from trainwright_agent.daemon.inventory import collect_inventory, parse_gpus
+from trainwright.contracts.agent_protocol import CpuPeak
+from trainwright.contracts.job_spec import Peak
+from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright_agent.daemon import inventory as inventories
+from trainwright_agent.daemon.cpu_peak import PEAK_NAME
+from trainwright_agent.daemon.inventory import (
+    collect_inventory,
+    measure_peak_again,
+    note_beaten_peak,
+    parse_gpus,
+    wants_calm_peak,
+)
 from trainwright_agent.identity import Settings
 
 
@@ -52,6 +65,70 @@ def test_the_peak_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert collect_inventory(tmp_path, settings).cpu_peak == measured.cpu_peak
     other_slots = settings.model_copy(update={"cpu_slots": 2, "trainer_module": "no_such_trainer"})
     assert collect_inventory(tmp_path, other_slots).cpu_peak is None
+
+
+def test_a_peak_of_a_busy_machine_is_measured_again_and_the_best_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    """The stand-in measures fp32 2, bf16 1 and fp8 3 GFLOP/s."""
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+    settings = Settings(trainer_module="tests.agent.standin", cpu_slots=3)
+    for is_calm in (False, True):
+        monkeypatch.setattr(inventories, "is_machine_calm", partial(bool, is_calm))
+        (tmp_path / PEAK_NAME).unlink(missing_ok=True)
+        collect_inventory(tmp_path, settings)
+        assert wants_calm_peak(tmp_path, settings) is not is_calm
+    saved = json.loads((tmp_path / PEAK_NAME).read_text())
+    saved["peak"] = {"fp32": 1e9, "bf16": 4e9, "fp8": 4e9}
+    (tmp_path / PEAK_NAME).write_text(json.dumps(saved))
+    assert measure_peak_again(tmp_path, settings) == CpuPeak(fp32=2e9, bf16=4e9, fp8=4e9)
+
+
+def test_a_peak_that_a_run_has_beaten_is_unknown_until_a_calm_measurement_exceeds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+    monkeypatch.setattr(inventories, "is_machine_calm", lambda: True)
+    settings = Settings(trainer_module="tests.agent.standin", cpu_slots=3)
+    assert collect_inventory(tmp_path, settings).cpu_peak == CpuPeak(fp32=2e9, bf16=1e9, fp8=3e9)
+    by = Peak(flops_per_second=4e9, dtype="fp8", device="a CPU", measured=True)
+    beaten = CpuPeak(fp32=2e9, bf16=0.0, fp8=0.0)
+    assert note_beaten_peak(tmp_path, settings, by) == beaten
+    assert collect_inventory(tmp_path, settings).cpu_peak == beaten
+    assert wants_calm_peak(tmp_path, settings)
+    assert measure_peak_again(tmp_path, settings) == beaten, "it measures the same, which is too little"
+    assert not wants_calm_peak(tmp_path, settings)
+    saved = json.loads((tmp_path / PEAK_NAME).read_text())
+    saved["peak"] |= {"bf16": 5e9, "fp8": 5e9}
+    (tmp_path / PEAK_NAME).write_text(json.dumps(saved))
+    assert collect_inventory(tmp_path, settings).cpu_peak == CpuPeak(fp32=2e9, bf16=5e9, fp8=5e9)
+
+
+def test_a_peak_in_wall_time_or_of_other_cores_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+    settings = Settings(trainer_module="tests.agent.standin", cpu_slots=3)
+    measured = collect_inventory(tmp_path, settings).cpu_peak
+    saved = json.loads((tmp_path / PEAK_NAME).read_text())
+    wrong = {"peak": {"fp32": 9e9, "bf16": 9e9, "fp8": 9e9}}
+    for old in ({"method": 1}, {"cores": saved["cores"] + 1}):
+        (tmp_path / PEAK_NAME).write_text(json.dumps(saved | wrong | old))
+        assert collect_inventory(tmp_path, settings).cpu_peak == measured
+
+
+@pytest.mark.parametrize(
+    ("measured", "known"),
+    [
+        (CpuPeak(fp32=4e9, bf16=9e9, fp8=9e9), (4e9, 9e9, 9e9)),
+        (CpuPeak(fp32=4e9, bf16=1e9), (4e9, 1e9, None)),
+        (CpuPeak(fp32=4e9, bf16=0.9e9, fp8=0.9e9), (4e9, None, None)),  # less than a quarter
+        (CpuPeak(fp32=0.0, bf16=9e9, fp8=float("inf")), (None, 9e9, None)),
+        (CpuPeak(fp32=float("nan"), bf16=0.0, fp8=0.0), (None, None, None)),
+    ],
+)
+def test_an_implausible_peak_is_unknown(measured: CpuPeak, known: tuple[float | None, ...]) -> None:
+    assert tuple(measured.rate(kind) for kind in PrecisionKind) == known
 
 
 def test_slots_are_the_gpus_that_the_trainer_sees(

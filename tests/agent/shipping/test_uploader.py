@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ from tests.agent.standin.rank import save
 from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.job_spec import Outcome
+from trainwright.contracts.job_spec import Outcome, Peak
 from trainwright_agent import file_copies
 from trainwright_agent.client import Client
 from trainwright_agent.shipping import uploader as uploading
 from trainwright_agent.shipping.shipper import Shipper
 from trainwright_agent.shipping.uploader import DamagedCheckpointError, Uploader
-from trainwright_agent.workspace import AttemptFolder
+from trainwright_agent.workspace import AttemptFolder, ClaimRecord
 
 NAMES = ("out", "checkpoints", "step-5")
 
@@ -212,10 +213,38 @@ def test_permanently_refused_lines_and_logs_are_skipped_and_the_rest_arrives(
     assert run.ends[-1]["offsets"] == {"events.jsonl": path.stat().st_size, "b.log": len("a log")}
 
 
-def ship(api: ScriptedApi, attempt: AttemptFolder, store: Path | None = None) -> Shipper:
+@pytest.mark.parametrize(("measured", "told"), [(True, [4e9, 6e9]), (False, [])])
+def test_a_run_that_beats_a_measured_peak_is_told_once_for_each_new_height(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, measured: bool, told: list[float]
+) -> None:
+    peak = Peak(flops_per_second=2e9, dtype="bf16", device="a CPU", measured=measured)
+    claim = attempt.granted_claim()
+    assert claim is not None
+    claim = claim.model_copy(update={"job": claim.job.model_copy(update={"peak": peak})})
+    attempt.write_record(ClaimRecord(run_id=run.run_id, claim_id=attempt.claim_id, claim=claim))
+    reached: list[Peak] = []
+    shipper = ship(api, attempt, on_faster=reached.append)
+    for step, mfu in enumerate([0.9, 2.0, 1.5, float("inf"), 3.0], start=1):
+        write_events(attempt.path, step_line(step, mfu=mfu))
+        wait_for(partial(has_steps, run, step), "the step")
+    attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
+    wait_for(lambda: shipper.is_done, "the end")
+    assert [peak.flops_per_second for peak in reached] == told
+
+
+def has_steps(run: ScriptedRun, count: int) -> bool:
+    return len(run.steps) == count
+
+
+def ship(
+    api: ScriptedApi,
+    attempt: AttemptFolder,
+    store: Path | None = None,
+    on_faster: Callable[[Peak], None] = lambda peak: None,
+) -> Shipper:
     claim = attempt.granted_claim()
     assert isinstance(claim, Claim)
-    shipper = Shipper(attempt, claim, lambda: Client(api.url, NODE_TOKEN), store)
+    shipper = Shipper(attempt, claim, lambda: Client(api.url, NODE_TOKEN), store, on_faster)
     shipper.start()
     return shipper
 

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -316,3 +317,27 @@ def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:
         assert session.scalars(sa.select(RunSummary.values)).all() == [{"loss": 2.5, "fp8_underflow": 0.25}]
         stored = session.execute(text("SELECT DISTINCT reason FROM run_event")).scalars().all()
         assert stored == ["lease_expired"], "the column's type would also read the old code"
+
+
+@pytest.mark.parametrize(("mfu", "kept"), [([0.5, 0.9], True), ([0.5, 13.31], False)])
+def test_an_old_run_shows_no_fraction_above_one(empty_url: str, mfu: list[float], kept: bool) -> None:
+    rows = [row for row in old_run() if row[0] in ("team", "run")]
+    run_id = rows[1][1]["id"]
+    series = {"run_id": run_id, "attempt": 1, "unit": "", "last_step": 2, "packed_step": 0, "tail_points": 2}
+    values = {"loss": 2.5, "mfu": mfu[-1]}
+    for number, (name, points) in enumerate({"loss": [9.0, 2.5], "mfu": mfu, "hfu": mfu}.items(), start=1):
+        chunk = {"series_id": number, "start_step": 1, "end_step": 2, "n": 2}
+        rows.append(("metric_series", series | {"id": number, "name": name}))
+        rows.append(("metric_chunk", chunk | {"values": struct.pack("<2d", *points)}))
+    summary = {"run_id": run_id, "step": 2, "attempt": 1, "spark": [], "spark_stride": 1}
+    rows.append(("run_summary", summary | {"values": values}))
+    rows[1] = ("run", rows[1][1] | {"mfu": mfu[-1]})
+    with upgraded(empty_url, rows, "0008") as database, database.read() as session:
+        summary_row = session.scalars(sa.select(RunSummary)).one()
+        assert (summary_row.values, summary_row.peak_beaten) == (
+            values if kept else {"loss": 2.5},
+            not kept,
+        )
+        assert session.scalars(sa.select(Run.mfu)).all() == [mfu[-1] if kept else None]
+        names = session.scalars(sa.select(MetricSeries.name).order_by(MetricSeries.id)).all()
+        assert names == (["loss", "mfu", "hfu"] if kept else ["loss"])

@@ -413,3 +413,42 @@ def test_the_older_name_of_a_series_is_accepted_in_batches_and_requests(scene: S
         answer = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics", params={"names": name})
         (series,) = answer.json()["series"]
         assert (series["name"], series["unit"], series["values"]) == ("fp8_underflow", "fraction", [0.25])
+
+
+def test_a_fraction_of_a_peak_above_one_is_never_shown(scene: Scene) -> None:
+    """13.31 of a peak means that the peak is wrong, also for the steps before and after."""
+    work = scene.start()
+    work.order("starting")
+    started = {"type": "attempt_started", "attempt": 1, "resume_step": 0, "ranks": 2, "parameters": 7}
+    peak = "BF16 measured peak 3 GFLOP/s of a CPU"
+    work.send(work.batch([started | {"device": "a CPU", "peak_name": peak}]))
+    work.order("running")
+    for step, mfu in enumerate([0.9, 13.31, 0.5], start=1):
+        series = {"loss": [1.0], "mfu": [mfu], "hfu": [mfu], "tokens_per_second": [5.0]}
+        assert work.send(work.batch(metrics=[{"steps": [step], "series": series}])).status_code == 200
+        shown = scene.show(work.run_id)
+        known = step == 1
+        assert ("mfu" in shown["summary"]["values"], shown["summary"]["mfu_unknown"] is None) == (
+            known,
+            known,
+        )
+        assert (
+            curve(scene, work.run_id, "mfu")
+            == curve(scene, work.run_id, "hfu")
+            == ({1: 0.9} if known else {})
+        )
+    assert curve(scene, work.run_id, "tokens_per_second") == {1: 5.0, 2: 5.0, 3: 5.0}
+    assert shown["summary"]["mfu_unknown"] == f"peak not known: the run was faster than the {peak}"
+    assert shown["summary"]["peak_name"] == peak, "the run keeps what it was judged by"
+    events = scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json()
+    told = [event for event in events if event["type"] == "peak_beaten"]
+    assert [(event["step"], event["message"]) for event in told] == [
+        (2, f"MFU is not shown: at step 2 the run was faster than the {peak}")
+    ]
+    assert work.ended("crashed", "rank 1 died") == "retry_wait"
+    again = scene.again(work.run_id)
+    again.order("starting")
+    again.send(again.batch([started | {"attempt": 2, "device": "a CPU", "peak_name": "another"}]))
+    again.order("running")
+    again.send(again.batch(metrics=[{"steps": [1], "series": {"mfu": [0.25]}}]))
+    assert scene.show(work.run_id)["summary"]["values"]["mfu"] == 0.25, "the next attempt has another peak"

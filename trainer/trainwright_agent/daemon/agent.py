@@ -22,8 +22,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Timers
+from trainwright.contracts.job_spec import Peak
 from trainwright_agent import processes
 from trainwright_agent.client import ApiError, ClaimRefusedError, Client, RunDeletedError, StaleFenceError
 from trainwright_agent.daemon.attempts import (
@@ -32,8 +34,14 @@ from trainwright_agent.daemon.attempts import (
     end_lost_attempt,
     start_supervisor,
 )
+from trainwright_agent.daemon.cpu_peak import is_machine_calm
 from trainwright_agent.daemon.hints import HintListener
-from trainwright_agent.daemon.inventory import collect_inventory
+from trainwright_agent.daemon.inventory import (
+    collect_inventory,
+    measure_peak_again,
+    note_beaten_peak,
+    wants_calm_peak,
+)
 from trainwright_agent.identity import Settings, load_identity
 from trainwright_agent.shipping.shipper import Shipper
 from trainwright_agent.watchdog import Watchdog, kill_overdue, kill_supervisor
@@ -43,6 +51,8 @@ log = logging.getLogger(__name__)
 
 _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
+_PEAK_SECONDS = 600.0
+"""Between two measurements of the CPU's peak."""
 
 
 class Agent:
@@ -66,6 +76,10 @@ class Agent:
         self._watchdog = Watchdog()
         self._inventory: Inventory | None = None
         self._reported_inventory: Inventory | None = None
+        self._faster_runs: SimpleQueue[Peak] = SimpleQueue()
+        """What runs computed per CPU slot, if it was more than the measured peak; filled by shippers."""
+        self._next_peak = 0.0
+        """When the CPU's peak may be measured again, in seconds of ``time.monotonic``."""
         self._hints = HintListener(identity.name, identity.hints_url, self._heartbeat_now.set)
 
     def run(self) -> None:
@@ -109,6 +123,20 @@ class Agent:
                 unstarted[placed.run_id] = self._workspace.create_attempt(placed.run_id)
         for folder in unstarted.values():
             self._claim_and_start(client, folder)
+        self._improve_peak(inventory)
+
+    def _improve_peak(self, inventory: Inventory) -> None:
+        """Forget a peak that a run has beaten, and measure a doubtful one again while nothing runs."""
+        while not self._faster_runs.empty():
+            known = note_beaten_peak(self._workspace.data, self._settings, self._faster_runs.get())
+            self._inventory = inventory = inventory.model_copy(update={"cpu_peak": known})
+        if time.monotonic() < self._next_peak or any(self._workspace.attempts()) or not is_machine_calm():
+            return
+        self._next_peak = time.monotonic() + _PEAK_SECONDS
+        if wants_calm_peak(self._workspace.data, self._settings):
+            known_again = measure_peak_again(self._workspace.data, self._settings)
+            if known_again is not None:
+                self._inventory = inventory.model_copy(update={"cpu_peak": known_again})
 
     def _busy_slots(self) -> dict[str, list[int]]:
         """Slots of attempts that have a live process."""
@@ -174,7 +202,7 @@ class Agent:
     def _start_shipper(self, folder: AttemptFolder) -> None:
         claim = folder.granted_claim()
         assert claim is not None, "a supervisor is started after the claim"
-        shipper = Shipper(folder, claim, self._connect, self._settings.object_store)
+        shipper = Shipper(folder, claim, self._connect, self._settings.object_store, self._faster_runs.put)
         self._shippers[folder.claim_id] = shipper
         shipper.start()
 

@@ -2,8 +2,8 @@
 
 A slot is a GPU as the trainer counts it, so the list of GPUs comes from the trainer's self-test, run in its own process
 and in the environment of the ranks. The driver's tool only tells whether the self-test is worth running, and whether
-the trainer sees fewer GPUs than the driver. The self-test also measures the CPU's peak once; the result is saved, and
-without it runs on this node show no MFU.
+the trainer sees fewer GPUs than the driver. The self-test also measures the CPU's peak (`cpu_peak`); without it runs on
+this node show no MFU.
 """
 
 from __future__ import annotations
@@ -20,27 +20,23 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory
 from trainwright.contracts.base import Envelope
-from trainwright.durable_files import write_durably
+from trainwright.contracts.job_spec import Peak
+from trainwright_agent.daemon.cpu_peak import (
+    METHOD,
+    PeakRecord,
+    is_machine_calm,
+    read_record,
+    save_record,
+)
 from trainwright_agent.identity import Settings
 from trainwright_agent.processes import trainer_environment
 
 log = logging.getLogger(__name__)
 
-PEAK_NAME = "cpu-peak.json"
 _SELFTEST_SECONDS = 180.0
 _QUERY_SECONDS = 30.0
-
-
-class MeasuredPeak(Envelope):
-    """``cpu-peak.json``: the measured peak, and the hardware it belongs to."""
-
-    cpu_name: str
-    cpu_slots: int
-    peak: CpuPeak
 
 
 class _CpuTest(Envelope):
@@ -56,13 +52,14 @@ class _SelfTest(Envelope):
 
 def collect_inventory(data: Path, settings: Settings) -> Inventory:
     """Inspect the machine. Runs the trainer's self-test if there are GPUs or the CPU's peak is not known yet."""
-    name, driver = cpu_name(), driver_gpus()
-    peak = _known_peak(data / PEAK_NAME, name, settings)
-    wants_peak = settings.cpu_slots > 0 and peak is None
+    driver, hardware = driver_gpus(), _hardware(settings)
+    record = read_record(data, hardware)
+    wants_peak = settings.cpu_slots > 0 and record is None
+    was_calm = is_machine_calm()
     tested = _self_test(settings) if driver or wants_peak else None
     if tested is not None and wants_peak:
-        peak = tested.cpu.flops_per_second
-        _save_peak(data / PEAK_NAME, MeasuredPeak(cpu_name=name, cpu_slots=settings.cpu_slots, peak=peak))
+        record = hardware.measured(tested.cpu.flops_per_second, was_calm)
+        save_record(data, record)
     gpus = [] if tested is None else tested.cuda
     if len(gpus) < len(driver):
         log.error(
@@ -78,12 +75,37 @@ def collect_inventory(data: Path, settings: Settings) -> Inventory:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpus=gpus,
-        cpu_name=name,
+        cpu_name=hardware.cpu_name,
         cpu_slots=settings.cpu_slots,
-        cpu_peak=peak,
+        cpu_peak=None if record is None or settings.cpu_slots == 0 else record.known,
         deepspeed=find_spec("deepspeed") is not None,  # does not import it
         agent_version=_agent_version(),
     )
+
+
+def wants_calm_peak(data: Path, settings: Settings) -> bool:
+    """Whether the CPU's peak should be measured again once the machine is calm."""
+    record = read_record(data, _hardware(settings))
+    return settings.cpu_slots > 0 and record is not None and not record.is_calm
+
+
+def measure_peak_again(data: Path, settings: Settings) -> CpuPeak | None:
+    """Measure the CPU's peak on a calm machine; returns what is known now, None if the self-test failed."""
+    tested = _self_test(settings)
+    if tested is None:
+        return None
+    record = read_record(data, _hardware(settings)) or _hardware(settings)
+    record = record.measured(tested.cpu.flops_per_second, is_calm=True)
+    save_record(data, record)
+    return record.known
+
+
+def note_beaten_peak(data: Path, settings: Settings, by: Peak) -> CpuPeak:
+    """A run computed as many FLOP/s per slot as ``by`` says, more than the peak; returns what is known now."""
+    log.warning("A run was faster than the CPU's measured peak, which is measured again once nothing runs.")
+    record = (read_record(data, _hardware(settings)) or _hardware(settings)).beaten(by)
+    save_record(data, record)
+    return record.known
 
 
 def driver_gpus() -> list[Gpu]:
@@ -119,25 +141,10 @@ def cpu_name() -> str:
     return platform.machine()
 
 
-def _known_peak(path: Path, name: str, settings: Settings) -> CpuPeak | None:
-    """The saved peak, if it was measured on this CPU with these slots and in every dtype."""
-    if settings.cpu_slots == 0:
-        return None
-    try:
-        known = MeasuredPeak.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
-    complete = known.peak.fp8 is not None
-    return (
-        known.peak if complete and (known.cpu_name, known.cpu_slots) == (name, settings.cpu_slots) else None
-    )
-
-
-def _save_peak(path: Path, measured: MeasuredPeak) -> None:
-    try:
-        write_durably(path, measured.model_dump_json(indent=1).encode())
-    except OSError as error:
-        log.error("cannot save the CPU's peak, so the next start measures it again: %s", error)
+def _hardware(settings: Settings) -> PeakRecord:
+    """A record of this machine's CPU, of which no peak is known yet."""
+    cores = len(os.sched_getaffinity(0))
+    return PeakRecord(cpu_name=cpu_name(), cpu_slots=settings.cpu_slots, cores=cores, method=METHOD)
 
 
 def _self_test(settings: Settings) -> _SelfTest | None:

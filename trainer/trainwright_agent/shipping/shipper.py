@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainwright.contracts.agent_protocol import Claim, EndReport
+from trainwright.contracts.agent_protocol import Batch, Claim, EndReport
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import (
@@ -23,6 +23,7 @@ from trainwright.contracts.job_spec import (
     EXPORT_FOLDER,
     OUTPUT_FOLDER,
     Outcome,
+    Peak,
 )
 from trainwright_agent.client import (
     Backoff,
@@ -57,6 +58,7 @@ class Shipper:
         claim: its granted claim.
         connect: returns a client; the API may move.
         object_store: the store's folder, if it is on this disk.
+        on_faster: called with what the run computed per slot when that is more than the slot's measured peak.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Shipper:
         claim: Claim,
         connect: Callable[[], Client],
         object_store: Path | None,
+        on_faster: Callable[[Peak], None],
     ) -> None:
         self._folder = folder
         self._claim = claim
@@ -74,6 +77,8 @@ class Shipper:
         self._object_store = object_store
         self.is_done = False
         """Nothing is left to do: the end was accepted, or is no longer needed."""
+        self._on_faster = on_faster
+        self._highest_mfu = 1.0
         self._offsets: dict[str, int] = {}
         self._single_lines_until = 0
         """Events up to this offset are sent line by line, because a chunk was refused."""
@@ -141,6 +146,7 @@ class Shipper:
                 return
             if batch is None:
                 return
+            self._compare_with_peak(batch)
             try:
                 stored = self._client.send_batch(self._run_id, batch).offset
             except WrongOffsetError as error:
@@ -155,6 +161,14 @@ class Shipper:
                 empty = batch.model_copy(update={"events": [], "metrics": []})
                 stored = self._client.send_batch(self._run_id, empty).offset
             self._offsets[EVENTS_NAME] = stored
+
+    def _compare_with_peak(self, batch: Batch) -> None:
+        peak = self._claim.job.peak
+        fractions = [fraction for block in batch.metrics for fraction in block.series.get("mfu", ())]
+        highest = max(fractions, default=0.0)
+        if peak is not None and peak.measured and self._highest_mfu < highest < float("inf"):
+            self._highest_mfu = highest
+            self._on_faster(peak.model_copy(update={"flops_per_second": highest * peak.flops_per_second}))
 
     def _ship_logs(self) -> None:
         for name in log_names(self._folder.path):

@@ -1,9 +1,10 @@
 """The self-test: which devices this machine has, and how fast its CPU multiplies matrices.
 
-No data sheet gives the peak of a share of a CPU's cores, so it is measured: one process per slot multiplies
-matrices, all at the same time, each with its share of the threads. The fastest product of each slot counts,
-since a peak must not depend on what else the machine was doing (small products fit between two interruptions,
-large ones fill many threads). The result is the mean over the slots.
+No data sheet gives the peak of a share of a CPU's cores, so it is measured: every thread of every slot multiplies
+matrices on its own, all at the same time. Products are timed in the CPU time of their thread, which stops while
+another process has the core, so the result does not depend on what else the machine does. (Threads that share a
+product spin while they wait for each other, which CPU time counts; hence one product per thread.) The best of many
+samples over several sizes counts, since what disturbs a sample only makes it slower.
 
 CPUs have no FP8 products: the trainer widens the codes to bfloat16 and multiplies those
 (``fp8.compute.matmul``), so bfloat16's peak is also FP8's. Widening takes time in proportion to the operands'
@@ -15,7 +16,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from multiprocessing.sharedctypes import SynchronizedArray
+from multiprocessing.sharedctypes import Synchronized, SynchronizedArray
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
@@ -25,8 +26,14 @@ from trainwright_trainer.observe.memory import cpu_name
 from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_SIZES = (512, 1_024)
-_SECONDS_PER_SIZE = 0.5
+_SIZES = (256, 512, 1_024)
+_CPU_SECONDS_PER_SIZE = 0.15
+_CPU_SECONDS_PER_SAMPLE = 0.02
+"""Far above the resolution of any clock of CPU time, and above the noise of one small product."""
+_SLOWEST_PRODUCT_SECONDS = 0.3
+"""After a size with a slower product, larger sizes are not measured: they are no faster."""
+_LONGEST_SECONDS = 10.0
+"""Wall time for one dtype. Samples are few, but there are some, if others use the cores that long."""
 
 
 def selftest(slots: int) -> dict[str, Any]:
@@ -49,13 +56,15 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def measure_rates(slots: int, threads: int) -> dict[str, float]:
-    """FLOP/s of one slot by dtype while all slots are busy."""
+    """FLOP/s of one slot by dtype while all slots are busy, whatever else runs on the machine."""
+    count = slots * threads
     context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(slots)
-    rates = context.Array("d", slots * len(_DTYPES))
+    barrier = context.Barrier(count)
+    unfinished = context.Value("i", 0)
+    rates = context.Array("d", count * len(_DTYPES))
     processes = [
-        context.Process(target=_multiply, args=(slot, slots, threads, barrier, rates))
-        for slot in range(slots)
+        context.Process(target=_multiply, args=(number, count, barrier, unfinished, rates))
+        for number in range(count)
     ]
     for process in processes:
         process.start()
@@ -63,27 +72,59 @@ def measure_rates(slots: int, threads: int) -> dict[str, float]:
         process.join()
         if process.exitcode:
             raise RuntimeError(f"a self-test process exited with code {process.exitcode}")
+    cores_per_thread = min(1.0, len(os.sched_getaffinity(0)) / count)
+    scale = threads * cores_per_thread / count
     means = {
-        name: sum(rates[index * slots : (index + 1) * slots]) / slots for index, name in enumerate(_DTYPES)
+        name: scale * sum(rates[index * count : (index + 1) * count]) for index, name in enumerate(_DTYPES)
     }
     return means | {"fp8": means["bf16"]}
 
 
-def _multiply(slot: int, slots: int, threads: int, barrier: Barrier, rates: SynchronizedArray[float]) -> None:
-    torch.set_num_threads(threads)
+def _multiply(
+    number: int,
+    count: int,
+    barrier: Barrier,
+    unfinished: Synchronized[int],
+    rates: SynchronizedArray[float],
+) -> None:
+    torch.set_num_threads(1)
     for index, dtype in enumerate(_DTYPES.values()):
+        unfinished.value = count
         barrier.wait()
-        rates[index * slots + slot] = max(_fastest_rate(size, dtype) for size in _SIZES)
+        deadline = time.perf_counter() + _LONGEST_SECONDS
+        rates[index * count + number] = _best_rate(dtype, deadline)
+        with unfinished.get_lock():
+            unfinished.value -= 1
+        while unfinished.value > 0 and time.perf_counter() < deadline:
+            _best_rate(dtype, 0.0)  # keeps the core, its clock and its neighbours as busy as for the others
         barrier.wait()
 
 
-def _fastest_rate(size: int, dtype: torch.dtype) -> float:
-    """FLOP/s of the fastest of many products of square matrices, after a warm-up."""
-    left, right = torch.randn(2, size, size).to(dtype)
+def _best_rate(dtype: torch.dtype, deadline: float) -> float:
+    """FLOP/s of the best sample over all sizes and both layouts of the second factor; one sample each after
+    ``deadline``, in seconds of ``time.perf_counter``."""
+    best = 0.0
+    for size in _SIZES:
+        left, right = torch.randn(2, size, size).to(dtype)
+        for factor in (right, right.T):
+            best = max(best, _best_of_samples(left, factor, deadline))
+        if 2 * size**3 / best > _SLOWEST_PRODUCT_SECONDS:
+            break
+    return best
+
+
+def _best_of_samples(left: torch.Tensor, right: torch.Tensor, deadline: float) -> float:
+    """FLOP/s of ``left @ right`` in this thread's CPU time, after a warm-up."""
+    flops = 2 * left.shape[0] ** 3
     left @ right
-    fastest_seconds = float("inf")
-    end = time.perf_counter() + _SECONDS_PER_SIZE
-    while (began := time.perf_counter()) < end:
-        left @ right
-        fastest_seconds = min(fastest_seconds, time.perf_counter() - began)
-    return 2 * size**3 / fastest_seconds
+    best = spent = 0.0
+    while not best or (spent < _CPU_SECONDS_PER_SIZE and time.perf_counter() < deadline):
+        products = 0
+        began, seconds = time.thread_time(), 0.0
+        while seconds < _CPU_SECONDS_PER_SAMPLE:
+            left @ right
+            products += 1
+            seconds = time.thread_time() - began
+        best = max(best, products * flops / seconds)
+        spent += seconds
+    return best

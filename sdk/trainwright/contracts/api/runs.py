@@ -30,6 +30,9 @@ class RunSummary(Envelope):
     bf16_peak_name: str | None = None
     """In an FP8 run, what `bf16_mfu` is a fraction of."""
 
+    mfu_unknown: str | None = None
+    """Why there is no MFU, such as `peak not known`; empty before the first step, and if there is one."""
+
 
 class ForkedFrom(Envelope):
     """The run and step that a forked run started from."""

@@ -9,7 +9,8 @@ import { isComplete, lastValue, type Columns } from "@/lib/charts/series";
 export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
   const latest = (name: string) => lastValue(columns[name]) ?? run.summary.values[name];
   const speed = latest("tokens_per_second");
-  const mfu = latest("mfu");
+  const mfuUnknown = run.summary.mfu_unknown;
+  const mfu = mfuUnknown ? undefined : latest("mfu");
   const seconds = latest("seconds");
   const norm = latest("grad_norm");
   const loss = latest("loss");
@@ -24,9 +25,9 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         name="MFU"
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
-        note={mfuNote(peak, loss !== undefined)}
-        more={mfuMore(bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : "", hfu)}
-        title={peak ? `${[peak, bf16Peak].filter(Boolean).map((one) => `of ${one}`).join("; ")}. ${HFU_TEXT}` : undefined}
+        note={mfuUnknown ? "peak not known" : peak ? ofPeak(peak) : ""}
+        more={mfuUnknown ? undefined : mfuMore(bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : "", hfu)}
+        title={mfuUnknown ?? (peak ? `${[peak, bf16Peak].filter(Boolean).map((one) => `of ${one}`).join("; ")}. ${HFU_TEXT}` : undefined)}
       />
       <Tile
         name="throughput"
@@ -62,11 +63,6 @@ function mfuMore(bf16: string, hfu: number | undefined): string | undefined {
 }
 
 /** `of BF16 peak 989 TFLOP/s`; the tooltip has the device's name. */
-function mfuNote(peak: string | null | undefined, hasStarted: boolean): string {
-  if (peak) return ofPeak(peak);
-  return hasStarted ? "this device's peak is unknown" : "";
-}
-
 function ofPeak(peak: string): string {
   return `of ${peak.split(" of ")[0] ?? peak}`;
 }
