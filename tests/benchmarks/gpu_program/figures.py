@@ -191,13 +191,20 @@ def _products(graph: GraphModule) -> Iterator[tuple[str, int]]:
             yield _attention_work(node, name)
 
 
+def _value(argument: object) -> Tensor:
+    assert isinstance(argument, Node)
+    value = argument.meta["val"]
+    assert isinstance(value, Tensor)
+    return value
+
+
 def _kind(node: Node) -> str:
     name = str(node.target)
     if name == "aten.mm.default":
         return "bf16"
     if "multiply_blocks" in name:
         return "block"
-    if node.args[2].meta["val"].numel() > 1:  # type: ignore[union-attr]
+    if _value(node.args[2]).numel() > 1:
         return "row"
     fast = node.kwargs.get("use_fast_accum", len(node.args) > 7 and node.args[7])
     return "tensor" if fast else "tensor, exact accumulation"
@@ -207,7 +214,7 @@ def _attention_work(node: Node, name: str) -> tuple[str, int]:
     """Two products forward, five backward; the causal mask halves each."""
     kind = "cudnn" if "cudnn" in name else "flash"
     backward = "backward" in name
-    query = node.args[1 if backward else 0].meta["val"]  # type: ignore[union-attr]
+    query = _value(node.args[1 if backward else 0])
     batch, heads, tokens, features = query.shape
     product = 2 * batch * heads * tokens * tokens * features // 2
     return (f"{kind}, backward", 5 * product) if backward else (kind, 2 * product)

@@ -13,9 +13,12 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.report.results import RefusedError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SOURCE = Path(__file__).with_name("h200.cpp")
 
@@ -48,8 +51,9 @@ def compile_library(folder: Path) -> Path:
     Raises:
         RefusedError: there is no C++ compiler, or it fails.
     """
-    (origin,) = find_spec("torch").submodule_search_locations  # type: ignore[union-attr, misc]
-    torch, library = Path(origin), folder / "libh200.so"
+    found = find_spec("torch")
+    assert found is not None and found.origin is not None
+    torch, library = Path(found.origin).parent, folder / "libh200.so"
     command = ["g++", "-std=c++20", "-O0", "-shared", "-fPIC", f"-I{torch / 'include'}", str(_SOURCE)]
     command += [
         "-o",
@@ -107,7 +111,7 @@ def pretend() -> None:
         setattr(CudaInterface, name, staticmethod(function))
         if hasattr(CudaInterface.Worker, name):
             setattr(CudaInterface.Worker, name, staticmethod(function))
-    torch.nn.Module.to = _move  # type: ignore[method-assign, assignment]
+    torch.nn.Module.to = _move
     torch._C._set_only_lift_cpu_tensors(True)  # `torch.tensor` makes its result fake before it moves it
     _create_on_cpu(torch.library.Library("aten", "IMPL"))
     if has_triton():
@@ -141,10 +145,10 @@ def _create_on_cpu(library: Any) -> None:
     """The compiler folds constants by computing them; those are made on the CPU."""
     import torch
 
-    def empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):  # type: ignore[no-untyped-def]
+    def empty(size: Any, dtype: Any = None, *rest: Any, **options: Any) -> Tensor:
         return torch.empty(size, dtype=dtype)
 
-    def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):  # type: ignore[no-untyped-def]
+    def empty_strided(size: Any, stride: Any, dtype: Any = None, *rest: Any, **options: Any) -> Tensor:
         return torch.empty_strided(size, stride, dtype=dtype)
 
     library.impl("empty.memory_format", empty, "CUDA")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch._inductor.graph import GraphLowering
@@ -48,14 +49,11 @@ def lower(compile_inner: Any, gm: GraphModule, inputs: list[Any], how: dict[str,
         graph.codegen()
         raise _Lowered([_kernel(node) for node in graph.scheduler.nodes if _is_launch(node)])
 
-    compile_to_module = GraphLowering.compile_to_module
-    GraphLowering.compile_to_module = stop  # type: ignore[method-assign]
     try:
-        compile_inner(gm, inputs, **how)
+        with patch.object(GraphLowering, "compile_to_module", stop):
+            compile_inner(gm, inputs, **how)
     except _Lowered as lowered:
         return lowered.kernels
-    finally:
-        GraphLowering.compile_to_module = compile_to_module  # type: ignore[method-assign]
     raise AssertionError("the graph was not lowered")
 
 
