@@ -23,7 +23,7 @@ from tests.live import (
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(target="faults")]
+pytestmark = pytest.mark.slow(target="faults")
 
 STEPS = 80
 KILL_AT_STEP = 25

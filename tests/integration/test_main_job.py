@@ -28,8 +28,6 @@ from trainwright.contracts.series import FP8_SERIES, STORED_SERIES
 from trainwright.transport.connection import ApiError
 from trainwright_trainer.checkpoint.export import load_export
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:

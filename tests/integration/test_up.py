@@ -26,8 +26,6 @@ from trainwright.contracts.api.people import OneTimeLink
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.local.platform import bind_socket
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @contextmanager
 def up(folder: Path, port: int) -> Iterator[list[str]]:

@@ -131,7 +131,6 @@ def broken_parts(platform: Platform) -> set[str]:
 
 
 @pytest.mark.slow(target="faults")
-@pytest.mark.timeout(300)
 def test_data_is_prepared_without_the_broker_and_every_part_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

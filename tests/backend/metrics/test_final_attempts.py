@@ -26,8 +26,6 @@ from trainwright_backend.metrics import metric_stream, service, writing
 
 pytestmark = pytest.mark.both_databases
 
-pytestmark = pytest.mark.timeout(300)
-
 TOGETHER = (("loss",), ("grad_norm",), ("fp8_amax/a:input", "fp8_amax/b:input"), ("validation_loss",))
 """Series of tensors are measured in the same steps."""
 NAMES = tuple(name for names in TOGETHER for name in names)

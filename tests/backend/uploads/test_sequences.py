@@ -31,7 +31,6 @@ def surroundings(site: Site) -> Iterator[tuple[Site, Server, Proxy, Tus]]:
             yield site, server, proxy, Tus(http, f"{site.path}/uploads")
 
 
-@pytest.mark.timeout(240)
 def test_after_any_sequence_offset_and_bytes_are_correct(
     surroundings: tuple[Site, Server, Proxy, Tus],
 ) -> None:

@@ -116,7 +116,6 @@ def _compiled_or_refused(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.mark.slow(target="layouts")
-@pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 @pytest.mark.parametrize(
     ("kind", "in_bf16"),
@@ -159,7 +158,6 @@ def _learn(model: Transformer, in_bf16: bool) -> tuple[float, dict[str, Tensor]]
 
 
 @pytest.mark.slow(target="layouts")
-@pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 def test_a_compiled_run_learns_what_an_eager_one_does(tmp_path: Path, data: Path) -> None:
     """Runs complete jobs, with recomputation and a loss in chunks."""
@@ -189,7 +187,6 @@ def test_a_compiled_run_learns_what_an_eager_one_does(tmp_path: Path, data: Path
 
 
 @pytest.mark.slow(target="layouts")
-@pytest.mark.timeout(300)  # C++ is compiled, where 2 cores may be busy
 @_compiled_or_refused
 def test_a_compiled_chunk_of_the_loss_is_the_chunk() -> None:
     torch.manual_seed(0)

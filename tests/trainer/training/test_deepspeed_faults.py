@@ -159,7 +159,7 @@ def learned(write: Callable[..., Path]) -> dict[str, list[Learned]]:
     jobs = {
         name: write(2, {"engine": "deepspeed", "zero_stage": fault.stage}) for name, fault in FAULTS.items()
     }
-    by_rank = on_mesh(Degrees(replicas=2), _learn_each, jobs, patience_seconds=300)
+    by_rank = on_mesh(Degrees(replicas=2), _learn_each, jobs)
     return {fault: [item[fault] for item in by_rank] for fault in [*jobs, SOUND]}
 
 

@@ -405,7 +405,6 @@ SPOILT: list[tuple[dict[str, Any], tuple[str, str], list[str]]] = [
 ]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("precision", "layouts", "faults"), partly_slow(SPOILT, SPOILT[:1]), ids=[str(case[0]) for case in SPOILT]
 )
