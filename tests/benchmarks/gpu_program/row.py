@@ -83,7 +83,7 @@ def run_process(
     command = [sys.executable, "-c", start, size, *precisions]
     done = subprocess.run(command, env=environment, cwd=_ROOT, capture_output=True, text=True)
     if done.returncode:
-        raise BadJobError(f"tracing {size} in {precisions} failed:\n{done.stderr[-3000:]}")
+        raise BadJobError(f"tracing {size} in {precisions} failed:\n{done.stderr[-6000:]}")
     found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
 

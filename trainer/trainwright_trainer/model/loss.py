@@ -23,6 +23,8 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 from torch.nn.functional import cross_entropy, linear, log_softmax
 
+from trainwright_trainer.linear.dense import add_weight_gradient, input_gradient, matmul_dtype, output
+
 ChunkGradient = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 """``chunk_gradient``, or its compiled form."""
 
@@ -124,7 +126,7 @@ class LossAndGradients(Function):
         chunk_tokens: int,
         gradient_of: ChunkGradient,
     ) -> Tensor:
-        dtype, device = _matmul_dtype(x_ND), x_ND.device.type
+        dtype, device = matmul_dtype(x_ND), x_ND.device.type
         # The loop names every dtype itself; autocast would cast the weight again for each chunk.
         with torch.autocast(device, enabled=False):
             loss, x_gradient_ND, weight_gradient_VD = _learn_by_chunks(
@@ -153,24 +155,11 @@ def _learn_by_chunks(
     weight_gradient_VD = torch.zeros_like(weight_VD, dtype=_wide(weight_VD.dtype))
     chunks = chunks_of(chunk_tokens, x_ND, targets_N, x_gradient_ND)
     for x_CD, targets_C, x_gradient_CD in zip(*chunks, strict=True):
-        part, gradient_CV = gradient_of(x_CD @ weight_VD.T, targets_C, targets_N.numel())
+        part, gradient_CV = gradient_of(output(x_CD, weight_VD), targets_C, targets_N.numel())
         loss += part
-        torch.mm(gradient_CV, weight_VD, out=x_gradient_CD)
-        _add_product(weight_gradient_VD, gradient_CV.T, x_CD)
+        input_gradient(gradient_CV, weight_VD, out=x_gradient_CD)
+        add_weight_gradient(weight_gradient_VD, gradient_CV, x_CD)
     return loss, x_gradient_ND, weight_gradient_VD
-
-
-def _add_product(total_VD: Tensor, left_VC: Tensor, right_CD: Tensor) -> None:
-    """``total += left @ right``; 16-bit products are rounded to 16 bits, their sum is not."""
-    if left_VC.dtype == total_VD.dtype:
-        total_VD.addmm_(left_VC, right_CD)
-    else:
-        total_VD.add_(left_VC @ right_CD)
-
-
-def _matmul_dtype(x: Tensor) -> torch.dtype:
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

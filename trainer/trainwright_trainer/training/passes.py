@@ -23,6 +23,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert
 from trainwright_trainer.fp8.compute.matmul import check_device
+from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual_dtype import set_residual_dtype
 from trainwright_trainer.model.transformer import Transformer
@@ -32,7 +33,6 @@ from trainwright_trainer.parallel.pipeline.stages import Stages, split_model
 from trainwright_trainer.parallel.tensor.parallelize import parallelize_modules, shard_matrices
 from trainwright_trainer.runtime.attention_kernels import prefer_attention_kernels
 from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, recompute_operands
-from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
 
 
 @dataclass

@@ -29,9 +29,9 @@ from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.linear.product import LinearFunction
 from trainwright_trainer.model import loss as loss_module
 from trainwright_trainer.model.transformer import Block
-from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinearFunction
 from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training import passes
@@ -56,7 +56,7 @@ def _count_backward_passes(mesh: Mesh, job_file: Path, torch_splits: bool) -> di
 
         function.backward = staticmethod(counted)
 
-    counting(_Product if torch_splits else DeferredLinearFunction, "linear")
+    counting(_Product if torch_splits else LinearFunction, "linear")
     counting(loss_module.LossAndGradients, "loss")
     counting(_Same, "block")
     forward = Block.forward

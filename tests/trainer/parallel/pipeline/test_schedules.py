@@ -31,8 +31,8 @@ from tests.trainer.pipeline_trainings import (
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees, PipelineSchedule
 from trainwright_trainer.distributed.shard_spec import unsharded_specs
+from trainwright_trainer.linear.dense import DeferredLinear
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinear
 from trainwright_trainer.parallel.pipeline.stages import Stages, split_model
 from trainwright_trainer.training.forward_backward import GradientAccumulation
 

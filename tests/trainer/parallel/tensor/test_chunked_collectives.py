@@ -24,8 +24,9 @@ from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.layers import FP8Linear
-from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinear
-from trainwright_trainer.parallel.tensor import chunked_collectives, layer_matmuls
+from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.linear.dense import DeferredLinear, DenseMatmuls
+from trainwright_trainer.parallel.tensor import chunked_collectives
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
     all_gather_matmul,
@@ -33,7 +34,6 @@ from trainwright_trainer.parallel.tensor.chunked_collectives import (
 )
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 from trainwright_trainer.parallel.tensor.sequence_parallel import all_gather, reduce_scatter
-from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
 
 B, T, K, N = 2, 16, 32, 16
 
@@ -186,12 +186,10 @@ def order(mesh: Mesh) -> list[list[str]]:
             ("wait_tensor", "wait"),
         ):
             patch.setattr(Axis, name, hearing(verb, getattr(Axis, name)))
-        for name in ("forward", "backward"):
-            patch.setattr(
-                layer_matmuls.DenseMatmuls, name, multiplying(getattr(layer_matmuls.DenseMatmuls, name))
-            )
-        right = layer_matmuls.DenseMatmuls.weight_gradient
-        patch.setattr(layer_matmuls.DenseMatmuls, "weight_gradient", hearing("weight", right))
+        for name in ("output", "input_gradient"):
+            patch.setattr(DenseMatmuls, name, multiplying(getattr(DenseMatmuls, name)))
+        right = DenseMatmuls.weight_gradient
+        patch.setattr(DenseMatmuls, "weight_gradient", hearing("weight", right))
         x = torch.zeros(1, 6, K, requires_grad=True)
         layer, cut = nn.Linear(K, N, bias=False), Chunking(mesh.tensor, 3)
         for forward in (

@@ -24,6 +24,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.formats import widen
 from trainwright_trainer.fp8.compute.layers import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.linear import cast_input
+from trainwright_trainer.fp8.compute.matmul import Operand
 from trainwright_trainer.parallel.tensor import fp8_gather
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 from trainwright_trainer.runtime.compilation import compile_blocks
@@ -66,12 +67,12 @@ def gather_codes(mesh: Mesh, case: str, fault: str | None = None) -> dict[str, T
     cast = GatheringInputCast(InputCast(ScalingKind.TENSOR, torch.device("cpu")), axis)
     cast.delayed.fill_(_delayed(case))
     stand_in = cast.all_gather(part)
-    read = cast(stand_in)
+    codes, scale = cast(stand_in).rows
     (stand_in * (axis.rank + 1)).sum().backward()
     assert part.grad is not None and stand_in.untyped_storage().nbytes() == 2
     return {
-        "codes": read.for_output.codes.view(torch.uint8),
-        "scale": read.for_output.scale,
+        "codes": codes.view(torch.uint8),
+        "scale": scale,
         "amax": cast.amax,
         "gradient": part.grad,
     }
@@ -83,12 +84,13 @@ def _delayed(case: str) -> float:
 
 def _check_codes(results: list[dict[str, Tensor]], case: str) -> None:
     wanted = cast_input(_input(case), ScalingKind.TENSOR, torch.tensor(_delayed(case)), learning=True)
+    codes, scale = wanted.rows
     for result in results:
-        assert torch.equal(result["scale"], wanted.for_output.scale) or case == "not finite"
+        assert torch.equal(result["scale"], scale) or case == "not finite"
         assert torch.equal(result["amax"], wanted.amax)
         assert bool(result["scale"].isnan()) is (case == "not finite")
         if case != "not finite":
-            assert torch.equal(result["codes"], wanted.for_output.codes.view(torch.uint8))
+            assert torch.equal(result["codes"], codes.view(torch.uint8))
         assert result["gradient"].unique().tolist() == [1 + 2]
 
 
@@ -108,9 +110,9 @@ def test_the_numbers_of_codes_cast_again_are_the_same() -> None:
     """A layer that cast the gathered bfloat16 values would multiply the same numbers,
     so codes may be gathered instead."""
     x = _input("present")
-    once = cast_input(x, ScalingKind.TENSOR, torch.zeros(()), learning=True).for_output
+    once = Operand(*cast_input(x, ScalingKind.TENSOR, torch.zeros(()), learning=True).rows)
     numbers = widen(once.codes, torch.bfloat16) * once.scale.bfloat16()
-    again = cast_input(numbers, ScalingKind.TENSOR, torch.zeros(()), learning=True).for_output
+    again = Operand(*cast_input(numbers, ScalingKind.TENSOR, torch.zeros(()), learning=True).rows)
     assert torch.equal(widen(again.codes, torch.float32) * again.scale, numbers.float())
     assert not torch.equal(numbers, x.flatten(0, 1))
 

@@ -12,9 +12,10 @@ from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from trainwright.contracts.precision_spec import ScalingKind
-from trainwright_trainer.fp8.compute.linear import CastInput, OutputGradientCast, cast_input, linear
+from trainwright_trainer.fp8.compute.linear import FP8Matmuls, cast_input
 from trainwright_trainer.fp8.compute.weight import Weight
-from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.linear.product import Cast, linear
 
 
 class _WeightModule(nn.Module):
@@ -71,19 +72,20 @@ class InputCast(nn.Module):
         for name in ("amax", "delayed"):
             self.register_buffer(name, torch.zeros((), device=device), persistent=False)
 
-    def forward(self, x: Tensor) -> CastInput:
+    def forward(self, x: Tensor) -> Cast:
         if torch.compiler.is_compiling():
             return self._cast(x)  # the compiler eliminates equal expressions itself
         state = (x._version, torch.is_grad_enabled())
         if x not in self._cache or self._cache[x][0] != state:
             self._cache[x] = (state, self._cast(x))
-        cast: CastInput = self._cache[x][1]
+        cast: Cast = self._cache[x][1]
         return cast
 
-    def _cast(self, x: Tensor) -> CastInput:
+    def _cast(self, x: Tensor) -> Cast:
         learning = torch.is_grad_enabled()
         with torch.no_grad():
             cast = cast_input(x, self.scaling, self.delayed, learning, transpose_now=self._of_norm)
+            assert cast.amax is not None
             if self.training:
                 self.amax.copy_(torch.maximum(self.amax, cast.amax))
         return cast
@@ -107,7 +109,14 @@ class FP8Linear(_WeightModule):
         self.output_gradient_probe = torch.zeros((), device=device, requires_grad=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        gradient = OutputGradientCast(self.output_gradient_scale, self.output_gradient_probe)
-        return linear(
-            x, self.input_cast(x), self.stored_weight, gradient, self.input_cast.scaling, self.deferred
+        (y,) = linear(x, self.input_cast(x), [self.matmuls()])
+        return y
+
+    def matmuls(self) -> FP8Matmuls:
+        return FP8Matmuls(
+            self.stored_weight,
+            self.input_cast.scaling,
+            self.output_gradient_scale,
+            self.output_gradient_probe,
+            self.deferred,
         )

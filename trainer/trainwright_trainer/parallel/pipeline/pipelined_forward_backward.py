@@ -8,7 +8,7 @@ torch's schedules decide the order in which a rank works (``schedules``). This f
     data          only ranks with the first or the last stage read micro batches
     gradients     complete when the schedule has done a stage's last backward pass, or the last half of one, and sent
                   from there, stage by stage. Autograd's hooks are not used, because zero-bubble schedules compute weight
-                  gradients outside of them (``runtime.deferred_weight_gradients``)
+                  gradients outside of them (``linear.deferred_weight_gradients``)
     tied weights  the first stage's embedding and the last one's head are copies that must stay equal: their gradients
                   are summed over the two ranks before data ranks sum theirs, in a bucket and by an owner that do
                   not depend on what else a stage has
@@ -28,6 +28,7 @@ from torch import Tensor
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs
+from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
@@ -39,7 +40,6 @@ from trainwright_trainer.parallel.pipeline.schedules import (
 )
 from trainwright_trainer.parallel.pipeline.stages import EMBEDDING, Stages, has_tied_head
 from trainwright_trainer.runtime.autocast import autocast
-from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
 
 
 class GradientSink(Protocol):

@@ -30,11 +30,11 @@ from torch.distributed.pipelining import (
 from trainwright.contracts.parallelism_spec import PipelineSchedule
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_trainer.distributed.axis import Axis, detect_lost_ranks
+from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.parallel.pipeline.stages import Stage
 from trainwright_trainer.runtime.autocast import autocast
-from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
 
 
 class ActivationSpec(NamedTuple):

@@ -1,4 +1,4 @@
-"""Chunked gathers and scatters of tokens: one chunk is sent while another is multiplied.
+"""Tokens that travel in chunks: one chunk is sent while another is multiplied (``Tokens`` of ``linear.product``).
 
     owns    what ``layers`` leaves each rank
     moves   gather    chunk s + 1 is in flight while chunk s is multiplied
@@ -13,24 +13,23 @@ Nothing is in flight outside autograd functions, which compute without gradients
 autograd mode of the thread that started it, and would record history for a tensor that another thread is
 using.
 
-    R ranks   S chunks   C tokens of a chunk on one rank   M = R·S·C all tokens   K features in   N features out
+    R ranks   S chunks   C tokens of a chunk on one rank   M = R·S·C all tokens   K features in   N features out   F either
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import add
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from trainwright_trainer.distributed.axis import Axis, PendingTensor
-from trainwright_trainer.fp8.compute.matmul import Operand
-from trainwright_trainer.parallel.tensor.layer_matmuls import LayerMatmuls, RowMatmul, matmuls_of
+from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.linear.dense import DeferredLinear, DenseMatmuls, matmul_dtype
+from trainwright_trainer.linear.product import Cast, Factor, Matmuls, Matrix, RowMatmul, linear, summed
+from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 
 
 class Chunking(NamedTuple):
@@ -42,84 +41,64 @@ class Chunking(NamedTuple):
 
 def all_gather_matmul(part_BTK: Tensor, layers: Sequence[nn.Module], chunking: Chunking) -> list[Tensor]:
     """Gather the tokens of all ranks and apply each of ``layers``: (B, T/t, K) → (B, T, N) for each."""
-    dtype = _matmul_dtype(part_BTK)
-    matmuls = [matmuls_of(layer, dtype) for layer in layers]
-    leaves = [leaf for matmul in matmuls for leaf in matmul.leaves()]
-    outs = _AllGatherMatmul.apply(chunking, matmuls, part_BTK.to(dtype).flatten(0, 1), *leaves)
-    return [out_MN.unflatten(0, (part_BTK.shape[0], -1)) for out_MN in outs]
+    part_BTK = part_BTK.to(matmul_dtype(part_BTK))
+    matmuls = [_matmuls_of(layer, part_BTK.dtype) for layer in layers]
+    return linear(part_BTK, _cast_input(part_BTK, layers[0]), matmuls, _GatheredTokens(chunking))
 
 
 def matmul_reduce_scatter(full_BTK: Tensor, layer: nn.Module, chunking: Chunking) -> Tensor:
     """Apply ``layer`` to all tokens and reduce-scatter the result over the ranks: (B, T, K) → (B, T/t, N)."""
-    dtype = _matmul_dtype(full_BTK)
-    matmuls = matmuls_of(layer, dtype)
-    part_MN: Tensor = _MatmulReduceScatter.apply(
-        chunking, matmuls, full_BTK.to(dtype).flatten(0, 1), *matmuls.leaves()
-    )
-    part_BTN: Tensor = torch.unflatten(part_MN, 0, (full_BTK.shape[0], -1))
+    full_BTK = full_BTK.to(matmul_dtype(full_BTK))
+    matmuls = [_matmuls_of(layer, full_BTK.dtype)]
+    (part_BTN,) = linear(full_BTK, _cast_input(full_BTK, layer), matmuls, _ScatteredTokens(chunking))
     return part_BTN
 
 
-class _AllGatherMatmul(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, chunking: Chunking, matmuls: list[LayerMatmuls], part_MK: Tensor, *leaves: Any
-    ) -> tuple[Tensor, ...]:
-        weights = leaves[::2]
-        row_matmul = [one.forward(weight) for one, weight in zip(matmuls, weights, strict=True)]
-        x, outs = _gather_and_multiply(matmuls[0].cast_input(part_MK), row_matmul, chunking)
-        ctx.chunking, ctx.matmuls = chunking, matmuls
-        ctx.save_for_backward(*x, *weights)
-        return tuple(outs)
+class _GatheredTokens(NamedTuple):
+    """Each rank has a part of x and dx, and all of y and dy."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *given_MN: Tensor) -> tuple[Any, ...]:
-        codes, scale, *weights = ctx.saved_tensors
-        matmuls: list[LayerMatmuls] = ctx.matmuls
-        row_matmul = [one.backward(weight) for one, weight in zip(matmuls, weights, strict=True)]
-        casts = [one.cast_gradient(dy_MN, None) for one, dy_MN in zip(matmuls, given_MN, strict=True)]
-        pending = _multiply_and_scatter([dy for dy, _ in casts], row_matmul, ctx.chunking)
-        gradients: list[Tensor | None] = []
-        for one, (dy, amax) in zip(matmuls, casts, strict=True):
-            gradients += one.weight_gradient(dy, Operand(codes, scale)), amax
-        return None, None, _wait_all(pending, ctx.chunking), *gradients
+    chunking: Chunking
+    output_axis: None = None
+
+    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+        return _gather_and_multiply(x.rows, products, self.chunking)
+
+    def backward(
+        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+    ) -> tuple[list[Factor], Callable[[], Tensor]]:
+        pending = _multiply_and_scatter([dy.rows for dy in dys], products, self.chunking)
+        return [dy.factor for dy in dys], partial(_wait_all, pending, self.chunking)
 
 
-class _MatmulReduceScatter(Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        chunking: Chunking,
-        matmuls: LayerMatmuls,
-        full_MK: Tensor,
-        weight_NK: Tensor,
-        _: Tensor | None,
-    ) -> Tensor:
-        x = matmuls.cast_input(full_MK)
-        pending = _multiply_and_scatter([x], [matmuls.forward(weight_NK)], chunking)
-        ctx.chunking, ctx.matmuls = chunking, matmuls
-        ctx.save_for_backward(*x, weight_NK)
-        return _wait_all(pending, chunking)
+class _ScatteredTokens(NamedTuple):
+    """Each rank has all of x and dx, and a part of y, which is summed over the ranks, and of dy."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, part_MN: Tensor) -> tuple[Any, ...]:
-        codes, scale, weight_NK = ctx.saved_tensors
-        matmuls: LayerMatmuls = ctx.matmuls
-        part, amax = matmuls.cast_gradient(part_MN, ctx.chunking.axis)
-        dy, (dx_MK,) = _gather_and_multiply(part, [matmuls.backward(weight_NK)], ctx.chunking)
-        return None, None, dx_MK, matmuls.weight_gradient(dy, Operand(codes, scale)), amax
+    chunking: Chunking
+
+    @property
+    def output_axis(self) -> Axis:
+        return self.chunking.axis
+
+    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+        pending = _multiply_and_scatter([x.rows], products, self.chunking)
+        return x.factor, [_wait_all(pending, self.chunking)]
+
+    def backward(
+        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+    ) -> tuple[list[Factor], Callable[[], Tensor]]:
+        (part,) = dys
+        dy, (dx_MK,) = _gather_and_multiply(part.rows, products, self.chunking)
+        return [dy], lambda: dx_MK
 
 
 def _gather_and_multiply(
-    part: Operand, multiplied: Sequence[RowMatmul], chunking: Chunking
-) -> tuple[Operand, list[Tensor]]:
-    """Gather the rows of all ranks and apply each of ``multiplied`` to them."""
+    part: Matrix, products: Sequence[RowMatmul], chunking: Chunking
+) -> tuple[Factor, list[Tensor]]:
+    """Gather the rows of all ranks and apply each of ``products`` to them."""
+    part_MF, *scale = part
     gathered_RSCF: list[Tensor] = []
-    for chunk, codes_MK in enumerate(_gathered_chunks(part.codes, chunking)):
-        rows = Operand(codes_MK, part.scale)
-        results = [codes_MK, *(row_matmul(rows) for row_matmul in multiplied)]
+    for chunk, rows_MF in enumerate(_gathered_chunks(part_MF, chunking)):
+        results = [rows_MF, *(product((rows_MF, *scale)) for product in products)]
         gathered_RSCF = gathered_RSCF or [
             result.new_empty(
                 chunking.axis.ranks, chunking.chunks, len(result) // chunking.axis.ranks, result.shape[1]
@@ -128,8 +107,8 @@ def _gather_and_multiply(
         ]
         for full_RSCF, one in zip(gathered_RSCF, results, strict=True):
             full_RSCF[:, chunk] = torch.unflatten(one, 0, (chunking.axis.ranks, -1))
-    codes, *outs = (full_RSCF.flatten(0, 2) for full_RSCF in gathered_RSCF)
-    return Operand(codes, part.scale), outs
+    full_MF, *outs = (full_RSCF.flatten(0, 2) for full_RSCF in gathered_RSCF)
+    return Factor((full_MF, *scale)), outs
 
 
 def _gathered_chunks(part_MK: Tensor, chunking: Chunking) -> Iterator[Tensor]:
@@ -143,17 +122,16 @@ def _gathered_chunks(part_MK: Tensor, chunking: Chunking) -> Iterator[Tensor]:
 
 
 def _multiply_and_scatter(
-    given: Sequence[Operand], multiplied: Sequence[RowMatmul], chunking: Chunking
+    given: Sequence[Matrix], products: Sequence[RowMatmul], chunking: Chunking
 ) -> list[PendingTensor]:
     """Multiply chunk by chunk and start to reduce-scatter the sum of all results."""
     pending = []
     for chunk in range(chunking.chunks):
-        summands_MN = [
-            row_matmul(Operand(_rows(one.codes, chunk, chunking), one.scale))
-            for one, row_matmul in zip(given, multiplied, strict=True)
-        ]
-        # autograd adds the last layer's gradient first
-        pending.append(chunking.axis.reduce_scatter_async(reduce(add, reversed(summands_MN))))
+        sum_MN = summed(
+            product((_rows(full_MF, chunk, chunking), *scale))
+            for (full_MF, *scale), product in zip(given, products, strict=True)
+        )
+        pending.append(chunking.axis.reduce_scatter_async(sum_MN))
     return pending
 
 
@@ -166,6 +144,20 @@ def _wait_all(pending: list[PendingTensor], chunking: Chunking) -> Tensor:
     return torch.cat([chunking.axis.wait_tensor(item) for item in pending])
 
 
-def _matmul_dtype(x: Tensor) -> torch.dtype:
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+def _matmuls_of(layer: nn.Module, dtype: torch.dtype) -> Matmuls:
+    """The matmuls of ``layer``; in ``dtype`` unless it is an FP8 layer."""
+    if isinstance(layer, FP8Linear):
+        return layer.matmuls()
+    weight = layer.weight
+    assert isinstance(weight, Tensor)
+    return DenseMatmuls(weight, dtype, layer.deferred if isinstance(layer, DeferredLinear) else None)
+
+
+@torch.no_grad()
+def _cast_input(x_BTK: Tensor, layer: nn.Module) -> Cast:
+    """``x_BTK``, or this rank's part of an input that is gathered, cast for ``layer``."""
+    x_MK = x_BTK.flatten(0, 1)
+    if not isinstance(layer, FP8Linear):
+        return Cast((x_MK,))
+    cast = layer.input_cast
+    return cast.cast_local(x_MK) if isinstance(cast, GatheringInputCast) else cast(x_MK)

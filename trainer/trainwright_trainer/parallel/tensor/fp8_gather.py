@@ -20,15 +20,15 @@ from torch.autograd.function import once_differentiable
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of
 from trainwright_trainer.fp8.compute.layers import InputCast
-from trainwright_trainer.fp8.compute.linear import CastInput
-from trainwright_trainer.fp8.compute.matmul import CastResult, Operand, cast_with_amax
+from trainwright_trainer.fp8.compute.matmul import Operand, cast_with_amax
+from trainwright_trainer.linear.product import Cast
 from trainwright_trainer.parallel.tensor.sequence_parallel import reduce_scatter_tensor
 
 
 class GatheringInputCast(InputCast):
     """Casts this rank's part of an input and gives layers the gathered input; all parts share one scale."""
 
-    full_input: CastInput | None = None
+    full_input: Cast | None = None
     """Set while the layers that read it compute."""
 
     def __init__(self, cast: InputCast, axis: Axis) -> None:
@@ -47,21 +47,22 @@ class GatheringInputCast(InputCast):
     def release(self) -> None:
         self.full_input = None
 
-    def forward(self, x: Tensor) -> CastInput:
+    def forward(self, x: Tensor) -> Cast:
         assert self.full_input is not None, "the input of this layer is gathered first"
         return self.full_input
 
-    def cast_local(self, part_MK: Tensor) -> CastResult:
+    def cast_local(self, part_MK: Tensor) -> Cast:
         """Cast this rank's part with the scale of the entire input."""
         amax = self.axis.all_reduce_max(amax_of(part_MK))
         if self.training:
             self.amax.copy_(torch.maximum(self.amax, amax))
-        return CastResult(cast_with_amax(part_MK, E4M3, self.delayed, amax), amax)
+        return Cast(cast_with_amax(part_MK, E4M3, self.delayed, amax), None, amax)
 
-    def _gather(self, part_MK: Tensor) -> CastInput:
-        (codes_MK, scale), amax = self.cast_local(part_MK)
+    def _gather(self, part_MK: Tensor) -> Cast:
+        part = self.cast_local(part_MK)
+        codes_MK, scale = part.rows
         full_MK = self.axis.all_gather(codes_MK.view(torch.uint8)).view(E4M3)
-        return CastInput(Operand(full_MK, scale), None, amax)
+        return part._replace(rows=Operand(full_MK, scale))
 
 
 class _Placeholder(Function):

@@ -15,10 +15,11 @@ from tests.trainer.jobs import TINY
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
 from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.linear.dense import DeferredLinear
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.pipeline.deferred_linear import DeferredLinear, defer_weight_gradients
-from trainwright_trainer.runtime.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.parallel.pipeline.deferred_linear import defer_weight_gradients
 
 SPEC = ModelSpec.model_validate(TINY["model"] | {"tied_embeddings": False})
 TOKENS = torch.arange(64).reshape(2, 32)
