@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from trainwright.contracts.base import Problem, problems
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
+from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 
@@ -168,3 +169,13 @@ def test_fp8_takes_the_default_recipe_and_says_so() -> None:
     run = RunSpec.model_validate(spec(precision=FP8))
     assert run.precision.fp8 is not None
     assert RunSpec.model_validate_json(run.model_dump_json()) == run
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"), [({}, "bf16"), ({"kind": "auto"}, "bf16"), ({"kind": "fp32"}, "fp32")]
+)
+def test_a_job_has_no_open_choice_of_precision(given: dict[str, str], kind: str) -> None:
+    """Jobs that were written by hand, or before `auto` existed, mean what they did."""
+    spec = {"name": "by hand", "data": {"dataset": "ds_1"}, "precision": given}
+    job = {"run_id": "run_1", "attempt": 1, "fence": 1, "spec": spec, "device": "cpu", "slots": [0]}
+    assert JobSpec.model_validate(job).spec.precision.kind == kind

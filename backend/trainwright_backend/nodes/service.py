@@ -191,7 +191,7 @@ def machines(session: Read) -> list[JoinedNode]:
 def _machine(node: Node) -> JoinedNode:
     inventory = Inventory.model_validate(node.inventory)
     slots = _numbers_of(slots_of(node))
-    return JoinedNode(node.name, slots, inventory.memory_bytes, inventory.deepspeed)
+    return JoinedNode(node.name, slots, inventory.memory_bytes, inventory.deepspeed, inventory.cpu_peak)
 
 
 NODE_SOURCES.append(machines)

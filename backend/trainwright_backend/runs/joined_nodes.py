@@ -7,6 +7,7 @@ agent is too old to report something, nothing is known, and nothing is refused f
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainwright.contracts.agent_protocol import CpuPeak
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import Read
@@ -26,6 +27,7 @@ class JoinedNode:
     """Host memory."""
     deepspeed: bool | None
     """Whether DeepSpeed is installed; None if the agent did not report it."""
+    cpu_peak: CpuPeak | None
 
 
 NODE_SOURCES: list[Callable[[Read], list[JoinedNode]]] = []

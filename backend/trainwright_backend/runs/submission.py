@@ -31,8 +31,9 @@ from trainwright_backend.datasets.data_resolution import check_data, resolve_dat
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.runs.joined_nodes import can_run, check_engine, nodes_for
+from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
-from trainwright_backend.runs.transitions import add_run
+from trainwright_backend.runs.transitions import add_event, add_run
 from trainwright_backend.teams.slot_quota import reserve
 
 NO_NODE = "no node has joined yet"
@@ -99,9 +100,12 @@ def create_run(
     else:
         data, preparation = resolved.data, get_preparation(session, team_id, prepared)
     _check_length(preparation, resolved)
-    run = _new_run(team_id, submitter, with_data(resolved, data), preparation.id)
+    choice = choose_precision(session, with_data(resolved, data))
+    run = _new_run(team_id, submitter, choice.spec, preparation.id)
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
     add_run(session, run)
+    for reason in choice.reasons:
+        add_event(session, run, "note", reason)
     session.add(
         RunSummary(
             run_id=run.id,
@@ -159,7 +163,7 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
     data, preparation = check_data(session, team_id, resolved.data)
     if preparation is not None:
         _check_length(preparation, resolved)
-    stored = with_data(resolved, data)
+    stored = choose_precision(session, with_data(resolved, data)).spec
     parameters = count_parameters(stored.model, stored.data.tokenizer.size).total
     return SpecCheck(valid=True, spec=stored, parameters=parameters)
 

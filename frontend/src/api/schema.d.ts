@@ -3693,22 +3693,22 @@ export interface components {
          * PrecisionKind
          * @enum {string}
          */
-        PrecisionKind: "fp32" | "bf16" | "fp8";
+        PrecisionKind: "auto" | "fp32" | "bf16" | "fp8";
         /**
          * PrecisionSpec
          * @description Number formats of the training arithmetic.
          */
         PrecisionSpec: {
             /**
-             * @description Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank.
+             * @description Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank that last long enough for it to pay.
              * @default auto
              */
             compile: components["schemas"]["CompileKind"];
             /** @description FP8 settings, for kind `fp8` only. Empty: their defaults. */
             fp8?: components["schemas"]["FP8Spec"] | null;
             /**
-             * @description `bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`.
-             * @default bf16
+             * @description `bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`. `auto`: `bf16` on GPUs; on CPUs the faster of `bf16` and `fp32` by the nodes' measured peaks.
+             * @default auto
              */
             kind: components["schemas"]["PrecisionKind"];
         };
@@ -4404,7 +4404,7 @@ export interface components {
              * @description Number formats.
              * @default {
              *       "compile": "auto",
-             *       "kind": "bf16"
+             *       "kind": "auto"
              *     }
              */
             precision: components["schemas"]["PrecisionSpec"];

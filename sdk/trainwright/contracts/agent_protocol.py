@@ -134,7 +134,7 @@ class CpuPeak(Envelope):
     def rate(self, kind: PrecisionKind) -> float | None:
         """The peak in the dtype of a run's products; None if it is not known, or not plausible."""
         rates = {PrecisionKind.FP32: self.fp32, PrecisionKind.BF16: self.bf16, PrecisionKind.FP8: self.fp8}
-        rate = rates[kind]
+        rate = rates.get(kind)
         least = 0.0 if kind is PrecisionKind.FP32 else SLOWEST_BF16_FRACTION * self.fp32
         return rate if rate is not None and isfinite(rate) and rate > 0 and rate >= least else None
 

@@ -10,10 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from trainwright.contracts.base import Envelope, Strict
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 
 JOB_NAME = "job.json"
@@ -96,6 +97,15 @@ class JobSpec(Strict):
     """In an FP8 run also the BF16 peak, to report both MFUs."""
 
     resume: ResumePoint | None = None
+
+    @field_validator("spec")
+    @classmethod
+    def _precision_is_chosen(cls, spec: RunSpec) -> RunSpec:
+        """The platform resolves `auto` at submission; a job that was written by hand computes in bfloat16."""
+        if spec.precision.kind is not PrecisionKind.AUTO:
+            return spec
+        chosen = spec.precision.model_copy(update={"kind": PrecisionKind.BF16})
+        return spec.model_copy(update={"precision": chosen})
 
     @property
     def ranks(self) -> int:

@@ -11,6 +11,7 @@ from trainwright.contracts.base import Strict, field_error
 
 
 class PrecisionKind(StrEnum):
+    AUTO = "auto"
     FP32 = "fp32"
     BF16 = "bf16"
     FP8 = "fp8"
@@ -105,14 +106,14 @@ class CompileKind(StrEnum):
 class PrecisionSpec(Strict):
     """Number formats of the training arithmetic."""
 
-    kind: PrecisionKind = PrecisionKind.BF16
-    """`bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`."""
+    kind: PrecisionKind = PrecisionKind.AUTO
+    """`bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`. `auto`: `bf16` on GPUs; on CPUs the faster of `bf16` and `fp32` by the nodes' measured peaks."""
 
     fp8: FP8Spec | None = None
     """FP8 settings, for kind `fp8` only. Empty: their defaults."""
 
     compile: CompileKind = CompileKind.AUTO
-    """Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank."""
+    """Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank that last long enough for it to pay."""
 
     @model_validator(mode="before")
     @classmethod

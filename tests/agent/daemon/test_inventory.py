@@ -128,7 +128,9 @@ def test_a_peak_in_wall_time_or_of_other_cores_is_measured_again(
     ],
 )
 def test_an_implausible_peak_is_unknown(measured: CpuPeak, known: tuple[float | None, ...]) -> None:
-    assert tuple(measured.rate(kind) for kind in PrecisionKind) == known
+    kinds = (PrecisionKind.FP32, PrecisionKind.BF16, PrecisionKind.FP8)
+    assert tuple(measured.rate(kind) for kind in kinds) == known
+    assert measured.rate(PrecisionKind.AUTO) is None
 
 
 def test_slots_are_the_gpus_that_the_trainer_sees(

@@ -48,7 +48,7 @@ class PeakRecord(Envelope):
         """The peak with 0 for each dtype in which it is not plausible, or a run has been faster."""
         known = {
             kind.value: rate
-            for kind in PrecisionKind
+            for kind in (PrecisionKind.FP32, PrecisionKind.BF16, PrecisionKind.FP8)
             if (rate := self.peak.rate(kind)) is not None and rate >= (getattr(self.reached, kind) or 0.0)
         }
         return _UNKNOWN.model_copy(update=known)
