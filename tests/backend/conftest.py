@@ -95,7 +95,7 @@ class Templates:
             else:
                 _copy_database(server, self.get("migrated", server), name)
                 settings = _settings(_url(server, name), folder)
-                with _running(self._app, settings):
+                with running(self._app, settings):
                     known = self._begins[stage](self._app)
                 self._made[key] = Template(name, settings.resolved_object_store_dir, known)
         return self._made[key]
@@ -161,7 +161,7 @@ def built_app() -> FastAPI:
 @pytest.fixture
 def app(built_app: FastAPI, settings: Settings) -> Iterator[FastAPI]:
     """A running application."""
-    with _running(built_app, settings):
+    with running(built_app, settings):
         yield built_app
 
 
@@ -331,7 +331,7 @@ def _settings(database_url: str, folder: Path) -> Settings:
 
 
 @contextmanager
-def _running(app: FastAPI, settings: Settings) -> Iterator[None]:
+def running(app: FastAPI, settings: Settings) -> Iterator[None]:
     app.state.settings = settings
     app.state.static_folder = STATIC_FOLDER
     with TestClient(app, base_url="http://localhost") as client:

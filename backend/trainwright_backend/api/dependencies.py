@@ -44,6 +44,13 @@ async def get_topics(request: Request) -> Topics:
     return topics
 
 
+async def get_requested_address(request: Request) -> str:
+    """Scheme and host of the request, whose host the middleware has checked; behind a proxy that ends TLS, a browser's
+    `Origin` has the right scheme."""
+    host, origin = request.url.netloc, request.headers.get("origin")
+    return origin if origin in (f"http://{host}", f"https://{host}") else f"{request.url.scheme}://{host}"
+
+
 def read_session(request: Request) -> Iterator[Read]:
     with request.app.state.database.read() as session:
         yield session
@@ -58,6 +65,7 @@ CurrentSettings = Annotated[Settings, Depends(get_settings)]
 CurrentDatabase = Annotated[Database, Depends(get_database)]
 """For routes that open several short transactions, or stream."""
 
+RequestedAddress = Annotated[str, Depends(get_requested_address)]
 Store = Annotated[LocalStore, Depends(get_store)]
 Uploads = Annotated[Receiver, Depends(get_receiver)]
 CurrentTopics = Annotated[Topics, Depends(get_topics)]

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from trainwright.contracts.api.actions import NodeEdit
 from trainwright.contracts.api.nodes import JoinToken, NewJoinToken, Node
-from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
+from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
 from trainwright_backend.auth.policies import SiteAdmin
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes import service
@@ -14,10 +14,14 @@ router = APIRouter(tags=["nodes"], route_class=GuardedRoute)
 
 @router.post("/join-tokens", status_code=201)
 def create_join_token(
-    access: SiteAdmin, session: WriteSession, settings: CurrentSettings, body: NewJoinToken
+    access: SiteAdmin,
+    session: WriteSession,
+    settings: CurrentSettings,
+    requested: RequestedAddress,
+    body: NewJoinToken,
 ) -> JoinToken:
     """Create a one-time token with which a machine may join within 15 minutes."""
-    return service.create_join_token(session, settings, body.name)
+    return service.create_join_token(session, settings, body.name, requested)
 
 
 @router.get("/nodes")

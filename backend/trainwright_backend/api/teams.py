@@ -14,7 +14,7 @@ from trainwright.contracts.api.people import (
     StorageUse,
     Team,
 )
-from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
+from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
 from trainwright_backend.auth.policies import Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.teams import one_time_links, service
@@ -50,10 +50,14 @@ def list_members(access: Viewer, session: ReadSession) -> list[Member]:
 
 @router.post("/{team}/invitations", status_code=201)
 def create_invitation(
-    new: NewInvitation, access: Owner, session: WriteSession, settings: CurrentSettings
+    new: NewInvitation,
+    access: Owner,
+    session: WriteSession,
+    settings: CurrentSettings,
+    requested: RequestedAddress,
 ) -> Invitation:
-    """Invite a person to the team. The answer has the link to send to them."""
-    return one_time_links.invite(session, settings, access.team_id, new)
+    """Invite a person to the team. The answer has the link to send to them; an earlier one of theirs no longer works."""
+    return one_time_links.invite(session, settings, access.team_id, new, requested)
 
 
 @router.get("/{team}/invitations")

@@ -15,6 +15,7 @@ from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, Forbidden
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.core.public_address import local_warning, reachable_address
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
@@ -30,11 +31,12 @@ MISSED_HEARTBEATS = 3
 
 
 def create_join_token(
-    session: Write, settings: Settings, name: str, *, any_slots: bool = False
+    session: Write, settings: Settings, name: str, requested: str | None = None, *, any_slots: bool = False
 ) -> CreatedJoinToken:
     """A token with which a machine may join as ``name``, once, within 15 minutes.
 
     Args:
+        requested: the address by which the request reached the server.
         any_slots: whether it may have more slots later than it reports then, as on the operator's own machine.
     """
     token = new_token()
@@ -42,7 +44,10 @@ def create_join_token(
     session.execute(delete(JoinToken).where(JoinToken.expires < now()))
     hashed = keyed_hash(settings.secret_key, JOIN_PURPOSE, token)
     session.add(JoinToken(token_hash=hashed, name=name, any_slots=any_slots, expires=expires))
-    return CreatedJoinToken(token=token, name=name, expires=expires)
+    address = reachable_address(settings, requested)
+    return CreatedJoinToken(
+        token=token, name=name, expires=expires, api=address, warning=local_warning(address)
+    )
 
 
 def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:

@@ -11,6 +11,7 @@ everyone but the signed-in owner of the address, an invitation is one for a newc
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, delete, func, select, update
@@ -34,6 +35,7 @@ from trainwright_backend.auth.tables import Account, Membership, OneTimeLink, Te
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.errors import Conflict, Invalid, NotFound, Unauthorized
 from trainwright_backend.core.ids import parse_id, public_id, unknown
+from trainwright_backend.core.public_address import local_warning, reachable_address
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams.service import create_team
@@ -82,18 +84,38 @@ def sign_in_link(session: Write, settings: Settings, email: str) -> NewLink:
     return _new_link(session, settings, LinkPurpose.SIGN_IN, email=normal_email(email))
 
 
-def invite(session: Write, settings: Settings, team_id: UUID, new: NewInvitation) -> Invitation:
-    """Invite the person with an address to the team."""
+def invite(
+    session: Write, settings: Settings, team_id: UUID, new: NewInvitation, requested: str | None = None
+) -> Invitation:
+    """Invite the person with an address to the team. A new invitation replaces their earlier ones.
+
+    Args:
+        requested: the address by which the request reached the server.
+    """
     email = normal_email(new.email)
     account = account_by_email(session, email)
     if account is not None and session.get(Membership, (team_id, account.id)) is not None:
         raise Conflict("already_member", f"{email} is already in the team.")
+    _revoke_invitations_of(session, team_id, email)
     if len(open_invitations(session, team_id)) >= MAX_INVITATIONS:
         detail = f"Your team has {MAX_INVITATIONS} pending invitations. Revoke some that nobody will use."
         raise Conflict("too_many_invitations", detail)
-    link = _new_link(session, settings, LinkPurpose.INVITATION, email=email, team_id=team_id, role=new.role)
+    link = _new_link(
+        session,
+        settings,
+        LinkPurpose.INVITATION,
+        email=email,
+        team_id=team_id,
+        role=new.role,
+        requested=requested,
+    )
     return Invitation(
-        id=public_id("invite", link.id), email=email, role=new.role, link=link.url, expires=link.expires
+        id=public_id("invite", link.id),
+        email=email,
+        role=new.role,
+        link=link.url,
+        expires=link.expires,
+        warning=local_warning(link.url.removesuffix(urlsplit(link.url).path)),
     )
 
 
@@ -186,6 +208,7 @@ def _new_link(
     email: str | None = None,
     team_id: UUID | None = None,
     role: Role | None = None,
+    requested: str | None = None,
 ) -> NewLink:
     session.execute(delete(OneTimeLink).where(OneTimeLink.expires < now()))
     token = new_token()
@@ -199,7 +222,7 @@ def _new_link(
     )
     session.add(link)
     session.flush()
-    return NewLink(link.id, f"{settings.public_url.rstrip('/')}/link/{token}", link.expires)
+    return NewLink(link.id, f"{reachable_address(settings, requested)}/link/{token}", link.expires)
 
 
 def _to_response(link: OneTimeLink) -> PendingInvitation:
@@ -207,6 +230,10 @@ def _to_response(link: OneTimeLink) -> PendingInvitation:
     return PendingInvitation(
         id=public_id("invite", link.id), email=link.email, role=Role(link.role), expires=link.expires
     )
+
+
+def _revoke_invitations_of(session: Write, team_id: UUID, email: str) -> None:
+    session.change(delete(OneTimeLink).where(*_pending_in(team_id), OneTimeLink.email == email))
 
 
 def _pending_in(team_id: UUID) -> tuple[ColumnElement[bool], ...]:
@@ -306,6 +333,7 @@ def _join(session: Write, link: OneTimeLink, account: Account) -> None:
     if session.get(Membership, (link.team_id, account.id)) is None:
         session.add(Membership(team_id=link.team_id, user_id=account.id, role=link.role))
         session.flush()
+    _revoke_invitations_of(session, link.team_id, account.email)
 
 
 def _require_no_account(session: Write) -> None:

@@ -823,7 +823,7 @@ export interface paths {
         put?: never;
         /**
          * Create Invitation
-         * @description Invite a person to the team. The answer has the link to send to them.
+         * @description Invite a person to the team. The answer has the link to send to them; an earlier one of theirs no longer works.
          */
         post: operations["create_invitation"];
         delete?: never;
@@ -2650,6 +2650,11 @@ export interface components {
              */
             link: string;
             role: components["schemas"]["Role"];
+            /**
+             * Warning
+             * @description That the link works on the server's own machine only, and what to do about it.
+             */
+            warning?: string | null;
         };
         /**
          * JobKind
@@ -2727,6 +2732,11 @@ export interface components {
         /** JoinToken */
         JoinToken: {
             /**
+             * Api
+             * @description Address of the server for the node's `--api`; empty from older servers.
+             */
+            api?: string | null;
+            /**
              * Expires
              * Format: date-time
              */
@@ -2735,6 +2745,11 @@ export interface components {
             name: string;
             /** Token */
             token: string;
+            /**
+             * Warning
+             * @description That only the server's own machine reaches this address, and what to do about it.
+             */
+            warning?: string | null;
         };
         /**
          * LinkInfo
@@ -3107,6 +3122,7 @@ export interface components {
         NewInvitation: {
             /** Email */
             email: string;
+            /** @default viewer */
             role: components["schemas"]["Role"];
         };
         /** NewJoinToken */

@@ -25,7 +25,10 @@ def create(
 ) -> None:
     """Invite a person, and print the link to send to them. It works once and is not shown again."""
     with open_team(server, key, team) as api:
-        typer.echo(api.invite(email, role).link)
+        invitation = api.invite(email, role)
+        typer.echo(invitation.link)
+        if invitation.warning is not None:
+            typer.echo(invitation.warning, err=True)
 
 
 @app.command("list")

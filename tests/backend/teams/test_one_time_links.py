@@ -8,10 +8,22 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
 
-from tests.backend.conftest import PASSWORD, Site, client_of, first_owner
+from tests.backend.conftest import (
+    PASSWORD,
+    SECRET,
+    Site,
+    begin_site,
+    client_of,
+    first_owner,
+    running,
+    site_again,
+)
 from trainwright_backend.auth.tables import Account, OneTimeLink
 from trainwright_backend.core.db import now
 from trainwright_backend.core.errors import Conflict
+from trainwright_backend.core.public_address import local_warning, reachable_address
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.main import create_app
 from trainwright_backend.teams import one_time_links
 
 
@@ -164,6 +176,78 @@ def test_an_owner_lists_pending_invitations_without_links_and_revokes_one(site: 
 def test_a_member_is_not_invited_again(site: Site) -> None:
     answer = site.admin.post(f"{site.path}/invitations", json={"email": "ADA@acme.example", "role": "viewer"})
     assert (answer.status_code, answer.json()["code"]) == (409, "already_member")
+
+
+def pending(site: Site) -> list[tuple[str, str]]:
+    return [(item["email"], item["role"]) for item in site.admin.get(f"{site.path}/invitations").json()]
+
+
+@pytest.mark.both_databases
+def test_a_new_invitation_replaces_an_earlier_one_of_the_same_person(site: Site) -> None:
+    others = invite(site, "eve@acme.example")
+    first = invite(site, "bob@acme.example", "owner")
+    second = invite(site, "Bob@acme.example", "viewer")
+    assert pending(site) == [("bob@acme.example", "viewer"), ("eve@acme.example", "viewer")]
+    assert use(site.anonymous(), token=first, name="Bob", password=PASSWORD) == (404, "link_not_valid")
+    assert use(site.anonymous(), token=second, name="Bob", password=PASSWORD) == (200, "")
+    assert site.anonymous().get(f"/api/v1/auth/link/{others}").status_code == 200
+
+
+def test_who_has_joined_has_no_open_invitation(site: Site) -> None:
+    """One that an earlier release left beside the one that was used."""
+    stale = invite(site, "bob@acme.example", "owner")
+    with site.app.state.database.write() as session:
+        session.execute(update(OneTimeLink).where(OneTimeLink.purpose == "invitation").values(email="x@y"))
+    used = invite(site, "bob@acme.example")
+    with site.app.state.database.write() as session:
+        session.execute(
+            update(OneTimeLink).where(OneTimeLink.email == "x@y").values(email="bob@acme.example")
+        )
+    assert len(pending(site)) == 2
+    assert use(site.anonymous(), token=used, name="Bob", password=PASSWORD) == (200, "")
+    assert pending(site) == []
+    assert site.anonymous().get(f"/api/v1/auth/link/{stale}").status_code == 404
+
+
+def test_an_invitation_without_a_role_is_for_a_viewer(site: Site) -> None:
+    answer = site.admin.post(f"{site.path}/invitations", json={"email": "bob@acme.example"})
+    assert (answer.status_code, answer.json()["role"]) == (201, "viewer")
+
+
+@pytest.mark.parametrize(
+    ("public", "host", "start"),
+    [
+        ("https://train.example.org/", "localhost", "https://train.example.org"),
+        ("https://train.example.org", "10.0.0.7:8000", "https://train.example.org"),
+        ("http://127.0.0.1:8000", "10.0.0.7:8000", "http://10.0.0.7:8000"),
+        ("http://0.0.0.0:8000", "box.lan:8000", "http://box.lan:8000"),
+        ("http://127.0.0.1:8000", "localhost:8000", "http://127.0.0.1:8000"),
+        ("http://[::1]:8000", "localhost", "http://[::1]:8000"),
+    ],
+)
+def test_an_address_is_the_public_one_or_else_the_requested_one(public: str, host: str, start: str) -> None:
+    settings = Settings(secret_key=SECRET, public_url=public)
+    address = reachable_address(settings, f"http://{host}")
+    assert address == start
+    assert (local_warning(address) is not None) == (start in ("http://127.0.0.1:8000", "http://[::1]:8000"))
+
+
+@pytest.mark.parametrize(("host", "is_local"), [("10.0.0.7:8000", False), ("localhost", True)])
+def test_links_and_join_tokens_start_with_an_address_that_others_reach_or_say_so(
+    settings: Settings, host: str, is_local: bool
+) -> None:
+    app = create_app(settings.model_copy(update={"allowed_hosts": ["*"]}))
+    with running(app, settings):
+        site = site_again(app, begin_site(app))
+        hosts = {"Host": host}
+        invited = site.admin.post(
+            f"{site.path}/invitations", json={"email": "bob@acme.example"}, headers=hosts
+        ).json()
+        token = site.admin.post("/api/v1/join-tokens", json={"name": "box"}, headers=hosts).json()
+    assert (invited["link"].rsplit("/link/", 1)[0], token["api"]) == (f"http://{host}",) * 2
+    assert (invited["warning"] is not None, token["warning"] is not None) == (is_local, is_local)
+    if is_local:
+        assert "only on the server's own machine, since it starts with http://localhost." in token["warning"]
 
 
 def sign_in_url(site: Site, email: str = "ADA@acme.example") -> str:

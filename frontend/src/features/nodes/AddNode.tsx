@@ -45,13 +45,14 @@ export function AddNode() {
       </form>
       {error !== null && <ErrorNote error={error} />}
       <div role="status" className="flex flex-col gap-3">
-        {tokens.map(({ name, expires, token }) => (
+        {tokens.map(({ name, expires, token, api, warning }) => (
           <div key={token} className="panel px-4 py-3">
             <p className="mb-1">
               Run this on <span className="font-medium">{name}</span>, then start its agent. The token works once, expires at <Time at={expires} />, and will
               not be shown again.
             </p>
-            <Copyable text={joinCommand(name, token)} />
+            <Copyable text={joinCommand(name, token, api ?? window.location.origin)} />
+            {warning && <p className="mt-1 text-warn">{warning}</p>}
           </div>
         ))}
       </div>
@@ -59,6 +60,6 @@ export function AddNode() {
   );
 }
 
-function joinCommand(name: string, token: string): string {
-  return `trainwright-agent join --api ${window.location.origin} --name ${name} --token ${token} --data /var/lib/trainwright-agent`;
+function joinCommand(name: string, token: string, api: string): string {
+  return `trainwright-agent join --api ${api} --name ${name} --token ${token} --data /var/lib/trainwright-agent`;
 }

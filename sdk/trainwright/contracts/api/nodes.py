@@ -48,3 +48,8 @@ class JoinToken(Envelope):
     token: str
     name: str
     expires: AwareDatetime
+    api: str | None = None
+    """Address of the server for the node's `--api`; empty from older servers."""
+
+    warning: str | None = None
+    """That only the server's own machine reaches this address, and what to do about it."""

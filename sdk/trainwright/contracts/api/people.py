@@ -137,7 +137,7 @@ class Member(Envelope):
 
 class NewInvitation(Strict):
     email: str = Field(min_length=3, max_length=254, pattern=EMAIL_PATTERN)
-    role: Role
+    role: Role = Role.VIEWER
 
 
 class PendingInvitation(Envelope):
@@ -154,3 +154,6 @@ class Invitation(PendingInvitation):
 
     link: str
     """One-time link to send to the invited person. It is shown only once."""
+
+    warning: str | None = None
+    """That the link works on the server's own machine only, and what to do about it."""

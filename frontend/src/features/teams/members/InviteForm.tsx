@@ -71,12 +71,13 @@ export function InviteForm({ team }: { team: string }) {
       </form>
       {error !== null && <ErrorNote error={error} />}
       <div role="status" className="flex flex-col gap-3">
-        {sentInvitations.map(({ email, expires, link }) => (
+        {sentInvitations.map(({ email, expires, link, warning }) => (
           <div key={link} className="panel px-4 py-3">
             <p className="mb-1">
               Send this link to <span className="font-medium">{email}</span>. It works once, expires at <Time at={expires} />, and will not be shown again.
             </p>
             <Copyable text={link} />
+            {warning && <p className="mt-1 text-warn">{warning}</p>}
           </div>
         ))}
       </div>

@@ -1,0 +1,42 @@
+"""The address that links and commands for other people and machines start with.
+
+It is the configured public address. If that is one of this machine only, as it is until an operator sets another, it is the
+address by which the request reached the server. If that is local too, what starts with it says so.
+"""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from trainwright_backend.core.settings import Settings
+
+
+def reachable_address(settings: Settings, requested: str | None) -> str:
+    """The address, without a final slash.
+
+    Args:
+        requested: scheme and host of the request; None outside one.
+    """
+    public = settings.public_url.rstrip("/")
+    return requested if requested is not None and is_local(public) and not is_local(requested) else public
+
+
+def is_local(url: str) -> bool:
+    """Whether only programs on the server's own machine reach ``url``."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def local_warning(url: str) -> str | None:
+    """What to tell the reader of a link or command with ``url``; None if others reach it too."""
+    if not is_local(url):
+        return None
+    return (
+        f"This works only on the server's own machine, since it starts with {url}. Open Trainwright by the address that "
+        "others use, or set TRAINWRIGHT_PUBLIC_URL, and create a new one."
+    )
