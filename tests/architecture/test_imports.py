@@ -33,7 +33,7 @@ PLANTED: list[tuple[str, dict[str, str]]] = [
         "trainer-layers",
         {f"{TRAINER}/fp8/compute/planted.py": "import trainwright_trainer.parallel.data.owners"},
     ),
-    ("trainer-layers", {f"{TRAINER}/model/planted.py": "import trainwright_trainer.fp8.compute.layers"}),
+    ("trainer-layers", {f"{TRAINER}/model/planted.py": "import trainwright_trainer.fp8.compute.linear"}),
     ("trainer-layers", {f"{TRAINER}/undeclared.py": ""}),
     ("process-layers", {f"{TRAINER}/process/job_file.py": "import trainwright_trainer.process.launcher"}),
     ("training-layers", {f"{TRAINER}/training/engine.py": "import trainwright_trainer.training.build"}),

@@ -17,8 +17,8 @@ from trainwright_trainer.runtime.errors import BadJobError
 
 LITERAL_NAN = """
 import torch
-from trainwright_trainer.fp8.compute import matmul
-matmul._or_nan = lambda scale, amax: torch.where(torch.isfinite(amax), scale, torch.nan)
+from trainwright_trainer.fp8.compute import casting
+casting._or_nan = lambda scale, amax: torch.where(torch.isfinite(amax), scale, torch.nan)
 """
 
 READ_IN_EACH_MICRO_BATCH = """

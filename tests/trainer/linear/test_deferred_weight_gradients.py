@@ -14,7 +14,7 @@ from tests.trainer.fp8.compute.test_conversion import build, converted, tokens, 
 from tests.trainer.jobs import TINY
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
-from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.linear.dense import DeferredLinear
 from trainwright_trainer.model.init import initialize

@@ -17,7 +17,7 @@ from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.fp8.compute.conversion import convert
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, scale_for
-from trainwright_trainer.fp8.compute.layers import InputCast
+from trainwright_trainer.fp8.compute.linear import InputCast
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import head_loss
 from trainwright_trainer.model.recompute import recompute

@@ -15,9 +15,10 @@ from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec, ScalingKind
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.distributed.mesh import single_rank_mesh
+from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, BF16Linear, BF16Norm
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert, fp8_weights
 from trainwright_trainer.fp8.compute.formats import E4M3, LARGEST, amax_of, cast, scale_for
-from trainwright_trainer.fp8.compute.layers import BF16Embedding, BF16Linear, BF16Norm, FP8Linear
+from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import ChunkGradient, chunk_gradient, head_loss

@@ -17,18 +17,10 @@ from torch.utils.checkpoint import checkpoint
 from tests.trainer.ranks import on_ranks
 from trainwright.contracts.precision_spec import AmaxKind, ScalingKind
 from trainwright_trainer.distributed.mesh import Mesh, single_rank_mesh
+from trainwright_trainer.fp8.compute.casting import cast_per_block, cast_per_row, cast_per_tensor, transposed
 from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, LARGEST, amax_of, cast, scale_for
-from trainwright_trainer.fp8.compute.layers import FP8Linear, InputCast
-from trainwright_trainer.fp8.compute.matmul import (
-    Operand,
-    cast_per_block,
-    cast_per_row,
-    cast_per_tensor,
-    check_device,
-    dequantize,
-    scaled_matmul,
-    transposed,
-)
+from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
+from trainwright_trainer.fp8.compute.matmul import Operand, check_device, dequantize, scaled_matmul
 from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.runtime.errors import BadJobError

@@ -23,7 +23,7 @@ from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.linear.dense import DeferredLinear, DenseMatmuls
 from trainwright_trainer.parallel.tensor import chunked_collectives

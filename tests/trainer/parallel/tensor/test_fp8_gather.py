@@ -21,10 +21,9 @@ from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.fp8.compute.formats import widen
-from trainwright_trainer.fp8.compute.layers import FP8Linear, InputCast
-from trainwright_trainer.fp8.compute.linear import cast_input
-from trainwright_trainer.fp8.compute.matmul import Operand
+from trainwright_trainer.fp8.compute.casting import cast_per_tensor
+from trainwright_trainer.fp8.compute.formats import E4M3, widen
+from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.parallel.tensor import fp8_gather
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 from trainwright_trainer.runtime.compilation import compile_blocks
@@ -83,11 +82,10 @@ def _delayed(case: str) -> float:
 
 
 def _check_codes(results: list[dict[str, Tensor]], case: str) -> None:
-    wanted = cast_input(_input(case), ScalingKind.TENSOR, torch.tensor(_delayed(case)), learning=True)
-    codes, scale = wanted.rows
+    (codes, scale), amax = cast_per_tensor(_input(case).flatten(0, 1), E4M3, torch.tensor(_delayed(case)))
     for result in results:
         assert torch.equal(result["scale"], scale) or case == "not finite"
-        assert torch.equal(result["amax"], wanted.amax)
+        assert torch.equal(result["amax"], amax)
         assert bool(result["scale"].isnan()) is (case == "not finite")
         if case != "not finite":
             assert torch.equal(result["codes"], codes.view(torch.uint8))
@@ -110,9 +108,9 @@ def test_the_numbers_of_codes_cast_again_are_the_same() -> None:
     """A layer that cast the gathered bfloat16 values would multiply the same numbers,
     so codes may be gathered instead."""
     x = _input("present")
-    once = Operand(*cast_input(x, ScalingKind.TENSOR, torch.zeros(()), learning=True).rows)
+    once = cast_per_tensor(x.flatten(0, 1), E4M3, torch.zeros(())).operand
     numbers = widen(once.codes, torch.bfloat16) * once.scale.bfloat16()
-    again = Operand(*cast_input(numbers, ScalingKind.TENSOR, torch.zeros(()), learning=True).rows)
+    again = cast_per_tensor(numbers, E4M3, torch.zeros(())).operand
     assert torch.equal(widen(again.codes, torch.float32) * again.scale, numbers.float())
     assert not torch.equal(numbers, x.flatten(0, 1))
 

@@ -1,6 +1,6 @@
 """The pass that converts a built model to FP8 matmuls; the model's modules do not know about it.
 
-Every module with a parameter is replaced by one of ``layers`` with a ``Weight``. FP8 is used for the matrices
+Every module with a parameter is replaced by one with a ``Weight``, of ``linear`` or ``bf16_layers``. FP8 is used for the matrices
 of blocks, except in the first and last blocks that the spec keeps in bfloat16. Embedding, norms and head are
 always bfloat16 (FP8-LM, section 2).
 """
@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec
-from trainwright_trainer.fp8.compute.layers import BF16Embedding, BF16Linear, BF16Norm, FP8Linear, InputCast
+from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, BF16Linear, BF16Norm
+from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
 from trainwright_trainer.fp8.compute.weight import Weight
 

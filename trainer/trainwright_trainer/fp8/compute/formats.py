@@ -76,7 +76,7 @@ def widen(codes: Tensor, dtype: torch.dtype) -> Tensor:
     torch's own conversion is slow on CPUs: there E4M3's bits are shifted to where bfloat16 has its sign,
     exponent and mantissa, and a factor of 2^120 corrects the exponents' bias, subnormal numbers included. The
     two codes for NaN become ±480, since telling them apart would take longer than all the rest: code that
-    casts values that may be NaN sees it in the amax, as ``fp8.compute.matmul`` does.
+    casts values that may be NaN sees it in the amax, as ``fp8.compute.casting`` does.
     """
     if codes.device.type != "cpu" or codes.dtype is not E4M3:
         return codes.to(dtype)

@@ -12,7 +12,7 @@ from functools import partial
 
 from torch import nn
 
-from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.linear.dense import DeferredLinear
 from trainwright_trainer.model.transformer import Transformer

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from trainwright_trainer.distributed.axis import Axis, PendingTensor
-from trainwright_trainer.fp8.compute.layers import FP8Linear
+from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.dense import DeferredLinear, DenseMatmuls, matmul_dtype
 from trainwright_trainer.linear.product import Cast, Factor, Matmuls, Matrix, RowMatmul, linear, summed
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast

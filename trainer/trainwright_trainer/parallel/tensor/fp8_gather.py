@@ -18,9 +18,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.fp8.compute.casting import cast_with_amax
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of
-from trainwright_trainer.fp8.compute.layers import InputCast
-from trainwright_trainer.fp8.compute.matmul import Operand, cast_with_amax
+from trainwright_trainer.fp8.compute.linear import InputCast
+from trainwright_trainer.fp8.compute.matmul import Operand
 from trainwright_trainer.linear.product import Cast
 from trainwright_trainer.parallel.tensor.sequence_parallel import reduce_scatter_tensor
 

@@ -30,7 +30,8 @@ from torch.nn.functional import rms_norm, silu
 
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
-from trainwright_trainer.fp8.compute.layers import BF16Embedding, BF16Norm, FP8Linear, InputCast
+from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, BF16Norm
+from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.parallel.tensor.chunked_collectives import (

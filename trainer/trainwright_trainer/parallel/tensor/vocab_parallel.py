@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from trainwright_trainer.distributed.axis import Axis
-from trainwright_trainer.fp8.compute.layers import BF16Embedding
+from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding
 from trainwright_trainer.model.loss import chunks_of, loss_by_chunks, widened
 from trainwright_trainer.parallel.tensor.sequence_parallel import all_gather, reduce_scatter
 from trainwright_trainer.runtime.errors import BadJobError
