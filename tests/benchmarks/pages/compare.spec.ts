@@ -38,7 +38,7 @@ async function compared(page: Page): Promise<Seen> {
 /** Runs in the page. Resolves when everything is drawn, to the milliseconds since navigation. */
 function drawn({ charts, runs }: { charts: number; runs: number }): Promise<number> {
   const canvases = () => Array.from(document.querySelectorAll<HTMLCanvasElement>("[aria-label='Curves'][aria-busy='false'] canvas"));
-  const listed = () => document.querySelectorAll("[aria-label='Runs compared'] tbody tr").length;
+  const listed = () => document.querySelectorAll("[aria-label='Compared runs'] tbody tr").length;
   // Grid lines and axis labels alone fill less than this. Reading pixels is slow, so it comes last.
   const hasCurve = (canvas: HTMLCanvasElement) => {
     const { width, height } = canvas;
