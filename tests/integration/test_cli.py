@@ -87,7 +87,11 @@ def test_upload_check_submit_follow_and_download(
     assert len(output(run_cli(live, "runs", "events", run)).splitlines()) >= 6
     folder = tmp_path / "export"
     assert output(run_cli(live, "runs", "download", run, folder)) == str(folder)
-    assert (folder / "model.safetensors").exists()
+    assert output(run_cli(live, "runs", "download", run, folder)) == str(folder), "it is complete"
+    (folder / "model.safetensors").write_bytes(b"another model")
+    refused = run_cli(live, "runs", "download", run, folder)
+    assert refused.exit_code == 1 and "another model: model.safetensors." in refused.output
+    assert (folder / "model.safetensors").read_bytes() == b"another model"
 
 
 def test_mistakes_are_explained_in_a_sentence(live: Live, spec: str, tmp_path: Path) -> None:
@@ -116,16 +120,22 @@ def test_mistakes_are_explained_in_a_sentence(live: Live, spec: str, tmp_path: P
 
 
 def test_waiting_for_an_upload_reports_its_outcome(live: Live, tmp_path: Path) -> None:
-    good = run_cli(live, "datasets", "upload", "good", write_letters(tmp_path / "l.jsonl"), "--wait")
-    assert "ready" in output(good)
+    good = run_cli(live, "datasets", "upload", "good", write_letters(tmp_path / "l.jsonl"))
+    assert "ready" in good.stderr and live.team.dataset(output(good)).versions[0].statistics is not None
     bad = tmp_path / "bad.jsonl"
     bad.write_text("broken\n" * 3)
-    failed = run_cli(live, "datasets", "upload", "bad", bad, "--wait")
+    unwaited = run_cli(live, "datasets", "upload", "bad", bad, "--no-wait")
+    assert live.team.wait_for_version(output(unwaited), 1).error is not None
+    failed = run_cli(live, "datasets", "upload", "bad", bad)
     assert failed.exit_code == 1 and failed.stdout.startswith("ds_")
     assert "all 3 rows were rejected" in failed.output
     previewed = run_cli(live, "datasets", "preview", bad)
     assert previewed.exit_code == 1 and "Nothing here can be read" in previewed.output
     assert run_cli(live, "datasets", "preview", tmp_path / "l.jsonl").exit_code == 0
+    before = live.team.uploads()
+    refused = run_cli(live, "datasets", "upload", "b/ad", write_letters(tmp_path / "new.jsonl"))
+    assert refused.exit_code == 1 and "letters, digits" in refused.output
+    assert live.team.uploads() == before, "nothing was sent"
     output(run_cli(live, "datasets", "delete", failed.stdout.split()[0]))
 
 

@@ -64,9 +64,9 @@ def problem(status: int, code: str) -> tuple[int, bytes]:
     return status, json.dumps(body).encode()
 
 
-def download(server: type[Scripted], folder: Path) -> Path:
+def download(server: type[Scripted], folder: Path, *, overwrite: bool = False) -> Path:
     with Client(server.url) as client:
-        return client.team("crew").download("run_x", folder, "ckpt_x")
+        return client.team("crew").download("run_x", folder, "ckpt_x", overwrite=overwrite)
 
 
 def serve_file(server: type[Scripted], *bodies: tuple[int, bytes]) -> None:
@@ -116,6 +116,20 @@ def test_what_an_interrupted_download_left_is_used(server: type[Scripted], tmp_p
     download(server, tmp_path)
     download(server, tmp_path)
     assert server.asked.count("/blob") == 1
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model-00002-of-00002.safetensors"])
+def test_a_folder_with_another_model_is_refused_unless_it_may_be_overwritten(
+    server: type[Scripted], tmp_path: Path, name: str
+) -> None:
+    serve_file(server, (200, CONTENT))
+    (tmp_path / name).write_bytes(b"another model")
+    (tmp_path / "notes.txt").write_text("no model")
+    with pytest.raises(FileExistsError, match=rf"another model: {name}\. Nothing .* --overwrite"):
+        download(server, tmp_path)
+    assert (tmp_path / name).read_bytes() == b"another model" and "/blob" not in server.asked
+    download(server, tmp_path, overwrite=True)
+    assert (tmp_path / "model.safetensors").read_bytes() == CONTENT
 
 
 def test_a_file_name_that_leaves_the_folder_is_refused(server: type[Scripted], tmp_path: Path) -> None:

@@ -70,3 +70,10 @@ def test_a_file_that_was_written_since_is_noticed(tmp_path: Path) -> None:
     assert file.has_changed()
     (tmp_path / "a.txt").unlink()
     assert file.has_changed()
+
+
+@pytest.mark.parametrize("name", ["a\\b.jsonl", "a\nb.jsonl"])
+def test_a_name_that_servers_refuse_is_refused_here(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x")
+    with pytest.raises(ValueError, match="Rename the file"):
+        find_files([tmp_path / name])

@@ -42,35 +42,41 @@ class CheckpointCalls(TeamCalls):
         folder: Path,
         checkpoint_id: str | None = None,
         on_progress: OnProgress | None = None,
+        *,
+        overwrite: bool = False,
     ) -> Path:
         """Download a checkpoint, and verify the digest of each file.
 
         Args:
             run_id: run of the checkpoint.
-            folder: created if it does not exist. Complete files of an interrupted download are reused; other files of
-                the same name are replaced.
+            folder: created if it does not exist. Complete files of an interrupted download are reused.
             checkpoint_id: default: the newest export.
             on_progress: called with the bytes done and the total bytes.
+            overwrite: replace files of another model. Its files of other names stay.
 
         Returns:
             The folder.
 
         Raises:
+            FileExistsError: the folder has files of another model, and ``overwrite`` is false. Nothing was written.
             LookupError: the run has no export yet.
             DigestMismatchError: a file arrived damaged. An existing file of its name is not changed.
         """
         chosen = checkpoint_id or self._newest_export(run_id).id
         files = self._files(run_id, chosen)
+        for file in files:
+            if (folder / file.name).parent != folder:
+                raise ValueError(f"refused file name {file.name!r}: it leaves the folder")
+        complete = {file.name for file in files if _is_there(folder / file.name, file)}
+        if not overwrite:
+            _refuse_other_model(folder, files, complete)
         folder.mkdir(parents=True, exist_ok=True)
         meter = ProgressMeter(sum(file.bytes for file in files), on_progress)
         for file in files:
-            target = folder / file.name
-            if target.parent != folder:
-                raise ValueError(f"refused file name {file.name!r}: it leaves the folder")
-            if _is_there(target, file):
+            if file.name in complete:
                 meter.add(file.bytes)
             else:
-                self._save(run_id, chosen, file, target, meter)
+                self._save(run_id, chosen, file, folder / file.name, meter)
         return folder
 
     def pin(self, run_id: str, checkpoint_id: str, *, pinned: bool = True) -> Checkpoint:
@@ -124,6 +130,20 @@ class CheckpointCalls(TeamCalls):
 
     def _checkpoint(self, run_id: str, checkpoint_id: str) -> str:
         return f"{self._path}/runs/{run_id}/checkpoints/{checkpoint_id}"
+
+
+def _refuse_other_model(folder: Path, files: list[CheckpointFile], complete: set[str]) -> None:
+    """Refuse a folder with a file of the same name and other content, or with weights that this model has not."""
+    names = {file.name for file in files}
+    differ = {name for name in names - complete if (folder / name).exists()}
+    weights = {path.name for path in folder.glob("*.safetensors*")} - names
+    others = sorted(differ | weights)
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise FileExistsError(
+            f"{folder} has files of another model: {', '.join(others[:3])}{more}. Nothing was written. Choose another folder, "
+            "or replace them with --overwrite."
+        )
 
 
 def _is_there(target: Path, file: CheckpointFile) -> bool:

@@ -14,6 +14,7 @@ from trainwright.contracts.api.datasets import (
     Dataset,
     DatasetVersion,
     DocumentSample,
+    NewDataset,
     NewPreparation,
     NewTokenizer,
     Preparation,
@@ -49,7 +50,11 @@ class DatasetCalls(TeamCalls):
         """Upload files and folders as version 1 of a new dataset.
 
         Repeat an interrupted call, even from another process, to continue the upload.
+
+        Raises:
+            ValidationError: the name or the curation would be refused. Nothing was sent.
         """
+        NewDataset(name=name, curation=curation or CurationSpec())
         new = {"name": name} | (
             {"curation": curation.model_dump(mode="json")} if curation is not None else {}
         )
@@ -148,6 +153,7 @@ class DatasetCalls(TeamCalls):
 
     def upload_tokenizer(self, name: str, file: Path) -> Tokenizer:
         """Upload a `tokenizer.json`."""
+        NewTokenizer(name=name, upload="")  # a refused name is noticed before the file is sent
         found = find_files([file]).files
         sender, (upload,) = self._send(found, None)
         new = NewTokenizer(name=name, upload=upload).model_dump(mode="json")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from rich.console import Console
 from rich.markup import escape
 
 from trainwright.client import TeamClient
@@ -40,7 +41,10 @@ Text = Annotated[
 Field = Annotated[str | None, typer.Option("--field", help="Key or column with the document.")]
 Wait = Annotated[
     bool,
-    typer.Option("--wait", help="Wait until it is read and tokenized; exit with 1 if that fails."),
+    typer.Option(
+        "--wait/--no-wait",
+        help="Wait until it is read and tokenized; exit with 1 and the reason if that fails.",
+    ),
 ]
 Duplicates = Annotated[
     bool | None,
@@ -65,7 +69,7 @@ def upload(
     field: Field = None,
     drop_duplicates: Duplicates = None,
     sets: CurationSets = None,
-    wait: Wait = False,
+    wait: Wait = True,
 ) -> None:
     """Upload files and folders as a new dataset. Repeat an interrupted command to continue the upload."""
     curation = curation_of(text_documents, field, drop_duplicates, sets)
@@ -75,7 +79,7 @@ def upload(
         err.print()
         typer.echo(dataset.id)
         if wait:
-            _finish(api.wait_for_version(dataset.id, dataset.versions[0].number))
+            _finish(api, dataset)
 
 
 @app.command("add")
@@ -92,7 +96,7 @@ def add(
     field: Field = None,
     drop_duplicates: Duplicates = None,
     sets: CurationSets = None,
-    wait: Wait = False,
+    wait: Wait = True,
 ) -> None:
     """Upload files and folders as the next version of a dataset. Options change its curation."""
     with open_team(server, key, team) as api:
@@ -103,7 +107,7 @@ def add(
         err.print()
         typer.echo(f"{made.id} version {made.versions[0].number}")
         if wait:
-            _finish(api.wait_for_version(made.id, made.versions[0].number))
+            _finish(api, made)
 
 
 @app.command("preview")
@@ -211,14 +215,16 @@ def curation_of(
         raise
 
 
-def _finish(version: DatasetVersion) -> None:
-    """Show a finished version, or fail with its error."""
+def _finish(api: TeamClient, dataset: Dataset) -> None:
+    """Wait for the newest version and show it on stderr, so that the output is its id; fail with its error."""
+    err.print("Waiting until it is read and tokenized. Ctrl-C ends the waiting only.", soft_wrap=True)
+    version = api.wait_for_version(dataset.id, dataset.versions[0].number)
     failed = [preparation.error for preparation in version.preparations if preparation.error is not None]
     reason = version.error or next(iter(failed), None)
     if reason is not None:
         print_error(reason)
         raise typer.Exit(1)
-    _show_version(version)
+    _show_version(version, err)
 
 
 def _print_skipped(paths: list[Path]) -> None:
@@ -252,7 +258,7 @@ def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
                 out.print(f"    {line.file}:{line.line}: {line.reason}", markup=False, soft_wrap=True)
 
 
-def _show_version(version: DatasetVersion) -> None:
+def _show_version(version: DatasetVersion, out: Console = out) -> None:
     files = "1 file" if len(version.files) == 1 else f"{len(version.files):,} files"
     out.print(f"version {version.number}: {version.state}, {files}, {version.bytes:,} bytes")
     for text in [*version.changes, *([version.error] if version.error else [])]:

@@ -235,10 +235,16 @@ def download(
     checkpoint: Annotated[
         str | None, typer.Option(help="Id of a checkpoint. Default: the newest export.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of another model in the folder.")
+    ] = False,
 ) -> None:
-    """Download a checkpoint to a folder, verifying the digest of each file."""
+    """Download a checkpoint to a folder, verifying the digest of each file. Repeat it to resume.
+
+    A folder with files of another model is refused.
+    """
     with open_team(server, key, team) as api:
-        api.download(run, folder, checkpoint, show_bytes)
+        api.download(run, folder, checkpoint, show_bytes, overwrite=overwrite)
         err.print()
         typer.echo(str(folder))
 

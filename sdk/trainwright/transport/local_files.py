@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from trainwright.contracts.file_names import broken_upload_rule
+
 BLOCK_BYTES = 1 << 20
 MOST_FILES = 1_000
 """Most files of one version."""
@@ -62,7 +64,8 @@ def find_files(paths: Sequence[Path]) -> Found:
 
     Raises:
         OSError: a path does not exist.
-        ValueError: there are no files, too many files, an empty file that was given itself, or two files of one name.
+        ValueError: there are no files, too many files, an empty file that was given itself, two files of one name, or a
+            name that servers refuse.
     """
     files: list[LocalFile] = []
     skipped: list[str] = []
@@ -103,6 +106,10 @@ def _check(files: Sequence[LocalFile]) -> None:
     empty = next((file.path for file in files if not file.size_bytes), None)
     if empty is not None:
         raise ValueError(f"{empty} is empty. Leave it out.")
+    for file in files:
+        rule = broken_upload_rule(file.name)
+        if rule is not None:
+            raise ValueError(f"{file.name[:120]!r}: {rule} Rename the file.")
     names = [file.name for file in files]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
