@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from trainwright.contracts.base import Problem, problems
+from trainwright.contracts.base import Problem, Strict, problems
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.presets import PRESETS
@@ -45,7 +45,7 @@ def refusals(content: dict[str, Any]) -> list[Problem]:
             "data.validation_fraction",
             "0.7 is too large: write 0 to 0.5.",
         ),
-        ({"parallelism": {"stages": "evne"}}, "parallelism.stages", "'even' or 'auto'. Or: Write a list"),
+        ({"parallelism": {"stages": "evne"}}, "parallelism.stages", "Choose even or auto. Or: Write a list"),
         ({"optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate", "finite"),
         ({"schedule": {"steps": 10, "warmup_steps": 10}}, "schedule.warmup_steps", "less than steps"),
         ({"batch": {"global_sequences": 9}}, "batch.global_sequences", "multiple of"),
@@ -179,3 +179,37 @@ def test_a_job_has_no_open_choice_of_precision(given: dict[str, str], kind: str)
     spec = {"name": "by hand", "data": {"dataset": "ds_1"}, "precision": given}
     job = {"run_id": "run_1", "attempt": 1, "fence": 1, "spec": spec, "device": "cpu", "slots": [0]}
     assert JobSpec.model_validate(job).spec.precision.kind == kind
+
+
+PYDANTIC_WORDS = (
+    "Input should",
+    "String should",
+    "validator",
+    "unable to parse",
+    "pattern",
+    "This number and",
+    "[",
+)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0,5", "x", -(2**70), 2**70, 0.5, [], {"x": 1}, [1.5], "9" * 5_000, float("inf")]
+)
+def test_no_field_is_refused_in_the_words_of_the_validation_library(wrong: Any) -> None:
+    seen = 0
+    for section, field in RunSpec.model_fields.items():
+        inner = (
+            field.annotation.model_fields
+            if isinstance(field.annotation, type) and issubclass(field.annotation, Strict)
+            else {}
+        )
+        for sections in ({section: wrong}, *({section: {key: wrong}} for key in inner)):
+            try:
+                RunSpec.model_validate({"name": "pilot", "data": {"dataset": "ds_1"}} | sections)
+            except ValidationError as error:
+                for found in problems(error, RunSpec):
+                    seen += 1
+                    text = f"{found.field}: {found.message}"
+                    assert not [word for word in PYDANTIC_WORDS if word.lower() in text.lower()], text
+                    assert "than This number" not in found.message
+    assert seen > 20

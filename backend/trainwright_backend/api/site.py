@@ -10,9 +10,11 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from trainwright.contracts.api.envelopes import Health, PartProblem, SpecInfo
 from trainwright.contracts.base import Problem
+from trainwright.contracts.data_spec import TokenizerSpec
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.series import FAMILIES, SERIES, SeriesRegistry
+from trainwright.planner.flops import count_parameters
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.core.errors import AppError, NotFound
 from trainwright_backend.core.message_queue import Enqueuer
@@ -68,7 +70,9 @@ def get_health(session: ReadSession, request: Request) -> Health:
 @router.get("/spec")
 def get_spec() -> SpecInfo:
     """The JSON Schema of a run's spec, with a description of every field, and the named model sizes."""
-    return SpecInfo(run_spec=RunSpec.model_json_schema(), presets=PRESETS)
+    vocabulary = TokenizerSpec().size
+    sizes = {name: count_parameters(model, vocabulary).total for name, model in PRESETS.items()}
+    return SpecInfo(run_spec=RunSpec.model_json_schema(), presets=PRESETS, preset_parameters=sizes)
 
 
 @router.get("/series")

@@ -7,6 +7,7 @@ unknown, so every size is accepted and waits.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.api.plans import RunPlan
 from trainwright.contracts.api.runs import SpecCheck
 from trainwright.contracts.base import problems
@@ -130,11 +132,8 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
     Raises:
         Invalid: no node has the device or the engine, or more slots than the largest node that ever joined has.
     """
-    resources = spec.resources
-    device = resources.device
-    if device is Device.AUTO:
-        has_cuda = select(NodeSize).where(NodeSize.device == Device.CUDA, NodeSize.slots > 0, NodeSize.joined)
-        device = Device.CUDA if session.scalars(has_cuda.limit(1)).first() else Device.CPU
+    resolved = with_device(session, spec)
+    resources, device = resolved.resources, resolved.resources.device
     largest = session.scalars(
         select(NodeSize).where(NodeSize.device == device).order_by(NodeSize.slots.desc()).limit(1)
     ).first()
@@ -148,9 +147,17 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
             f"{largest.node_name}, has {largest.slots}. Request fewer, or add a larger node.",
             resources.slots_per_node,
         )
-    resolved = spec.model_copy(update={"resources": resources.model_copy(update={"device": device})})
     check_engine(session, resolved)
     return resolved
+
+
+def with_device(session: Read, spec: RunSpec) -> RunSpec:
+    """``spec`` with ``auto`` replaced by a device."""
+    device = spec.resources.device
+    if device is Device.AUTO:
+        has_cuda = select(NodeSize).where(NodeSize.device == Device.CUDA, NodeSize.slots > 0, NodeSize.joined)
+        device = Device.CUDA if session.scalars(has_cuda.limit(1)).first() else Device.CPU
+    return spec.model_copy(update={"resources": spec.resources.model_copy(update={"device": device})})
 
 
 def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
@@ -165,7 +172,13 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
         _check_length(preparation, resolved)
     stored = choose_precision(session, with_data(resolved, data)).spec
     parameters = count_parameters(stored.model, stored.data.tokenizer.size).total
-    return SpecCheck(valid=True, spec=stored, parameters=parameters)
+    return SpecCheck(
+        valid=True,
+        spec=stored,
+        parameters=parameters,
+        train_tokens=preparation.train_tokens if preparation else None,
+        warnings=_data_warnings(preparation, stored) if preparation else [],
+    )
 
 
 def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
@@ -181,25 +194,50 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
 
 
 def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
-    """The plan of a run for ``spec``.
+    """The plan of a run for ``spec``, even if no node has its device or as many slots.
 
     Raises:
-        Invalid: a submission would be refused.
+        Invalid: a submission would be refused for another reason.
     """
-    verdicts = check_spec(session, team_id, spec)
-    assert verdicts.spec is not None
-    resources = verdicts.spec.resources
-    slot = _smallest_slot(session, resources.device, resources.slots_per_node)
-    cuda = resources.device is Device.CUDA
-    return plan(verdicts.spec, cuda=cuda, slot=slot, host=_largest_host(session, verdicts.spec))
+    placed = with_device(session, spec)
+    check_engine(session, placed)
+    data, _ = check_data(session, team_id, placed.data)
+    resolved = with_data(placed, data)
+    return plan(
+        resolved,
+        cuda=resolved.resources.device is Device.CUDA,
+        slot=_smallest_slot(session, resolved),
+        largest=_largest_slot(session, resolved),
+        host=_largest_host(session, resolved),
+    )
 
 
-def _smallest_slot(session: Read, device: Device, slots: int) -> Slot | None:
+def _smallest_slot(session: Read, spec: RunSpec) -> Slot | None:
     """The slot with the least memory on a joined node with enough slots; None if no node reported its memory."""
-    sizes = select(NodeSize).where(NodeSize.device == device, NodeSize.joined, NodeSize.slots >= slots)
-    known = sizes.where(NodeSize.slot_bytes.is_not(None)).order_by(NodeSize.slot_bytes, NodeSize.node_name)
-    found = session.scalars(known.limit(1)).first()
-    return Slot(found.node_name, found.slot_bytes) if found and found.slot_bytes else None
+    able = [size for size in _joined_sizes(session, spec) if size.slots >= spec.resources.slots_per_node]
+    sizes = [Slot(size.node_name, size.slot_bytes) for size in able if size.slot_bytes]
+    return min(sizes, key=lambda slot: slot.bytes, default=None)
+
+
+def _largest_slot(session: Read, spec: RunSpec) -> Slot | None:
+    """The most memory that any joined node could give each rank. The ranks of a run may use all memory of a CPU node, as
+    far as no other run needs it. None if no node reported its memory."""
+    ranks = spec.resources.slots_per_node
+    shares = spec.resources.device is Device.CPU
+    sizes = [
+        Slot(
+            size.node_name,
+            size.slot_bytes * size.slots // ranks if shares and size.slots > ranks else size.slot_bytes,
+        )
+        for size in _joined_sizes(session, spec)
+        if size.slot_bytes
+    ]
+    return max(sizes, key=lambda slot: slot.bytes, default=None)
+
+
+def _joined_sizes(session: Read, spec: RunSpec) -> Sequence[NodeSize]:
+    sizes = select(NodeSize).where(NodeSize.device == spec.resources.device, NodeSize.joined)
+    return session.scalars(sizes.order_by(NodeSize.node_name)).all()
 
 
 def _largest_host(session: Read, spec: RunSpec) -> Host | None:
@@ -220,6 +258,17 @@ def _check_length(preparation: Preparation, spec: RunSpec) -> None:
     why = why_too_short(preparation, spec.batch.sequence_tokens)
     if why is not None:
         raise Invalid.at("batch.sequence_tokens", why, spec.batch.sequence_tokens)
+
+
+def _data_warnings(preparation: Preparation, spec: RunSpec) -> list[str]:
+    """A warning if a ready preparation has too few tokens to validate on."""
+    tokens, length = preparation.validation_tokens, spec.batch.sequence_tokens
+    if preparation.state != PreparationState.READY or tokens is None or tokens > length:
+        return []
+    return [
+        f"There will be no validation loss: the validation split has {tokens:,} tokens, and one sequence of {length:,} needs "
+        f"{length + 1:,}. Raise data.validation_fraction, or lower batch.sequence_tokens."
+    ]
 
 
 def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id: UUID) -> Run:

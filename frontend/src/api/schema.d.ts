@@ -4313,6 +4313,12 @@ export interface components {
              */
             timeline: components["schemas"]["PlannedAction"][][];
             /**
+             * Too Large
+             * @description Why no joined node can run it: a rank needs more memory than any node could give it. Null if one can, or if no node
+             *     reported its memory.
+             */
+            too_large?: string | null;
+            /**
              * Warnings
              * @description Why the run may fail although it is valid: a rank needs more memory than its slot has, or offload needs more than the
              *     node has.
@@ -4710,11 +4716,30 @@ export interface components {
             problems: components["schemas"]["Problem"][];
             /** @description The spec as it would be stored, including values that are filled in at submission. */
             spec?: components["schemas"]["RunSpec"] | null;
+            /**
+             * Train Tokens
+             * @description Tokens of the training split. Null until the data has been prepared with this tokenizer and split.
+             */
+            train_tokens?: number | null;
             /** Valid */
             valid: boolean;
+            /**
+             * Warnings
+             * @description What a valid run would lack: its validation split is shorter than one sequence.
+             * @default []
+             */
+            warnings: string[];
         };
         /** SpecInfo */
         SpecInfo: {
+            /**
+             * Preset Parameters
+             * @description Parameters of each preset with the default vocabulary, including embeddings.
+             * @default {}
+             */
+            preset_parameters: {
+                [key: string]: number;
+            };
             /** Presets */
             presets: {
                 [key: string]: components["schemas"]["ModelSpec"];

@@ -121,6 +121,8 @@ def show(plan: RunPlan) -> None:
     )
     out.print(_stages(plan))
     out.print(_memory(plan.memory))
+    if plan.too_large is not None:
+        typer.echo(f"This will not fit. {plan.too_large}")
     if plan.slot_bytes is not None:
         typer.echo(f"The smallest slot, on {plan.slot_node}, has {plan.slot_bytes / 2**20:,.0f} MiB.")
     if plan.host_bytes:

@@ -88,7 +88,7 @@ PLAIN = {
     "int_parsing": "Write a whole number",
     "int_type": "Write a whole number",
     "int_from_float": "Write a whole number",
-    "float_parsing": "Write a number",
+    "float_parsing": "Write a number with a decimal point, such as 0.5",
     "float_type": "Write a number",
     "bool_parsing": "Write true or false",
     "bool_type": "Write true or false",
@@ -99,16 +99,21 @@ PLAIN = {
     "dict_type": "Write an object with keys and values",
     "tuple_type": "Write a list",
     "list_type": "Write a list",
+    "int_parsing_size": "This number has too many digits",
+    "finite_number": "Write a finite number",
+    "json_invalid": "This is not valid JSON",
 }
 """Plain messages that replace Pydantic's messages about types."""
 
 EMAIL_PATTERN = r"^[^@\s]+@[^@\s]+$"
 SLUG_PATTERN = r"^[a-z][a-z0-9-]{1,38}[a-z0-9]$"
 NODE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
+LAYERS_PATTERN = r"^\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*$"
 PATTERNS = {
     EMAIL_PATTERN: "Write an e-mail address, such as ana@example.org",
     SLUG_PATTERN: "Write 3 to 40 lower-case letters, digits and hyphens, such as my-team. Start with a letter, and"
     " do not end with a hyphen",
+    LAYERS_PATTERN: "Write layers and ranges of layers, such as 0-3,12",
     NODE_PATTERN: "Write up to 63 lower-case letters, digits and hyphens, such as gpu-07. Do not start with a hyphen",
 }
 """Plain messages that replace patterns."""
@@ -171,7 +176,15 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
 def _in_plain_words(item: Mapping[str, Any]) -> str:
     """Pydantic's message, or a plain one for types, patterns and lengths."""
     kind, context = item["type"], item.get("ctx", {})
-    message: str = PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
+    message: str = PLAIN.get(
+        kind, PYDANTIC_SUBJECT.sub("This should", item["msg"].removeprefix("Value error, "))
+    )
+    if kind in ("enum", "literal_error"):
+        return f"Choose {context['expected'].replace(chr(39), '')}"
+    if kind in ("too_long", "too_short"):
+        most = kind == "too_long"
+        bound = f"{context['max_length' if most else 'min_length']:,}"
+        return f"This list is too {'long' if most else 'short'}: it can have {'at most' if most else 'no less than'} {bound} elements"
     if kind == "string_too_long":
         return f"This is too long: write at most {context['max_length']:,} characters"
     if kind == "string_too_short":
@@ -184,8 +197,11 @@ def _in_plain_words(item: Mapping[str, Any]) -> str:
     return message
 
 
-ALTERNATIVE = re.compile(r"\.(str-enum|tuple|list)\[[^\]]*\]$")
-"""Suffix that Pydantic adds to a path for one of several allowed types: ``stages.tuple[int, ...]``."""
+PYDANTIC_SUBJECT = re.compile(r"^(?:Input|String|Value|URL|Data) should")
+"""How Pydantic's messages start, for the types that have no plain message here."""
+
+ALTERNATIVE = re.compile(r"\.(str-enum|tuple|list)\[[^\]]*\](\.\d+)?$")
+"""Suffix that Pydantic adds to a path for one of several allowed types: ``stages.tuple[int, ...].0``."""
 
 
 def _join_alternatives(found: Sequence[Problem]) -> list[Problem]:
@@ -218,9 +234,15 @@ def _out_of_range(item: Mapping[str, Any], field: FieldInfo | None) -> str:
 
 def _range(bounds: Mapping[str, Any]) -> str:
     if "ge" in bounds and "le" in bounds:
-        return f"{_number(bounds['ge'])} to {_number(bounds['le'])}"
+        return f"{_bound(bounds['ge'])} to {_bound(bounds['le'])}"
     words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-    return " and ".join(f"{word} {_number(bounds[name])}" for name, word in words.items() if name in bounds)
+    return " and ".join(f"{word} {_bound(bounds[name])}" for name, word in words.items() if name in bounds)
+
+
+def _bound(value: int | float) -> str:
+    """A bound of ours, which may be larger than any number that people write: 2^63."""
+    power = value.bit_length() - 1 if isinstance(value, int) and value >= LARGEST_SHOWN else 0
+    return f"2^{power}" if power and value == 1 << power else _number(value)
 
 
 def _number(value: Any) -> str:

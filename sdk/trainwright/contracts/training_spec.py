@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Strict, field_error
+from trainwright.contracts.base import LAYERS_PATTERN, Strict, field_error
 
 
 class BatchSpec(Strict):
@@ -124,7 +124,7 @@ class MemorySpec(Strict):
     recompute: RecomputeKind = RecomputeKind.NONE
     """In the backward pass, `selective` recomputes everything but matrix products and attention, `full` entire blocks."""
 
-    recompute_layers: str | None = Field(default=None, pattern=r"^\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*$")
+    recompute_layers: str | None = Field(default=None, pattern=LAYERS_PATTERN)
     """Layers that `recompute` applies to, counted from 0, such as 0-3,12. Empty: all layers."""
 
     loss_chunk_tokens: int = Field(default=4_096, ge=128, le=1_048_576)

@@ -39,7 +39,7 @@ _MOST_ACTIONS = 4_000
 
 @dataclass(frozen=True)
 class Slot:
-    """The smallest slot that a rank may get."""
+    """A slot that a rank may get: the smallest, or the largest that a node could make of its memory."""
 
     node: str
     bytes: int
@@ -59,6 +59,7 @@ def plan(
     cuda: bool = False,
     capacities: Sequence[RankCapacity] | None = None,
     slot: Slot | None = None,
+    largest: Slot | None = None,
     host: Host | None = None,
 ) -> RunPlan:
     """Plan the layout of ``spec``.
@@ -66,7 +67,8 @@ def plan(
     Args:
         cuda: whether the run will be on GPUs, where blocks are compiled.
         capacities: of the pipeline ranks, for ``stages: auto``; default: equal ones.
-        slot: to compare the memory with, if given.
+        slot: the smallest, to compare the memory with, if given.
+        largest: no rank can need more than this, if given.
         host: to compare the host memory of GPU ranks with, if given. That of CPU ranks is part of their slots.
 
     Raises:
@@ -80,6 +82,7 @@ def plan(
     places = [degrees.coordinates(rank) for rank in range(degrees.ranks)]
     shown, bubble = _timeline(spec, layers)
     memory = [rank_memory(spec, layers, rank, compiled) for rank in range(degrees.pipeline)]
+    too_large = _impossible(memory, largest, cuda) if largest else None
     return RunPlan(
         pipeline=degrees.pipeline,
         data=degrees.data,
@@ -116,9 +119,10 @@ def plan(
         host_node_bytes=host.bytes if host else None,
         host_node=host.node if host else None,
         warnings=[
-            *(_too_large(memory, slot, cuda) if slot else []),
+            *(_too_large(memory, slot, cuda) if slot and too_large is None else []),
             *(_too_large_for_host(spec, host) if host and cuda else []),
         ],
+        too_large=too_large,
         timeline=shown,
         bubble_fraction=bubble,
     )
@@ -267,9 +271,26 @@ def _planned_memory(rank: int, memory: RankMemory) -> PlannedMemory:
     return PlannedMemory(rank=rank, total=memory.total, **vars(memory))
 
 
+def _impossible(memory: Sequence[RankMemory], largest: Slot, cuda: bool) -> str | None:
+    """Why no node can run this; None if one can."""
+    most = max(_needs(memory, cuda))
+    if most <= largest.bytes:
+        return None
+    who = "A rank needs" if len(memory) > 1 else "Each rank needs"
+    return (
+        f"{who} {_size(most)}, and the largest node, {largest.node}, has {_size(largest.bytes)} for it. Choose a smaller "
+        "model or batch.micro_sequences, or use more ranks with parallelism.pipeline, tensor or zero_stage."
+    )
+
+
+def _needs(memory: Sequence[RankMemory], cuda: bool) -> list[int]:
+    """Bytes that each pipeline rank needs of its slot, which for a CPU rank includes its host memory."""
+    return [item.total if cuda else item.total + item.host for item in memory]
+
+
 def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str]:
-    """A warning if ranks need more than ``slot`` has. Host memory of a CPU rank is part of its slot."""
-    needs = [item.total if cuda else item.total + item.host for item in memory]
+    """A warning if ranks need more than ``slot`` has."""
+    needs = _needs(memory, cuda)
     over = [rank for rank, need in enumerate(needs) if need > slot.bytes]
     if not over:
         return []
@@ -292,6 +313,11 @@ def _too_large_for_host(spec: RunSpec, host: Host) -> list[str]:
         f"Offload takes {_gib(bytes_needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
         f"{_gib(host.bytes)}: the run may end for want of it. Use less parallelism.offload, or a node with more memory."
     ]
+
+
+def _size(size: int) -> str:
+    """In GiB, and in TiB where GiB would have more than four digits."""
+    return f"{size / 2**40:,.1f} TiB" if size >= 10_000 * 2**30 else _gib(size)
 
 
 def _gib(size: int) -> str:

@@ -43,6 +43,8 @@ def test_stages_balanced_by_measurement_are_marked(scene: Scene) -> None:
 
 def test_a_plan_refuses_what_a_submission_refuses(scene: Scene) -> None:
     for sections, field, hint in WRONG:
+        if field.startswith("resources."):
+            continue  # a layout is planned even if no node has room for it
         spec = scene.spec() | sections
         plan, run = (scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/plan", scene.runs))
         assert (plan.status_code, plan.json()["errors"]) == (run.status_code, run.json()["errors"])
@@ -80,7 +82,11 @@ def test_memory_is_shown_with_that_of_the_smallest_slot(scene: Scene) -> None:
 def test_a_rank_over_its_slot_is_a_warning_and_no_refusal(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = piped(scene) | {"model": {"layers": 8, "width": 4_096, "heads": 32}}
+    spec = piped(scene) | {
+        "model": {"layers": 8, "width": 2_560, "heads": 32},
+        "resources": {"device": "cpu", "slots_per_node": 1},
+        "parallelism": {},
+    }
     plan, run = (scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/plan", scene.runs))
     assert (plan.status_code, run.status_code) == (200, 201)
     [warning] = plan.json()["warnings"]
@@ -88,6 +94,36 @@ def test_a_rank_over_its_slot_is_a_warning_and_no_refusal(
     show(RunPlan.model_validate(plan.json()))
     printed = " ".join(capsys.readouterr().out.split())
     assert "The smallest slot, on node-a, has 8,192 MiB." in printed and warning in printed
+
+
+def test_a_layout_that_no_node_has_slots_for_is_planned(scene: Scene) -> None:
+    for resources in ({"device": "cpu", "slots_per_node": 4}, {"device": "cuda", "slots_per_node": 4}):
+        spec = piped(scene) | {"resources": resources}
+        plan, run = (scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/plan", scene.runs))
+        assert (plan.status_code, run.status_code) == (200, 422)
+        assert len(plan.json()["ranks"]) == 4
+        assert plan.json()["slot_bytes"] is None
+
+
+def test_a_plan_says_when_no_node_has_the_memory(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """node-a has 16 GiB for 2 slots, and a single rank may use all of it."""
+
+    def planned(**sections: Any) -> dict[str, Any]:
+        spec = piped(scene) | {"parallelism": {}} | sections
+        answer = scene.site.admin.post(f"{scene.runs}/plan", json=spec)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    one, two = ({"device": "cpu", "slots_per_node": slots} for slots in (1, 2))
+    between = {"layers": 8, "width": 2_560, "heads": 32}
+    assert 8 << 30 < planned(model=between, resources=one)["memory"][0]["total"] < 16 << 30
+    assert planned(model=between, resources=one)["too_large"] is None
+    assert len(planned(model=between, resources=one)["warnings"]) == 1
+    assert "the largest node, node-a, has 8.0 GiB" in planned(model=between, resources=two)["too_large"]
+    huge = planned(model={"layers": 1_000, "width": 65_536, "heads": 512})
+    assert huge["warnings"] == [] and " TiB, and the largest node, node-a" in huge["too_large"]
+    show(RunPlan.model_validate(huge))
+    assert "This will not fit. Each rank needs" in capsys.readouterr().out
 
 
 def test_viewers_may_plan_and_strangers_may_not(scene: Scene) -> None:

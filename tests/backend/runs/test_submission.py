@@ -116,6 +116,21 @@ def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
         assert [found["field"] for found in verdicts["problems"]] == [field]
 
 
+def test_a_check_gives_the_tokens_and_warns_of_a_split_too_short_to_validate_on(scene: Scene) -> None:
+    def check(tokens: int) -> dict[str, Any]:
+        spec = scene.spec(batch={"sequence_tokens": tokens, "micro_sequences": 1, "global_sequences": 2})
+        return dict(scene.site.admin.post(f"{scene.runs}/validate", json=spec).json())
+
+    short = check(64)
+    assert (short["valid"], short["warnings"]) == (True, [])
+    assert short["train_tokens"] > 64
+    long = check(2_048)
+    assert long["valid"] is True and long["train_tokens"] == short["train_tokens"]
+    [warning] = long["warnings"]
+    assert warning.startswith("There will be no validation loss: the validation split has ")
+    assert "one sequence of 2,048 needs 2,049" in warning
+
+
 @pytest.mark.both_databases
 def test_validation_shows_the_resolved_spec_and_stores_nothing(scene: Scene) -> None:
     spec = scene.spec(resources={"device": "auto"})

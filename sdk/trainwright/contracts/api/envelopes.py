@@ -60,3 +60,5 @@ class SpecInfo(Envelope):
     """JSON Schema of RunSpec."""
 
     presets: dict[str, ModelSpec]
+    preset_parameters: dict[str, int] = {}
+    """Parameters of each preset with the default vocabulary, including embeddings."""

@@ -111,6 +111,10 @@ class RunPlan(Envelope):
     """Why the run may fail although it is valid: a rank needs more memory than its slot has, or offload needs more than the
     node has."""
 
+    too_large: str | None = None
+    """Why no joined node can run it: a rank needs more memory than any node could give it. Null if one can, or if no node
+    reported its memory."""
+
     timeline: list[list[PlannedAction]]
     """Actions of each pipeline rank; only the first micro batches if there are very many."""
 

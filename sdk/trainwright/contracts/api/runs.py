@@ -91,6 +91,12 @@ class SpecCheck(Envelope):
     parameters: int | None = None
     """Parameters of the model, including embeddings."""
 
+    train_tokens: int | None = None
+    """Tokens of the training split. Null until the data has been prepared with this tokenizer and split."""
+
+    warnings: list[str] = []
+    """What a valid run would lack: its validation split is shorter than one sequence."""
+
 
 class RunSort(StrEnum):
     """Sort key of a list of runs. Runs without a value come last."""
