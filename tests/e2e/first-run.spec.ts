@@ -30,7 +30,8 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
 
   await test.step("a run is configured, rejected at a field, fixed and started", async () => {
     await page.getByRole("link", { name: "New run" }).click();
-    await page.getByLabel("Preset").selectOption("nano");
+    await page.getByRole("radiogroup", { name: "Preset" }).getByText("nano", { exact: true }).click();
+    await page.getByRole("button", { name: /^Model settings/ }).click();
     await page.getByLabel("Width", { exact: true }).fill("63");
     await expect(page.getByText("needs attention")).toBeVisible();
     await expect(page.getByRole("link", { name: "model.width" })).toBeVisible();
@@ -151,9 +152,10 @@ async function enter(page: Page): Promise<void> {
 
 /** Fills in the form for a model that trains in seconds on one CPU slot. */
 async function describe(page: Page, name: string, steps: number): Promise<void> {
-  await page.getByLabel("Preset").selectOption("nano");
+  await page.getByRole("radiogroup", { name: "Preset" }).getByText("nano", { exact: true }).click();
   await page.getByLabel("Name", { exact: true }).fill(name);
   await page.getByLabel("Steps", { exact: true }).fill(String(steps));
+  await page.getByRole("button", { name: /^Schedule/ }).click();
   await page.getByLabel("Warmup steps").fill("5");
   await page.getByRole("button", { name: /^Batch/ }).click();
   await page.getByLabel("Sequence tokens").fill("64");
@@ -161,7 +163,6 @@ async function describe(page: Page, name: string, steps: number): Promise<void> 
   await page.getByLabel("Global sequences").fill("8");
   await page.getByRole("button", { name: /^Validation/ }).click();
   await page.getByLabel("Every steps").fill("25");
-  await page.getByRole("button", { name: /^Resources/ }).click();
   await page.getByLabel("Device").selectOption("cpu");
 }
 

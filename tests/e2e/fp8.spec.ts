@@ -10,7 +10,7 @@ test("a run in FP8, from its settings to its tensors", async ({ page }) => {
 
   await test.step("the settings are shown for FP8 only, with errors at their fields", async () => {
     await page.goto(`/${TEAM}/runs/new`);
-    await page.getByLabel("Preset").selectOption("nano");
+    await page.getByRole("radiogroup", { name: "Preset" }).getByText("nano", { exact: true }).click();
     await page.getByLabel("Name", { exact: true }).fill("eight bits");
     await fold(page, "Precision");
     await expect(page.getByLabel("Observe every steps")).toBeHidden();
@@ -28,12 +28,12 @@ test("a run in FP8, from its settings to its tensors", async ({ page }) => {
 
   await test.step("it is started and trains", async () => {
     await page.getByLabel("Steps", { exact: true }).fill("60");
+    await fold(page, "Schedule");
     await page.getByLabel("Warmup steps").fill("5");
     await fold(page, "Batch");
     await page.getByLabel("Sequence tokens").fill("64");
     await page.getByLabel("Micro sequences").fill("4");
     await page.getByLabel("Global sequences").fill("8");
-    await fold(page, "Resources");
     await page.getByLabel("Device").selectOption("cpu");
     await page.getByRole("button", { name: "Start run" }).click();
     await expect(page.getByRole("heading", { name: "eight bits", level: 1 })).toBeVisible();

@@ -15,9 +15,10 @@ test("a run continues in another layout after a rank was killed", async ({ page 
 
   await test.step("four ranks are configured, two by two, and started", async () => {
     await page.goto(new URL(`/${TEAM}/runs/new`, page.url()).href);
-    await page.getByLabel("Preset").selectOption("nano");
+    await page.getByRole("radiogroup", { name: "Preset" }).getByText("nano", { exact: true }).click();
     await field(page, "name").fill("two by two");
     await field(page, "schedule.steps").fill(String(STEPS));
+    await fold(page, "Schedule");
     await field(page, "schedule.warmup_steps").fill("5");
     await fold(page, "Batch");
     await field(page, "batch.sequence_tokens").fill("64");
@@ -25,7 +26,6 @@ test("a run continues in another layout after a rank was killed", async ({ page 
     await field(page, "batch.global_sequences").fill("16");
     await fold(page, "Checkpoint");
     await field(page, "checkpoint.every_steps").fill("10");
-    await fold(page, "Resources");
     await field(page, "resources.device").selectOption("cpu");
     await field(page, "resources.slots_per_node").fill("4");
     await fold(page, "Parallelism");

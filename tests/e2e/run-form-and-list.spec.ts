@@ -26,6 +26,7 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(estimate).toContainText(/measured: [\d,.]+ tokens\/s in short on/, { timeout: 30_000 });
     await expect(estimate).toContainText(/petaFLOP\/s-days/);
     await page.getByRole("radiogroup", { name: "Editor" }).getByText("form").click();
+    await page.getByRole("button", { name: /^Model settings/ }).click();
     await expect(page.getByLabel("Width", { exact: true })).toHaveValue("64");
     await page.getByLabel("Name", { exact: true }).fill("night 2");
     await auditSizes(page, "pages-new-run-form");
@@ -144,6 +145,8 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(page.getByRole("heading", { name: "short", level: 1 })).toBeVisible();
     const [, team = "", , id = ""] = new URL(page.url()).pathname.split("/");
     await page.goto(`/${team}/runs/new?like=${id}`);
+    await expect(page.getByLabel("Name", { exact: true })).toHaveValue("short-2");
+    await page.getByRole("button", { name: /^Model settings/ }).click();
     await expect(page.getByLabel("Width", { exact: true })).toHaveValue("64");
     await expect(page.getByText("It starts at step 0")).toBeVisible();
     await audit(page, "new-run-like");
@@ -156,6 +159,7 @@ test("from the home page through a run written as YAML to many runs at once", as
     await page.goto(`/${team}/runs/new?fork=${id}`);
     await expect(page.getByText(/at step 30, saved/)).toBeVisible();
     await page.getByLabel("Name", { exact: true }).fill("short on");
+    await page.getByRole("button", { name: /^Model settings/ }).click();
     await page.getByLabel("Width", { exact: true }).fill("128");
     await page.getByLabel("Steps", { exact: true }).fill("60");
     await page.getByRole("button", { name: "Start fork" }).click();

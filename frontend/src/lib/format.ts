@@ -22,7 +22,7 @@ export function decimal(value: number): string {
   if (size === 0) return "0";
   if (size >= 1_000) return count(value);
   if (size >= 0.1) return value.toFixed(3);
-  return size >= 1e-3 ? value.toPrecision(3) : value.toExponential(2);
+  return size >= 1e-3 ? value.toPrecision(3) : scientific(value, 2);
 }
 
 /** 38.2; the caller adds the percent sign. */
@@ -34,7 +34,7 @@ export function percent(fraction: number): string {
 export function share(fraction: number): string {
   if (fraction === 0) return "0";
   const value = fraction * 100;
-  return `${value >= 100 ? "100" : value >= 10 ? value.toFixed(0) : value >= 0.0001 ? Number(value.toPrecision(2)) : value.toExponential(0)} %`;
+  return `${value >= 100 ? "100" : value >= 10 ? value.toFixed(0) : value >= 0.0001 ? Number(value.toPrecision(2)) : scientific(value, 0)} %`;
 }
 
 /** 2^−9: superscripts are too small to read beside a chart. */
@@ -42,11 +42,28 @@ export function powerOfTwo(exponent: number): string {
   return `2^${exponent < 0 ? "−" : ""}${Math.abs(exponent)}`;
 }
 
-/** 1.6 × 10^18: for numbers whose order of magnitude matters. */
-export function powerOfTen(value: number): string {
-  if (value < 1e6) return count(value);
-  const exponent = Math.floor(Math.log10(value));
-  return `${(value / 10 ** exponent).toFixed(1)} × 10^${exponent}`;
+/** 4.1e-7: how very small and very large numbers are written everywhere. */
+export function scientific(value: number, decimals = 1): string {
+  return value.toExponential(decimals).replace(/\.?0*e\+?/, "e");
+}
+
+const PETAFLOP_DAY = 86_400e15;
+/** In petaFLOP/s-days; with fewer, FLOP with a prefix are easier to read. */
+const LEAST_DAYS = 0.01;
+const PREFIXES = ["", "k", "M", "G", "T", "P", "E"] as const;
+
+/** `["0.5", "petaFLOP/s-days"]`, `["370", "TFLOP"]`: a number of FLOPs and its unit, which suits `total`. */
+export function flopParts(flops: number, total: number = flops): [string, string] {
+  if (total >= LEAST_DAYS * PETAFLOP_DAY) return [significant(flops / PETAFLOP_DAY), "petaFLOP/s-days"];
+  const power = Math.min(PREFIXES.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(total, 1)) / 3)));
+  return [significant(flops / 1_000 ** power), `${PREFIXES[power] ?? ""}FLOP`];
+}
+
+/** 12,300 · 1.25 · 0.0312 · 4.1e-7 */
+function significant(value: number): string {
+  if (value === 0) return "0";
+  if (value >= 100) return count(value);
+  return value >= 0.001 ? String(Number(value.toPrecision(3))) : scientific(value);
 }
 
 /** 124 M, 1.3 B: the size of a model. */

@@ -53,6 +53,19 @@ export function someRunsQuery(team: string, ids: readonly string[]) {
 
 const MAX_OTHERS = 20;
 
+const MAX_NAMES = 200;
+
+/** Names of the team's newest runs. */
+export function runNamesQuery(team: string) {
+  return queryOptions({
+    queryKey: ["runs", team, "names"],
+    queryFn: async ({ signal }): Promise<string[]> => {
+      const params = { path: { team }, query: { limit: MAX_NAMES } };
+      return body(await api.GET("/api/v1/teams/{team}/runs", { params, signal })).items.map(({ name }) => name);
+    },
+  });
+}
+
 /** The team's newest runs except this one, filtered by name. */
 export function otherRunsQuery(team: string, run: string, q: string) {
   return queryOptions({

@@ -46,7 +46,7 @@ beforeEach(async () => {
     http.get("*/api/v1/teams/lab/runs/run_1", () => HttpResponse.json(aRun())),
     http.get("*/api/v1/teams/lab/runs/run_1/checkpoints", () => HttpResponse.json(states)),
     http.post("*/api/v1/teams/lab/runs/validate", async ({ request }) =>
-      HttpResponse.json({ valid: true, problems: [], spec: filledIn((await request.json()) as Partial<Run["spec"]>), parameters: 1 }),
+      HttpResponse.json({ valid: true, problems: [], spec: filledIn((await request.json()) as Partial<Run["spec"]>), parameters: 1, train_tokens: null, warnings: [] }),
     ),
     http.post("*/api/v1/teams/lab/runs", made),
     http.post("*/api/v1/teams/lab/runs/run_1/fork", made),
@@ -74,7 +74,13 @@ async function go(href: string) {
 
 const name = () => screen.findByLabelText<HTMLInputElement>("Name", {}, { timeout: 5_000 });
 const width = () => screen.getByLabelText<HTMLInputElement>("Width");
+const openModel = async () => userEvent.click(await screen.findByRole("button", { name: /^Model settings/ }));
 const press = async (verb: string) => userEvent.click(screen.getByRole("button", { name: verb }));
+
+async function writeName(text: string) {
+  await userEvent.clear(await name());
+  await userEvent.type(await name(), text);
+}
 
 async function arrived() {
   await waitFor(() => {
@@ -84,23 +90,26 @@ async function arrived() {
 
 it("keeps the drafts of a new run, a clone and a fork separate, across reloads and when one is started", async () => {
   await open("");
-  await userEvent.type(await name(), "unfinished");
+  await writeName("unfinished");
   await open("?like=run_1");
-  expect((await name()).value).toBe("");
-  await userEvent.type(await name(), "much like it");
+  expect((await name()).value).toBe("pilot");
+  await writeName("much like it");
   await open("?fork=run_1");
-  expect((await name()).value).toBe("");
+  expect((await name()).value).toBe("pilot");
   expect(screen.queryByText(/^Restored your draft of/)).toBeNull();
-  await userEvent.type(await name(), "on from it");
+  await writeName("on from it");
+  await openModel();
   await userEvent.clear(width());
   await open("?fork=run_1");
   expect((await name()).value).toBe("on from it");
+  await openModel();
   expect(width().value).toBe("");
   expect(screen.getByText(/^Restored your draft of/)).toBeDefined();
   await press("Start fork");
   await arrived();
   await open("?fork=run_1");
-  expect((await name()).value).toBe("");
+  expect((await name()).value).toBe("pilot");
+  await openModel();
   expect(width().value).toBe("64");
   await open("?like=run_1");
   expect((await name()).value).toBe("much like it");
@@ -110,7 +119,7 @@ it("keeps the drafts of a new run, a clone and a fork separate, across reloads a
 
 it("forks from the checkpoint it shows, even if the address names none", async () => {
   await open("?fork=run_1");
-  await userEvent.type(await name(), "on");
+  await writeName("on");
   const origin = screen.getByRole("region", { name: "Fork origin" });
   expect(origin.textContent).toContain("at step 1,200");
   states = [aState("ck_3", 1_400), ...states];
@@ -124,7 +133,7 @@ it("forks from the checkpoint it shows, even if the address names none", async (
 
 it("says that its checkpoint no longer exists, and forks only after another one is chosen", async () => {
   await open("?fork=run_1&checkpoint=ck_0");
-  await userEvent.type(await name(), "on");
+  await writeName("on");
   const origin = screen.getByRole("region", { name: "Fork origin" });
   expect(within(origin).getByRole("alert").textContent).toContain("no longer exists");
   expect(origin.textContent).not.toContain("at step");
@@ -140,10 +149,12 @@ it("says that its checkpoint no longer exists, and forks only after another one 
 
 it("clones a run through its own route, with the changes and the version of the new dataset", async () => {
   await open("?like=run_1");
-  await userEvent.type(await name(), "wider");
+  await writeName("wider");
+  await openModel();
   await userEvent.clear(width());
   await userEvent.type(width(), "128");
   await userEvent.selectOptions(screen.getByLabelText("Dataset"), "notes");
+  await userEvent.click(screen.getByRole("button", { name: /^Data settings/ }));
   expect(screen.getByLabelText<HTMLInputElement>("Version").value).toBe("");
   await press("Start run");
   await arrived();

@@ -1,6 +1,7 @@
 import { Link, useParams } from "@tanstack/react-router";
 import { FilledForm } from "@/app/routes/newRun/FilledForm";
 import { useSourceRun } from "@/app/routes/newRun/useSourceRun";
+import { copyBase } from "@/features/runs/form/runName";
 import { cloneRun } from "@/features/runs/form/copyRun";
 
 /** The form filled in from a run to clone. */
@@ -10,6 +11,7 @@ export function CloneForm({ runId }: { runId: string }) {
   return (
     <FilledForm
       source={source.values}
+      nameBase={copyBase(source.run.name)}
       origin={`like.${runId}`}
       submit={(spec, key) => cloneRun(team, source.run, spec, key)}
     >

@@ -1,29 +1,34 @@
-import { useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useQuery, useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import { useEffect, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { EmptyState } from "@/components/EmptyState";
 import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
 import { RunForm } from "@/features/runs/form/RunForm";
-import type { SpecJson } from "@/features/runs/queries";
+import { runNamesQuery, type SpecJson } from "@/features/runs/queries";
 import type { SpecValues } from "@/features/runs/spec/specFields";
 
 interface Props {
   source: SpecValues;
   origin?: string;
+  /** What an unnamed run is called, if not after its data and model. */
+  nameBase?: string;
   startStep?: number;
   submitLabel?: string;
   submit?: (spec: SpecJson, key: string) => Promise<Run>;
   children?: ReactNode;
 }
 
+const NO_NAMES: readonly string[] = [];
+
 /** The form of a new run with initial values; asks for a dataset first if there is none. */
-export function FilledForm({ source, origin, startStep = 0, submitLabel, submit, children }: Props) {
+export function FilledForm({ source, origin, nameBase, startStep = 0, submitLabel, submit, children }: Props) {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
   const { dataset, view } = useSearch({ from: "/$team/runs/new" });
   const datasets = useAllDatasets(team);
   const { data: tokenizers } = useSuspenseQuery(tokenizersQuery(team));
+  const { data: takenNames = NO_NAMES } = useQuery(runNamesQuery(team));
   const navigate = useNavigate();
   if (datasets.length === 0) {
     return (
@@ -45,6 +50,8 @@ export function FilledForm({ source, origin, startStep = 0, submitLabel, submit,
       tokenizers={tokenizers}
       prefill={dataset === undefined ? source : { ...source, "data.dataset": dataset }}
       startStep={startStep}
+      takenNames={takenNames}
+      nameBase={nameBase}
       view={view ?? "form"}
       onView={(next) =>
         void navigate({

@@ -3,6 +3,7 @@ import { FilledForm } from "@/app/routes/newRun/FilledForm";
 import { ForkOrigin } from "@/app/routes/newRun/ForkOrigin";
 import { useForkStates } from "@/app/routes/newRun/useForkStates";
 import { useSourceRun } from "@/app/routes/newRun/useSourceRun";
+import { copyBase } from "@/features/runs/form/runName";
 import { forkRun } from "@/features/runs/form/copyRun";
 
 /** The form filled in from a run to fork. */
@@ -14,6 +15,7 @@ export function ForkForm({ runId }: { runId: string }) {
   return (
     <FilledForm
       source={source.values}
+      nameBase={copyBase(source.run.name)}
       origin={`fork.${runId}`}
       startStep={chosen?.step ?? 0}
       submitLabel="Start fork"

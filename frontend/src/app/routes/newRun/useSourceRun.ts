@@ -10,5 +10,6 @@ export function useSourceRun(runId: string): { run: Run; values: SpecValues } {
   const { data: run } = useSuspenseQuery({ ...runQuery(team, runId), refetchInterval: false });
   const { data: info } = useSuspenseQuery(specQuery);
   const fields = sectionsOf(info.run_spec as JsonSchema).flatMap((section) => section.fields);
-  return { run, values: { ...valuesOf(run.spec, fields).values, name: "" } };
+  const values = Object.entries(valuesOf(run.spec, fields).values).filter(([path]) => path !== "name");
+  return { run, values: Object.fromEntries(values) };
 }

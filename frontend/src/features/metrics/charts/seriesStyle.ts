@@ -1,6 +1,6 @@
 import type { SeriesInfo } from "@/api/types";
 import type { ChartScale } from "@/components/charts/chartOptions";
-import { bytes, count, decimal, duration, percent, rate, share, short, shortTime } from "@/lib/format";
+import { bytes, count, decimal, duration, percent, rate, scientific, share, short, shortTime } from "@/lib/format";
 
 /** How a series' values are drawn and formatted everywhere. */
 export interface SeriesStyle {
@@ -61,5 +61,5 @@ export function tick(value: number): string {
 }
 
 function learningRateText(value: number): string {
-  return value === 0 ? "0" : value >= 0.01 ? String(Number(value.toPrecision(3))) : value.toExponential(1).replace(".0e", "e");
+  return value === 0 ? "0" : value >= 0.01 ? String(Number(value.toPrecision(3))) : scientific(value);
 }

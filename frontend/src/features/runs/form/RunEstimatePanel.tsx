@@ -2,25 +2,28 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { errorMessage } from "@/api/errors";
-import type { RunEstimate, SpecCheck } from "@/api/types";
+import type { RunEstimate, RunPlan, SpecCheck } from "@/api/types";
 import { Bytes } from "@/components/Bytes";
+import { Meter } from "@/components/Meter";
 import { Quantity } from "@/components/Quantity";
 import { Time } from "@/components/Time";
 import type { SpecJson } from "@/features/runs/queries";
 import { estimateQuery } from "@/features/runs/recipes/recipeQueries";
-import { count, decimal, duration, powerOfTen, rate, short } from "@/lib/format";
+import { bytes, count, decimal, duration, flopParts, rate, short } from "@/lib/format";
 
 interface Props {
   team: string;
   /** The edited spec; null while it cannot be parsed. */
   spec: SpecJson | null;
   verdicts: SpecCheck | undefined;
+  /** For the memory of the slots. */
+  plan: RunPlan | undefined;
   /** The step that a fork continues from. */
   startStep: number;
 }
 
-/** The estimated cost of the run, and where the numbers come from. UnknCustom are not guessed. */
-export function RunEstimatePanel({ team, spec, verdicts, startStep }: Props) {
+/** The estimated cost of the run, and where the numbers come from. What is unknown is not guessed. */
+export function RunEstimatePanel({ team, spec, verdicts, plan, startStep }: Props) {
   // Estimates the last spec that was found valid, because the current text may be incomplete or invalid.
   const validSpec = spec !== null && verdicts?.valid === true ? (verdicts.spec ?? null) : null;
   const hasNoStepsLeft = validSpec !== null && validSpec.schedule.steps <= startStep;
@@ -31,21 +34,24 @@ export function RunEstimatePanel({ team, spec, verdicts, startStep }: Props) {
   const step = sequences === undefined || length === undefined ? undefined : sequences * length;
   const steps = verdicts?.spec?.schedule.steps;
   const { nodes = 1, slots_per_node: slots } = verdicts?.spec?.resources ?? {};
+  const flops = flopParts(estimate?.flops ?? 0);
+  const memory = estimate?.memory_bytes ?? (plan === undefined ? undefined : Math.max(...plan.memory.map(({ total }) => total)));
   const parameters = estimate?.parameters ?? verdicts?.parameters;
   return (
     <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
       <dl className="divide-y">
+        <EstimateRow name="time" note={estimate && <TimeSource estimate={estimate} team={team} />}>
+          {estimate?.seconds == null ? <span className="text-soft">{estimate === undefined ? "–" : "not measured yet"}</span> : <Main>{duration(estimate.seconds)}</Main>}
+        </EstimateRow>
+        <EstimateRow name="memory" note={memory !== undefined && <MemoryNote bytes={memory} plan={plan} />}>
+          {memory === undefined ? "–" : <Main><Bytes value={memory} /></Main>}
+        </EstimateRow>
         <EstimateRow name="parameters">{parameters === null || parameters === undefined ? "–" : short(parameters)}</EstimateRow>
         <EstimateRow name="tokens" note={step === undefined ? undefined : `${count(step)} per step`}>
           {step === undefined || steps === undefined ? "–" : short(step * Math.max(0, steps - startStep))}
         </EstimateRow>
-        <EstimateRow name="compute" note={estimate && `${powerOfTen(estimate.flops)} FLOP`}>
-          {estimate === undefined ? "–" : <Quantity value={decimal(estimate.petaflop_days)} unit="petaFLOP/s-days" />}
-        </EstimateRow>
+        <EstimateRow name="compute">{estimate === undefined ? "–" : <Quantity value={flops[0]} unit={flops[1]} />}</EstimateRow>
         <EstimateRow name="slots">{slots === undefined ? "–" : count(nodes * slots)}</EstimateRow>
-        <EstimateRow name="memory" note={estimate && "estimated, of the fullest rank"}>
-          {estimate === undefined ? "–" : <Bytes value={estimate.memory_bytes} />}
-        </EstimateRow>
         {estimate !== undefined && estimate.host_bytes > 0 && (
           <EstimateRow name="node memory" note="per node, for offloaded tensors">
             <Bytes value={estimate.host_bytes} />
@@ -53,9 +59,6 @@ export function RunEstimatePanel({ team, spec, verdicts, startStep }: Props) {
         )}
         <EstimateRow name="checkpoints" note={estimate && <StorageNote estimate={estimate} />}>
           {estimate === undefined ? "–" : <Bytes value={estimate.stored_bytes} />}
-        </EstimateRow>
-        <EstimateRow name="time" note={estimate && <TimeSource estimate={estimate} team={team} />}>
-          {estimate === undefined ? "–" : timeText(estimate)}
         </EstimateRow>
         <EstimateRow name="slot-hours">{estimate?.slot_hours == null ? "–" : decimal(estimate.slot_hours)}</EstimateRow>
       </dl>
@@ -73,13 +76,27 @@ function EstimateRow({ name, note, children }: { name: string; note?: ReactNode;
     <div className="flex flex-wrap justify-between gap-x-4 px-4 py-1.5">
       <dt className="text-soft">{name}</dt>
       <dd className="text-right">{children}</dd>
-      {note !== undefined && <dd className="w-full text-small text-soft">{note}</dd>}
+      {note !== undefined && note !== false && <dd className="w-full text-small text-soft">{note}</dd>}
     </div>
   );
 }
 
-function timeText({ seconds }: RunEstimate): string {
-  return seconds === null ? "not measured yet" : duration(seconds);
+/** The fullest rank's share of its slot. */
+function MemoryNote({ bytes: needed, plan }: { bytes: number; plan: RunPlan | undefined }) {
+  const slot = plan?.slot_bytes ?? null;
+  if (slot === null) return "estimated, of the fullest rank";
+  return (
+    <span className="flex flex-col gap-1">
+      <Meter fraction={needed / slot} label="Memory of the fullest rank" className={`w-full ${needed > slot ? "[&>div]:bg-bad" : ""}`} />
+      <span>
+        estimated, of {bytes(slot)} for the fullest rank{plan?.slot_node == null ? "" : ` on ${plan.slot_node}`}
+      </span>
+    </span>
+  );
+}
+
+function Main({ children }: { children: ReactNode }) {
+  return <span className="text-title font-semibold">{children}</span>;
 }
 
 /** Where the time estimate comes from. */

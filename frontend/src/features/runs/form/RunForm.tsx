@@ -1,16 +1,20 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo, useState, type ReactNode, type SubmitEvent } from "react";
 import { ApiError } from "@/api/errors";
-import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
+import type { Dataset, Problem, Run, SpecCheck, Tokenizer } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Segmented } from "@/components/Segmented";
 import { Time } from "@/components/Time";
 import { deleteDraft } from "@/features/runs/form/draft";
+import { partsOf } from "@/features/runs/form/formParts";
+import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
+import { suggestName } from "@/features/runs/form/runName";
+import { startVerdict } from "@/features/runs/form/startVerdict";
 import { LayoutPlan } from "@/features/runs/layout/LayoutPlan";
-import { createRun, specQuery, specCheckQuery, type SpecJson } from "@/features/runs/queries";
+import { createRun, planQuery, specQuery, specCheckQuery, type SpecJson } from "@/features/runs/queries";
 import { RecipeBar } from "@/features/runs/recipes/RecipeBar";
 import { RunEstimatePanel } from "@/features/runs/form/RunEstimatePanel";
-import { RunFormSection } from "@/features/runs/form/RunFormSection";
+import { RunFormFields } from "@/features/runs/form/RunFormFields";
 import { RunFormSummary } from "@/features/runs/form/RunFormSummary";
 import { useRunDraft, type View } from "@/features/runs/form/useRunDraft";
 import { YamlEditor } from "@/features/runs/form/YamlEditor";
@@ -27,6 +31,10 @@ interface Props {
   prefill: SpecValues;
   /** The run that the draft was copied from, if any (see `DraftKey`). */
   origin?: string;
+  /** What an unnamed run is called, if not after its data and model. */
+  nameBase?: string | undefined;
+  /** Names of the team's runs. */
+  takenNames?: readonly string[];
   view?: View;
   onView?: (view: View) => void;
   /** How to create the run, if not from its configuration alone. */
@@ -45,21 +53,39 @@ const VIEWS: readonly View[] = ["form", "YAML"];
 
 /** The configuration of a new run, as a form or as YAML, validated by the API while it is edited. */
 export function RunForm(props: Props) {
-  const { team, userId, datasets, tokenizers, prefill, origin, view = "form", onView, submitLabel = "Start run", startStep = 0, children, onCreated } = props;
+  const { team, userId, datasets, tokenizers, prefill, origin, nameBase, takenNames = [], view = "form", onView } = props;
+  const { submitLabel = "Start run", startStep = 0, children, onCreated } = props;
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
-  const initial = { "data.dataset": datasets[0]?.id ?? "", ...prefill };
+  const parts = useMemo(() => partsOf(sections), [sections]);
+  /** A run that nobody named is named for its data and model. */
+  const nameFor = (given: SpecValues): string => {
+    const dataset = datasets.find(({ id }) => id === given["data.dataset"])?.name ?? "run";
+    return suggestName(nameBase ?? [dataset, presetOf(info.presets, given, fields)].filter(Boolean).join("-"), takenNames);
+  };
+  const [initial] = useState(() => {
+    const hasModel = Object.keys(prefill).some((path) => path.startsWith("model."));
+    const model = hasModel ? {} : valuesOfPreset(info.presets, INITIAL_PRESET, fields);
+    const start: SpecValues = { "data.dataset": datasets[0]?.id ?? "", ...model, ...prefill };
+    return view === "form" ? start : { name: nameFor(start), ...start };
+  });
   const writer = { userId, team, origin };
   const draft = useRunDraft(writer, fields, initial, prefill, view);
-  const { values, touched } = draft;
+  const { touched } = draft;
+  const suggestedName = nameFor(draft.values);
+  const values = useMemo((): SpecValues => ({ name: suggestedName, ...draft.values }), [suggestedName, draft.values]);
   const asForm = draft.text === null;
   const [wasSubmitted, setSubmitted] = useState(false);
 
-  const spec = useDeferredValue(useDebounced(draft.spec, VALIDATE_AFTER_MS));
+  const isUnnamed = asForm && draft.values["name"] === undefined;
+  const named = useMemo(() => (draft.spec !== null && isUnnamed ? { name: suggestedName, ...draft.spec } : draft.spec), [draft.spec, isUnnamed, suggestedName]);
+  const spec = useDeferredValue(useDebounced(named, VALIDATE_AFTER_MS));
   // A spec without a name is checked with a placeholder, so that its size is known before it is named.
   const specToCheck = useMemo(() => (spec === null ? {} : { ...spec, name: hasName(spec) ? spec["name"] : PLACEHOLDER_NAME }), [spec]);
-  const { data: verdicts } = useQuery({ ...specCheckQuery(team, specToCheck), enabled: spec !== null });
+  const { data: verdicts, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck), enabled: spec !== null });
+  const check = spec === null ? undefined : verdicts;
+  const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check !== undefined && !isEarlierCheck && isPlannable(check) });
   const submission = useMutation({
     mutationFn: (sentSpec: SpecJson) => (props.submit ?? ((sent, key) => createRun(team, sent, key)))(sentSpec, draft.key),
     onSuccess: (run) => {
@@ -69,7 +95,7 @@ export function RunForm(props: Props) {
   });
 
   const apiProblems = submission.error instanceof ApiError ? submission.error.problems : [];
-  const nameProblem = draft.spec === null || hasName(draft.spec) ? [] : [{ field: "name", message: "This field is required." }];
+  const nameProblem = named === null || hasName(named) ? [] : [{ field: "name", message: "This field is required." }];
   const problems = apiProblems.length > 0 ? apiProblems : [...nameProblem, ...(verdicts?.problems ?? [])];
   const shownProblems = wasSubmitted || !asForm ? problems : problems.filter((problem) => !isPremature(problem));
   const faults = draft.read?.syntaxErrors ?? [];
@@ -85,7 +111,7 @@ export function RunForm(props: Props) {
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     setSubmitted(true);
-    if (draft.spec !== null && nameProblem.length === 0) submission.mutate(draft.spec);
+    if (named !== null && nameProblem.length === 0) submission.mutate(named);
   }
 
   /** An edit makes a new request, so the previous error no longer applies. */
@@ -95,7 +121,7 @@ export function RunForm(props: Props) {
   }
 
   return (
-    <form onSubmit={submit} noValidate className="grid grid-cols-[minmax(0,1fr)_320px] items-start gap-6 max-desk:grid-cols-1">
+    <form onSubmit={submit} noValidate className="grid grid-cols-[minmax(0,1fr)_320px] items-start gap-6 max-desk:flex max-desk:flex-col max-desk:items-stretch max-desk:gap-3">
       <div className="flex min-w-0 flex-col gap-3">
         {children}
         <div className="flex flex-wrap items-start justify-between gap-3">
@@ -105,7 +131,7 @@ export function RunForm(props: Props) {
               value={asForm ? "form" : "YAML"}
               options={VIEWS}
               onChange={(next) => {
-                if (draft.show(next)) onView?.(next);
+                if (draft.show(next, { name: suggestedName })) onView?.(next);
               }}
             />
           </span>
@@ -113,7 +139,7 @@ export function RunForm(props: Props) {
             team={team}
             fields={fields}
             values={values}
-            spec={draft.spec}
+            spec={named}
             onChoose={(next) => {
               editThenReset(() => {
                 draft.replace(next);
@@ -133,23 +159,25 @@ export function RunForm(props: Props) {
           </p>
         )}
         {draft.text === null ? (
-          sections.map((section) => (
-            <RunFormSection
-              key={section.key}
-              section={section}
-              values={values}
-              problems={shownProblems}
-              datasets={datasets}
-              tokenizers={tokenizers}
-              presets={info.presets}
-              onChange={(changed) => {
+          <RunFormFields
+            parts={parts}
+            info={info}
+            check={check}
+            startStep={startStep}
+            context={{
+              values,
+              problems: shownProblems,
+              datasets,
+              tokenizers,
+              help: {},
+              onChange: (changed) => {
                 editThenReset(() => {
                   draft.change(changed);
                 });
-              }}
-              below={section.key === "parallelism" && spec !== null ? <LayoutPlan team={team} spec={specToCheck} /> : undefined}
-            />
-          ))
+              },
+            }}
+            layout={spec === null ? undefined : <LayoutPlan team={team} spec={specToCheck} />}
+          />
         ) : (
           <YamlEditor
             text={draft.text}
@@ -162,11 +190,24 @@ export function RunForm(props: Props) {
           />
         )}
       </div>
-      <RunFormSummary problems={shownProblems} syntaxErrors={faults} lineOf={lineOf} submitLabel={submitLabel} busy={submission.isPending} error={submission.error}>
-        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} verdicts={spec === null ? undefined : verdicts} startStep={startStep} />
+      <RunFormSummary
+        problems={shownProblems}
+        syntaxErrors={faults}
+        lineOf={lineOf}
+        verdict={startVerdict({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, check, plan: planned.data })}
+        submitLabel={submitLabel}
+        busy={submission.isPending}
+        error={submission.error}
+      >
+        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} verdicts={check} plan={check !== undefined && isPlannable(check) ? planned.data : undefined} startStep={startStep} />
       </RunFormSummary>
     </form>
   );
+}
+
+/** Whether a layout can be planned: a run that no node has room for has one too. */
+function isPlannable({ valid, problems }: SpecCheck): boolean {
+  return valid || (problems.length > 0 && problems.every(({ field }) => field.startsWith("resources.")));
 }
 
 function hasName(spec: SpecJson): boolean {

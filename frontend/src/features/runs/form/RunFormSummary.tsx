@@ -1,11 +1,13 @@
-import type { ReactNode } from "react";
+import { Check, CircleAlert, CircleDashed, TriangleAlert, type LucideIcon } from "lucide-react";
+import { useState, type ReactNode } from "react";
 import type { Problem } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { fieldId } from "@/features/runs/form/fieldId";
+import type { StartVerdict } from "@/features/runs/form/startVerdict";
 import { goToLine } from "@/features/runs/form/YamlEditor";
-import { plural } from "@/lib/format";
 import type { YamlError } from "@/features/runs/spec/specYaml";
+import { plural } from "@/lib/format";
 
 interface Props {
   problems: readonly Problem[];
@@ -13,6 +15,7 @@ interface Props {
   syntaxErrors: readonly YamlError[];
   /** The line of a field in the text; null if the fields are on the page. */
   lineOf: ((field: string) => number) | null;
+  verdict: StartVerdict;
   submitLabel: string;
   busy: boolean;
   error: Error | null;
@@ -20,11 +23,17 @@ interface Props {
   children: ReactNode;
 }
 
-/** The estimate, the problems and the submit button. */
-export function RunFormSummary({ problems, syntaxErrors, lineOf, submitLabel, busy, error, children }: Props) {
+/**
+ * The estimate, the problems, and the verdict with the submit button. They stay in sight: as a column beside the form,
+ * and on smaller screens as a bar at the bottom, below which only the estimate's details scroll.
+ */
+export function RunFormSummary({ problems, syntaxErrors, lineOf, verdict, submitLabel, busy, error, children }: Props) {
   const problemCount = syntaxErrors.length > 0 ? syntaxErrors.length : problems.length;
   return (
-    <aside aria-label="Summary" className="sticky top-4 flex flex-col gap-3 max-desk:static">
+    <aside
+      aria-label="Summary"
+      className="sticky top-4 flex max-h-[calc(100dvh-2rem)] flex-col gap-3 overflow-y-auto max-desk:contents"
+    >
       {children}
       {problemCount > 0 && (
         <div role="alert" className="panel border-bad px-4 py-2">
@@ -45,10 +54,55 @@ export function RunFormSummary({ problems, syntaxErrors, lineOf, submitLabel, bu
         </div>
       )}
       {error !== null && problems.length === 0 && <ErrorNote error={error} />}
-      <Button type="submit" variant="primary" disabled={busy || syntaxErrors.length > 0} className="w-full">
+      <StartBar verdict={verdict} submitLabel={submitLabel} disabled={busy || syntaxErrors.length > 0} />
+    </aside>
+  );
+}
+
+const BAR_CLASS =
+  "max-desk:sticky max-desk:bottom-0 max-desk:flex-row max-desk:flex-wrap max-desk:items-center max-desk:z-5 max-desk:-mx-6 max-desk:border-t max-desk:bg-bg max-desk:px-6 max-desk:py-3 max-tablet:bottom-16 max-tablet:-mx-4 max-tablet:px-4";
+
+const TONES: Record<StartVerdict["tone"], { Icon: LucideIcon; className: string }> = {
+  good: { Icon: Check, className: "text-good" },
+  warn: { Icon: TriangleAlert, className: "text-warn" },
+  bad: { Icon: CircleAlert, className: "text-bad" },
+  idle: { Icon: CircleDashed, className: "text-idle" },
+};
+
+function StartBar({ verdict, submitLabel, disabled }: { verdict: StartVerdict; submitLabel: string; disabled: boolean }) {
+  const { tone, title, detail, advice, isTooLarge } = verdict;
+  // A decision about one estimate does not hold for the next.
+  const [acceptedDetail, setAcceptedDetail] = useState<string | null>(null);
+  const isAccepted = acceptedDetail === detail;
+  const { Icon, className } = TONES[tone];
+  return (
+    <div className={`relative flex flex-col gap-2 ${BAR_CLASS}`}>
+      <div role="status" aria-label="Verdict" className="flex min-w-0 flex-1 items-start gap-2">
+        <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${className}`} />
+        <p className="min-w-0">
+          <span className={`font-medium ${className}`}>{title}</span>
+          <span className="block text-small text-soft">
+            {detail}
+            {advice !== "" && <span className="max-tablet:sr-only"> {advice}</span>}
+          </span>
+        </p>
+      </div>
+      {isTooLarge && (
+        <label className="flex items-center gap-2 text-small max-desk:order-last max-desk:w-full max-tablet:min-h-11">
+          <input
+            type="checkbox"
+            checked={isAccepted}
+            onChange={(event) => {
+              setAcceptedDetail(event.target.checked ? detail : null);
+            }}
+          />
+          Start it anyway: a larger node will join
+        </label>
+      )}
+      <Button type="submit" variant="primary" disabled={disabled || (isTooLarge && !isAccepted)} className="w-full max-desk:w-auto">
         {submitLabel}
       </Button>
-    </aside>
+    </div>
   );
 }
 

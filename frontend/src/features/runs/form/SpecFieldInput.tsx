@@ -9,6 +9,8 @@ import { NONE, type SpecField } from "@/features/runs/spec/specFields";
 
 interface Props {
   field: SpecField;
+  /** Replaces the schema's help. */
+  help?: string | undefined;
   value: string;
   problem: string | undefined;
   datasets: readonly Dataset[];
@@ -20,12 +22,12 @@ interface Props {
 
 /** One field of the spec: its control, help and default. */
 export function SpecFieldInput(props: Props) {
-  const { field, problem, tokenizerKind } = props;
+  const { field, help = helpOf(field, props.tokenizerKind), problem, tokenizerKind } = props;
   return (
     <Field
       id={fieldId(field.path)}
       label={labelOf(field, tokenizerKind)}
-      help={helpOf(field, tokenizerKind)}
+      help={help === "" ? undefined : help}
       error={problem}
     >
       {(control) => renderInput(props, control)}
@@ -144,6 +146,6 @@ const WHEN_EMPTY = /when (left )?empty/;
 function helpOf({ help, defaultText, kind, path, isNullable }: SpecField, tokenizerKind: string): string {
   if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team’s tokenizers, uploaded on the datasets page.";
   const sentence = isNullable ? help.replace(WHEN_EMPTY, "when off") : help;
-  const text = path === "data.dataset" ? "The data the model trains on." : sentence.replaceAll("`", "");
+  const text = sentence.replaceAll("`", "");
   return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default ${defaultText}.`;
 }

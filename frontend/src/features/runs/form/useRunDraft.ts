@@ -56,12 +56,13 @@ export function useRunDraft(draftKey: DraftKey, fields: readonly SpecField[], in
       setLastText(text);
       setDraft({ ...draft, values, text, read, spec: read.spec, key: randomId(), viewError: null });
     },
-    /** Returns whether the view could be changed. */
-    show: (next: View): boolean => {
+    /** Returns whether the view could be changed. The text also shows `defaults`: values that the form fills in. */
+    show: (next: View, defaults: SpecValues): boolean => {
       if (next === "YAML") {
-        const spec = specOf(draft.values, fields);
+        const values = { ...defaults, ...draft.values };
+        const spec = specOf(values, fields);
         const text = lastText === null ? writeYaml(spec) : updateYaml(lastText, spec);
-        setDraft({ ...draft, text, read: readYaml(text), spec, viewError: null });
+        setDraft({ ...draft, values, text, read: readYaml(text), spec, viewError: null });
         return true;
       }
       const viewError = viewErrorOf(draft, fields);

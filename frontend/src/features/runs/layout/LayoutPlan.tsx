@@ -23,7 +23,7 @@ export function LayoutPlan({ team, spec }: Props) {
   if (plan === undefined) return <div className="col-span-full h-40 animate-appear rounded-box bg-raised" aria-hidden />;
   const { pipeline, data, tensor, shard, ranks, bubble_fraction: bubble } = plan;
   return (
-    <section aria-label="Layout" aria-busy={isPlaceholderData} className="col-span-full flex flex-col gap-4 border-t pt-4">
+    <section aria-label="Layout" aria-busy={isPlaceholderData} className="col-span-full mt-4 flex flex-col gap-4 border-t pt-4">
       <p>
         <span className="font-medium">{plural(ranks.length, "rank")}</span> = pipeline {count(pipeline)} × data {count(data)} × tensor{" "}
         {count(tensor)}

@@ -187,6 +187,8 @@ export function specOf(values: SpecValues, fields: readonly SpecField[]): Record
   return spec;
 }
 
+const GROUPED = /^-?\d{1,3}(,\d{3})+$/;
+const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const NUMBER_LIST = /^\d+(\s*,\s*\d+)*$/;
 
 function valueOf(text: string, { kind, defaultText, choiceValues, acceptsNumberList }: SpecField): Json {
@@ -194,8 +196,9 @@ function valueOf(text: string, { kind, defaultText, choiceValues, acceptsNumberL
   if (kind === "switch") return text === "true";
   if (kind === "choice") return choiceValues.find((item) => textOf(item) === text) ?? text;
   if (kind === "text") return acceptsNumberList && NUMBER_LIST.test(text) ? text.split(",").map(Number) : text;
-  const plain = text.replaceAll(",", "");
-  return Number.isFinite(Number(plain)) ? Number(plain) : text;
+  // Groups of thousands only where no decimals are possible: 0,5 is not 5.
+  const plain = kind === "integer" && GROUPED.test(text) ? text.replaceAll(",", "") : text;
+  return DECIMAL.test(plain) ? Number(plain) : text;
 }
 
 function setPath(target: Record<string, Json>, path: string[], value: Json): void {

@@ -48,7 +48,7 @@ const SCHEMA = {
         source: { anyOf: [{ type: "string" }, { type: "null" }], default: null },
       },
     },
-    Model: { properties: { width: { type: "integer", default: 192, description: "Size of the residual stream." } } },
+    Model: { properties: { layers: { type: "integer", default: 6 }, width: { type: "integer", default: 192, description: "Size of the residual stream." } } },
   },
 };
 
@@ -68,13 +68,21 @@ const ESTIMATE = {
   slot_hours: 1.65,
 };
 
+const PLAN = {
+  memory: [{ rank: 0, total: 1.9 * GIB }],
+  slot_bytes: 12 * GIB,
+  slot_node: "node-a",
+  too_large: null,
+  warnings: [] as string[],
+};
+
 let sent: { body: unknown; key: string | null }[] = [];
 
 beforeEach(() => {
   sent = [];
   sessionStorage.clear();
   server.use(
-    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { width: 64 } } })),
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { layers: 6, width: 64 } }, preset_parameters: { nano: 360_768 } })),
     http.post("*/runs/validate", async ({ request }) => {
       const spec = (await request.json()) as { model?: { width?: number }; precision?: { fp8?: { skip_limit?: number } } };
       if ((spec.precision?.fp8?.skip_limit ?? 0) < 0) {
@@ -87,9 +95,10 @@ beforeEach(() => {
       }
       const odd = (spec.model?.width ?? 0) % 2 === 1;
       const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
-      return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : asStored(spec.model), parameters: odd ? null : 360_768 });
+      return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : asStored(spec.model), parameters: odd ? null : 360_768, train_tokens: null, warnings: [] });
     }),
     http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json([])),
+    http.post("*/runs/plan", () => HttpResponse.json(PLAN)),
     http.post("*/runs/estimate", async ({ request }) => {
       const spec = (await request.json()) as { model?: { width?: number } };
       return HttpResponse.json(spec.model?.width === 64 ? ESTIMATE : { ...ESTIMATE, measured: null, seconds: null, slot_hours: null });
@@ -101,7 +110,7 @@ beforeEach(() => {
   );
 });
 
-function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}, beginStep = 0) {
+function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}, beginStep = 0, takenNames: string[] = []) {
   return renderRoute(
     <Boundary>
       <RunForm
@@ -111,25 +120,42 @@ function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues
         tokenizers={TOKENIZERS}
         prefill={start}
         startStep={beginStep}
+        takenNames={takenNames}
         onCreated={onCreated}
       />
     </Boundary>,
   );
 }
 
+const openData = async () => userEvent.click(await screen.findByRole("button", { name: /^Data settings/ }));
+
+/** The model's fields are folded. */
+async function openModel() {
+  await userEvent.click(await screen.findByRole("button", { name: /^Model settings/ }));
+}
+
+const name = () => screen.findByLabelText<HTMLInputElement>("Name");
+
+async function writeName(text: string) {
+  await userEvent.clear(await name());
+  await userEvent.type(await name(), text);
+}
+
 it("shows API errors at the field and in the summary, and the size of a valid model", async () => {
   show();
-  await userEvent.type(await screen.findByLabelText("Width"), "63");
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "63");
   expect(await screen.findByRole("link", { name: "model.width" })).toBeDefined();
   expect(screen.getByLabelText("Width").getAttribute("aria-invalid")).toBe("true");
-  await userEvent.selectOptions(screen.getByLabelText("Preset"), "nano");
-  expect(await screen.findByText("361 k")).toBeDefined();
+  await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
+  expect(await within(screen.getByRole("region", { name: "Estimate" })).findByText("361 k")).toBeDefined();
   expect(screen.queryByRole("link", { name: "model.width" })).toBeNull();
 });
 
 it("shows errors of default values, but not of required fields that are still empty", async () => {
   show();
-  await userEvent.type(await screen.findByLabelText("Width"), "66");
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "66");
   expect(await screen.findByRole("link", { name: "precision.kind" })).toBeDefined();
   expect(screen.queryByRole("link", { name: "name" })).toBeNull();
 });
@@ -137,15 +163,93 @@ it("shows errors of default values, but not of required fields that are still em
 it("does not submit without a name, then sends the filled fields with one idempotency key", async () => {
   const created = vi.fn();
   show(created);
-  await userEvent.click(await screen.findByRole("button", { name: "Start run" }));
+  await userEvent.clear(await name());
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
   expect(screen.getByRole("link", { name: "name" })).toBeDefined();
   expect(sent).toEqual([]);
-  await userEvent.type(screen.getByLabelText("Name"), "pilot");
+  await writeName("pilot");
   await userEvent.click(screen.getByRole("button", { name: "Start run" }));
   await waitFor(() => {
     expect(created).toHaveBeenCalledOnce();
   });
   expect(sent).toEqual([{ body: { name: "pilot", data: { dataset: "ds_1" } }, key: expect.stringMatching(/^[0-9a-f]{32}$/) as string }]);
+});
+
+it("names a run for its data and preset, next to the names in use, until someone writes one", async () => {
+  show(() => undefined, {}, 0, ["letters", "letters-nano", "letters-nano-2"]);
+  expect((await name()).value).toBe("letters-2");
+  await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
+  expect((await name()).value).toBe("letters-nano-3");
+  await userEvent.click(screen.getByLabelText("YAML"));
+  expect(yamlText().value).toContain("name: letters-nano-3");
+  await userEvent.click(screen.getByLabelText("form"));
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toEqual({ name: "letters-nano-3", data: { dataset: "ds_1" }, model: { width: 64 } });
+});
+
+it("starts a run that no node has the memory for only after a second decision", async () => {
+  const huge = { ...PLAN, too_large: "Each rank needs 848.0 TiB, and the largest node, node-a, has 23.0 GiB for it. Choose a smaller model." };
+  server.use(http.post("*/runs/plan", async ({ request }) => HttpResponse.json(((await request.json()) as { model?: { width?: number } }).model?.width === 96 ? huge : PLAN)));
+  show();
+  const verdict = await screen.findByRole("status", { name: "Verdict" });
+  await waitFor(() => {
+    expect(verdict.textContent).toBe("Fits1.9 GiB of 12 GiB per rank on node-a.");
+  });
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "96");
+  await waitFor(() => {
+    expect(verdict.textContent).toContain("Will not fitEach rank needs 848.0 TiB");
+  });
+  const start = screen.getByRole<HTMLButtonElement>("button", { name: "Start run" });
+  expect(start.disabled).toBe(true);
+  await userEvent.click(screen.getByRole("checkbox", { name: /^Start it anyway/ }));
+  expect(start.disabled).toBe(false);
+  await userEvent.clear(screen.getByLabelText("Width"));
+  await waitFor(() => {
+    expect(verdict.textContent).toContain("Fits");
+  });
+  expect(screen.queryByRole("checkbox", { name: /^Start it anyway/ })).toBeNull();
+});
+
+it("warns of a validation split that is too short", async () => {
+  const warnings = ["There will be no validation loss: the validation split has 9 tokens. Raise data.validation_fraction."];
+  server.use(http.post("*/runs/validate", () => HttpResponse.json({ valid: true, problems: [], spec: asStored(), parameters: 1, train_tokens: 1_000_000, warnings })));
+  show();
+  const verdict = await screen.findByRole("status", { name: "Verdict" });
+  await waitFor(() => {
+    expect(verdict.textContent).toContain("There will be no validation loss");
+  });
+  expect(screen.getByText(/1 M training tokens with this tokenizer\.$/)).toBeDefined();
+});
+
+it("counts the changed values of folded sections, and opens those with a problem", async () => {
+  show();
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Layers"), "6");
+  await userEvent.type(screen.getByLabelText("Width"), "63");
+  expect(await screen.findByText("needs attention")).toBeDefined();
+  expect(screen.getByText("1 changed")).toBeDefined();
+  await userEvent.type(screen.getByLabelText("Width"), "{Backspace}4");
+  await waitFor(() => {
+    expect(screen.queryByText("needs attention")).toBeNull();
+  });
+  expect(screen.getByLabelText<HTMLInputElement>("Width").value).toBe("64");
+});
+
+it("reads no decimal comma as a group of thousands", async () => {
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: /^Optimizer/ }));
+  await userEvent.type(screen.getByLabelText("Clip norm"), "0,5");
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "1,024");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await waitFor(() => {
+    expect(sent).toHaveLength(1);
+  });
+  expect(sent[0]?.body).toMatchObject({ optimizer: { clip_norm: "0,5" }, model: { width: 1_024 } });
 });
 
 const yamlText = () => screen.getByLabelText<HTMLTextAreaElement>("Configuration as YAML");
@@ -157,7 +261,7 @@ function write(text: string) {
 
 it("keeps the draft across a reload, and shows it as YAML and back", async () => {
   show();
-  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await writeName("pilot");
   await userEvent.click(screen.getByLabelText("YAML"));
   expect(yamlText().value).toBe("# Fields that are left out keep their defaults.\nname: pilot\ndata:\n  dataset: ds_1\n");
   await userEvent.click(screen.getByLabelText("form"));
@@ -170,6 +274,7 @@ it("keeps fields and YAML in sync, including the YAML's comments", async () => {
   await userEvent.click(await screen.findByLabelText("YAML"));
   write("name: pilot  # the seventh\ndata: {dataset: ds_1}\nmodel:\n  width: 64\n");
   await userEvent.click(screen.getByLabelText("form"));
+  await openModel();
   expect(screen.getByLabelText<HTMLInputElement>("Width").value).toBe("64");
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "128");
@@ -215,7 +320,8 @@ it("saves a recipe without the run's name and data, applies it, and deletes it",
     }),
   );
   show();
-  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await writeName("pilot");
+  await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "64");
   await userEvent.click(screen.getByRole("button", { name: "Save as recipe" }));
   await userEvent.type(screen.getByLabelText("Recipe name"), "night");
@@ -235,10 +341,11 @@ it("saves a recipe without the run's name and data, applies it, and deletes it",
 
 it("shows the estimate and its source", async () => {
   show();
-  await userEvent.type(await screen.findByLabelText("Width"), "64");
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "64");
   const estimate = await screen.findByRole("region", { name: "Estimate" });
   expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
-  expect(estimate.textContent).toContain("1.6 × 10^18 FLOP");
+  expect(estimate.textContent).toContain("compute0.0185 petaFLOP/s-days");
   expect(estimate.textContent).toContain("measured: 441,000 tokens/s in pilot-6 on node-a");
   expect(estimate.textContent).toContain("1 GiB each; the team has 12 GiB of checkpoints now.");
   expect(estimate.textContent).toContain("the storage limit applies to uploaded files");
@@ -273,7 +380,8 @@ it("shows no estimate for a fork without steps left", async () => {
 it("shows the node memory used by offloading", async () => {
   server.use(http.post("*/runs/estimate", () => HttpResponse.json({ ...ESTIMATE, host_bytes: 51 * GIB })));
   show();
-  await userEvent.type(await screen.findByLabelText("Width"), "64");
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "64");
   const memory = await screen.findByText("node memory");
   expect(memory.parentElement?.textContent).toBe("node memory51 GiBper node, for offloaded tensors");
 });
@@ -285,14 +393,16 @@ it("restores a draft except for another dataset's data fields, and starts over",
   show().unmount();
   const page = show();
   expect(await screen.findByText(/^Restored your draft of/)).toBeDefined();
-  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("pilot");
+  expect((await name()).value).toBe("pilot");
+  await openData();
   expect(screen.getByLabelText<HTMLSelectElement>("Tokenizer kind").value).toBe("bytes");
   page.unmount();
   const other = show(() => undefined, { "data.dataset": "ds_2" });
   expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("pilot");
+  await openData();
   expect(screen.getByLabelText<HTMLSelectElement>("Tokenizer kind").value).toBe("");
   await userEvent.click(screen.getByRole("button", { name: "Start over" }));
-  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("");
+  expect((await name()).value).toBe("run");
   expect(screen.queryByText(/^Restored your draft of/)).toBeNull();
   other.unmount();
   storeDraft({ userId: "ana", team: "lab" }, values);
@@ -303,16 +413,16 @@ it("restores a draft except for another dataset's data fields, and starts over",
 
 it("shows and sends the FP8 settings for FP8 only, with errors at their fields", async () => {
   show();
-  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await writeName("pilot");
+  expect(screen.queryByRole("button", { name: /^Precision/ })).toBeNull();
+  await userEvent.selectOptions(screen.getByLabelText("Precision"), "fp8");
   await userEvent.click(screen.getByRole("button", { name: /^Precision/ }));
-  expect(screen.queryByLabelText("Skip limit")).toBeNull();
-  await userEvent.selectOptions(screen.getByLabelText("Kind"), "fp8");
   expect(screen.getByLabelText("Skip limit").getAttribute("placeholder")).toBe("3");
   expect(screen.getByText("Steps in a row. Default 3.")).toBeDefined();
   await userEvent.type(screen.getByLabelText("Skip limit"), "-1");
   expect(await screen.findByRole("link", { name: "precision.fp8.skip_limit" })).toBeDefined();
   expect(screen.getByLabelText("Skip limit").getAttribute("aria-invalid")).toBe("true");
-  await userEvent.selectOptions(screen.getByLabelText("Kind"), "bf16");
+  await userEvent.selectOptions(screen.getByLabelText("Precision"), "bf16");
   expect(screen.queryByLabelText("Skip limit")).toBeNull();
   await userEvent.click(screen.getByRole("button", { name: "Start run" }));
   await waitFor(() => {
@@ -323,7 +433,7 @@ it("shows and sends the FP8 settings for FP8 only, with errors at their fields",
 
 it("turns off a default by keyboard, sends null for it, and keeps it through YAML", async () => {
   show();
-  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await writeName("pilot");
   await userEvent.click(screen.getByRole("button", { name: /^Optimizer/ }));
   expect(screen.getByText("Gradients are scaled down; no clipping when off. Default 1.")).toBeDefined();
   await userEvent.type(screen.getByLabelText("Clip norm"), "2");
@@ -353,7 +463,8 @@ it("turns a field on again when a number is typed", async () => {
 
 it("offers tokenizers or datasets by name if the tokenizer kind needs a source", async () => {
   show();
-  await userEvent.type(await screen.findByLabelText("Name"), "pilot");
+  await writeName("pilot");
+  await openData();
   expect(screen.queryByLabelText("Uploaded tokenizer")).toBeNull();
   await userEvent.selectOptions(screen.getByLabelText("Tokenizer kind"), "dataset");
   await userEvent.selectOptions(screen.getByLabelText("Tokenizer dataset"), "letters");

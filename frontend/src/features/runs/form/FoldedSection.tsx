@@ -1,0 +1,67 @@
+import { ChevronRight } from "lucide-react";
+import { useState, type ReactNode } from "react";
+import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
+import { belongsTo, changedFields, shownFields } from "@/features/runs/form/formParts";
+import { NONE, type SpecField, type SpecSection, type SpecValues } from "@/features/runs/spec/specFields";
+
+interface Props {
+  section: SpecSection;
+  context: FieldContext;
+  /** Shown below the fields while the section is open. */
+  below?: ReactNode;
+}
+
+/** A section whose fields have defaults: closed, it says which of them differ. A problem opens it. */
+export function FoldedSection({ section, context, below }: Props) {
+  const [isOpen, setOpen] = useState(false);
+  const { values, problems } = context;
+  const fields = shownFields(section.fields, values);
+  const changed = changedFields(section.fields, values);
+  const hasProblem = problems.some(({ field }) => fields.some(({ path }) => belongsTo(path, field)));
+  // It stays open once the problem is solved, because the person is typing there.
+  const [hadProblem, setHadProblem] = useState(false);
+  if (hasProblem && !hadProblem) {
+    setHadProblem(true);
+    setOpen(true);
+  }
+  if (!hasProblem && hadProblem) setHadProblem(false);
+  if (fields.length === 0) return null;
+  const bodyId = `section-${section.key}`;
+  return (
+    <section className="min-w-0">
+      <h3>
+        <button
+          type="button"
+          aria-expanded={isOpen}
+          aria-controls={bodyId}
+          className="flex min-h-10 w-full items-center gap-2 px-4 py-2 text-left hover:bg-raised max-tablet:min-h-11"
+          onClick={() => {
+            setOpen(!isOpen);
+          }}
+        >
+          <ChevronRight aria-hidden size={14} className={`shrink-0 ${isOpen ? "rotate-90" : ""}`} />
+          <span className="shrink-0 font-medium">{section.label}</span>
+          <span className="min-w-0 flex-1 truncate text-small text-soft">{isOpen ? section.help : summaryOf(fields, changed, values)}</span>
+          {hasProblem && <span className="shrink-0 text-small text-bad">needs attention</span>}
+          {changed.length > 0 && <span className="shrink-0 rounded-pill bg-raised px-2 text-small text-accent">{changed.length} changed</span>}
+        </button>
+      </h3>
+      {isOpen && (
+        <div id={bodyId} className="border-t px-4 py-4">
+          <FieldGrid fields={fields} context={context} />
+          {below}
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** The changed fields, else the first defaults. */
+function summaryOf(fields: readonly SpecField[], changed: readonly SpecField[], values: SpecValues): string {
+  const shown = changed.length > 0 ? changed : fields.filter(({ defaultText }) => defaultText !== "").slice(0, 3);
+  return shown.map((field) => `${field.label.toLowerCase()} ${displayValue(field, values[field.path])}`).join(", ");
+}
+
+function displayValue({ isNullable, defaultText }: SpecField, value: string | undefined): string {
+  return isNullable && value === NONE ? "off" : value || defaultText;
+}

@@ -1,0 +1,109 @@
+import type { ReactNode } from "react";
+import type { SpecCheck, SpecInfo } from "@/api/types";
+import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
+import { FoldedSection } from "@/features/runs/form/FoldedSection";
+import { changedFields, shownFields, type FormParts, type Question } from "@/features/runs/form/formParts";
+import { PresetCards } from "@/features/runs/form/PresetCards";
+import { SpecFieldInput } from "@/features/runs/form/SpecFieldInput";
+import { count, plural, short } from "@/lib/format";
+
+interface Props {
+  parts: FormParts;
+  info: SpecInfo;
+  context: FieldContext;
+  check: SpecCheck | undefined;
+  /** The step that a fork continues from. */
+  startStep: number;
+  /** The planned layout, shown with the fields that determine it. */
+  layout: ReactNode;
+}
+
+/** The form: name, data, model and length in sight; everything else folded, with the number of changed values. */
+export function RunFormFields({ parts, info, context, check, startStep, layout }: Props) {
+  const { name, questions, settings } = parts;
+  const { values, problems, onChange } = context;
+  const leadContext = { ...context, help: { "data.dataset": dataText(check), "schedule.steps": lengthText(check, startStep) } };
+  const changed = settings.reduce((sum, { fields }) => sum + changedFields(fields, values).length, 0);
+  return (
+    <>
+      {name !== undefined && (
+        <div className="panel px-4 py-3">
+          <SpecFieldInput
+            field={name}
+            help=""
+            value={values[name.path] ?? ""}
+            problem={problems.find(({ field }) => field === name.path)?.message}
+            datasets={[]}
+            tokenizers={[]}
+            tokenizerKind=""
+            onChange={(value) => {
+              onChange({ [name.path]: value });
+            }}
+          />
+        </div>
+      )}
+      {questions.map((question) => (
+        <QuestionPanel key={question.key} question={question} context={leadContext}>
+          {question.key === "model" && <PresetCards info={info} fields={question.more?.fields ?? []} values={values} onChange={onChange} />}
+        </QuestionPanel>
+      ))}
+      {settings.length > 0 && (
+        <section aria-label="Settings" className="panel min-w-0 divide-y">
+          <div className="flex flex-wrap items-baseline gap-x-3 px-4 py-3">
+            <h2 className="font-semibold">Settings</h2>
+            <p className="text-small text-soft">
+              {changed === 0 ? "All have their defaults, which suit a first run." : `${plural(changed, "value differs from its default", "values differ from their defaults")}.`}
+            </p>
+          </div>
+          {settings.map((section) => (
+            <FoldedSection key={section.key} section={section} context={context} below={section.key === "parallelism" ? layout : undefined} />
+          ))}
+        </section>
+      )}
+    </>
+  );
+}
+
+function QuestionPanel({ question, context, children }: { question: Question; context: FieldContext; children: ReactNode }) {
+  const { title, help, fields, more } = question;
+  return (
+    <section className="panel min-w-0">
+      <div className="flex flex-col gap-3 px-4 py-3">
+        <div className="flex flex-wrap items-baseline gap-x-3">
+          <h2 className="font-semibold">{title}</h2>
+          <p className="text-small text-soft">{help}</p>
+        </div>
+        {fields.length > 0 && <FieldGrid fields={shownFields(fields, context.values)} context={context} />}
+        {children}
+      </div>
+      {more !== null && more.fields.length > 0 && (
+        <div className="border-t">
+          <FoldedSection section={more} context={context} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** What is known of the data. */
+function dataText(check: SpecCheck | undefined): string {
+  if (check?.valid !== true) return "The data the model trains on.";
+  const version = check.spec?.data.version;
+  const tokens = check.train_tokens;
+  const which = version == null ? "" : `Version ${count(version)}: `;
+  return tokens == null ? `${which}its tokens are counted when it is prepared with this tokenizer.` : `${which}${short(tokens)} training tokens with this tokenizer.`;
+}
+
+/** How much text the steps are, and how often the data is repeated. */
+function lengthText(check: SpecCheck | undefined, startStep: number): string {
+  const spec = check?.valid === true ? check.spec : undefined;
+  if (spec == null) return "Optimizer steps of the run.";
+  const perStep = spec.batch.global_sequences * spec.batch.sequence_tokens;
+  const tokens = Math.max(0, spec.schedule.steps - startStep) * perStep;
+  const passes = check?.train_tokens == null || check.train_tokens === 0 ? "" : `, ${timesText(tokens / check.train_tokens)} the training data`;
+  return `${count(spec.schedule.steps)} steps are ${short(tokens)} tokens${passes}.`;
+}
+
+function timesText(times: number): string {
+  return times < 0.1 ? "less than a tenth of" : `${times < 10 ? times.toFixed(1) : count(times)} times`;
+}

@@ -1,0 +1,79 @@
+/** The parts of the form: three questions that every run answers, and the settings that have defaults. */
+import { isActive, type SpecField, type SpecSection, type SpecValues } from "@/features/runs/spec/specFields";
+
+export interface Question {
+  key: "data" | "model" | "length";
+  title: string;
+  help: string;
+  /** Always visible. */
+  fields: SpecField[];
+  /** The section's other fields, folded. */
+  more: SpecSection | null;
+}
+
+export interface FormParts {
+  name: SpecField | undefined;
+  questions: Question[];
+  settings: SpecSection[];
+}
+
+const NAME = "name";
+const LENGTH_FIELDS: readonly string[] = ["schedule.steps", "precision.kind", "resources.device", "resources.slots_per_node"];
+/** Where a section's own label would be ambiguous. */
+const LEAD_LABELS: Readonly<Record<string, string>> = { "precision.kind": "Precision", "schedule.steps": "Steps" };
+
+export function partsOf(sections: readonly SpecSection[]): FormParts {
+  const fields = sections.flatMap((section) => section.fields);
+  const find = (path: string) => fields.find((field) => field.path === path);
+  const section = (key: string) => sections.find((one) => one.key === key);
+  const lead = new Set([NAME, "data.dataset", ...LENGTH_FIELDS]);
+  const rest = ({ key, label, help, fields: own }: SpecSection, title = label): SpecSection => ({
+    key,
+    label: title,
+    help,
+    fields: own.filter(({ path }) => !lead.has(path)),
+  });
+  const [data, model] = [section("data"), section("model")];
+  const dataset = find("data.dataset");
+  const length = LENGTH_FIELDS.flatMap((path) => find(path) ?? []).map((field) => ({ ...field, label: LEAD_LABELS[field.path] ?? field.label }));
+  const questions: Question[] = [
+    { key: "data", title: "Data", help: "What should it learn from?", fields: dataset === undefined ? [] : [dataset], more: data === undefined ? null : rest(data, "Data settings") },
+    { key: "model", title: "Model", help: "How large should it be?", fields: [], more: model === undefined ? null : rest(model, "Model settings") },
+    { key: "length", title: "Length and hardware", help: "How long should it train, and on what?", fields: length, more: null },
+  ];
+  const settings = sections
+    .filter(({ key }) => key !== "data" && key !== "model")
+    .map((one) => rest(one, one.key === "" ? "Seed" : one.label))
+    .filter((one) => one.fields.length > 0);
+  return { name: find(NAME), questions: questions.filter((question) => question.fields.length > 0 || question.more !== null), settings };
+}
+
+/** Fields with a value that is not their default. */
+export function changedFields(fields: readonly SpecField[], values: SpecValues): SpecField[] {
+  return fields.filter((field) => {
+    const text = values[field.path]?.trim() ?? "";
+    return text !== "" && text !== field.defaultText && isActive(field, values);
+  });
+}
+
+const TOKENIZER_KIND = "data.tokenizer.kind";
+const KINDS_WITH_SOURCE: ReadonlySet<string> = new Set(["uploaded", "dataset"]);
+
+/**
+ * The fields to show. A tokenizer trained on the data has no source, and context parallelism is not available yet; a
+ * value that was set anyway stays visible, so that it can be fixed.
+ */
+export function shownFields(fields: readonly SpecField[], values: SpecValues): SpecField[] {
+  return fields.filter((field) => {
+    const { path } = field;
+    if (!isActive(field, values)) return false;
+    if ((values[path] ?? "") !== "") return true;
+    if (path === "data.tokenizer.source") return KINDS_WITH_SOURCE.has(values[TOKENIZER_KIND] ?? "");
+    return path !== "parallelism.context";
+  });
+}
+
+/** Whether a problem belongs to this field; problems of lists name an element. */
+export function belongsTo(path: string, field: string): boolean {
+  return field === path || field.startsWith(`${path}.`);
+}

@@ -1,0 +1,35 @@
+import type { RunPlan, SpecCheck } from "@/api/types";
+import { bytes, plural } from "@/lib/format";
+
+/** Whether the edited run can start and would fit, in a few words and a sentence. */
+export interface StartVerdict {
+  tone: "good" | "warn" | "bad" | "idle";
+  title: string;
+  detail: string;
+  /** What to do about it. */
+  advice: string;
+  /** Whether no node has the memory for it, so that starting takes a second decision. */
+  isTooLarge: boolean;
+}
+
+interface Given {
+  problemCount: number;
+  check: SpecCheck | undefined;
+  plan: RunPlan | undefined;
+}
+
+export function startVerdict({ problemCount, check, plan }: Given): StartVerdict {
+  const verdict = (tone: StartVerdict["tone"], title: string, text: string, isTooLarge = false): StartVerdict => {
+    const [detail = "", ...advice] = text.split(/(?<=\.) (?=[A-Z])/);
+    return { tone, title, detail, advice: advice.join(" "), isTooLarge };
+  };
+  if (problemCount > 0) return verdict("bad", "Cannot start yet", `${plural(problemCount, "problem")} to solve first.`);
+  if (check?.valid !== true) return verdict("idle", "Not checked yet", "Fill in the form; it is checked while you type.");
+  if (plan?.too_large != null) return verdict("bad", "Will not fit", plan.too_large, true);
+  const warnings = [...(plan?.warnings ?? []), ...check.warnings];
+  if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start, but", warnings.join(" "));
+  if (plan === undefined) return verdict("idle", "Checking the memory…", "");
+  const need = bytes(Math.max(...plan.memory.map(({ total }) => total)));
+  if (plan.slot_bytes == null) return verdict("good", "Can start", `${need} per rank. No node has reported its memory yet.`);
+  return verdict("good", "Fits", `${need} of ${bytes(plan.slot_bytes)} per rank${plan.slot_node == null ? "" : ` on ${plan.slot_node}`}.`);
+}
