@@ -17,6 +17,7 @@ from trainwright.contracts.api.people import (
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
 from trainwright_backend.auth.policies import Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.runs.joined_nodes import joined_slots
 from trainwright_backend.teams import one_time_links, service
 
 router = APIRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
@@ -39,7 +40,10 @@ def create_team(new: NewTeam, admin: SiteAdmin, session: WriteSession, settings:
 @router.get("/{team}")
 def get_team(access: Viewer, session: ReadSession) -> Team:
     """A team with its quota and storage."""
-    return service.show_team(session, access.team_id)
+    team = service.show_team(session, access.team_id)
+    joined = joined_slots(session)
+    quota = [item.model_copy(update={"joined": joined.get(item.device, 0)}) for item in team.quota]
+    return team.model_copy(update={"quota": quota})
 
 
 @router.get("/{team}/members")

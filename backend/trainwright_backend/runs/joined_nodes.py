@@ -7,11 +7,14 @@ agent is too old to report something, nothing is known, and nothing is refused f
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlalchemy import func, select
+
 from trainwright.contracts.agent_protocol import CpuPeak
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.runs.tables import NodeSize
 
 SHOWN_NAMES = 3
 
@@ -38,6 +41,12 @@ def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
     resources = spec.resources
     every = [machine for read in NODE_SOURCES for machine in read(session)]
     return [item for item in every if item.slots.get(resources.device.value, 0) >= resources.slots_per_node]
+
+
+def joined_slots(session: Read) -> dict[str, int]:
+    """Slots of all joined nodes, by device."""
+    sizes = select(NodeSize.device, func.sum(NodeSize.slots)).where(NodeSize.joined).group_by(NodeSize.device)
+    return {device: int(slots) for device, slots in session.execute(sizes)}
 
 
 def check_engine(session: Read, spec: RunSpec) -> None:

@@ -202,7 +202,7 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
     placed = with_device(session, spec)
     check_engine(session, placed)
     data, _ = check_data(session, team_id, placed.data)
-    resolved = with_data(placed, data)
+    resolved = choose_precision(session, with_data(placed, data)).spec
     return plan(
         resolved,
         cuda=resolved.resources.device is Device.CUDA,

@@ -3873,6 +3873,11 @@ export interface components {
         Quota: {
             /** Device */
             device: string;
+            /**
+             * Joined
+             * @description Slots of this type on the joined nodes, whichever team uses them. Null in a list of teams.
+             */
+            joined?: number | null;
             /** Limit */
             limit: number;
             /** Used */

@@ -103,6 +103,8 @@ class Quota(Envelope):
     device: str
     limit: int
     used: int
+    joined: int | None = None
+    """Slots of this type on the joined nodes, whichever team uses them. Null in a list of teams."""
 
 
 class QuotaLimit(Strict):

@@ -6,7 +6,7 @@ import { TitleRow } from "@/components/TitleRow";
 import { NewRunLink } from "@/features/runs/NewRunLink";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
-/** Active and waiting runs, failures since the last visit, and the quota. */
+/** What runs, waits, failed and finished, and the quota. */
 export function HomePage() {
   const { team } = useParams({ from: "/$team" });
   return (

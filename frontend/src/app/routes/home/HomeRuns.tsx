@@ -2,56 +2,53 @@ import { useSuspenseInfiniteQuery, useSuspenseQueries } from "@tanstack/react-qu
 import { Link, useParams, useRouteContext } from "@tanstack/react-router";
 import { useState, type ReactNode } from "react";
 import type { Run, RunState } from "@/api/types";
-import { GettingStarted } from "@/app/routes/home/GettingStarted";
+import { FirstSteps } from "@/app/routes/home/FirstSteps";
 import { HomeSection } from "@/app/routes/home/HomeSection";
 import { Button } from "@/components/Button";
-import { ACTIVE_STATES, FAILED_STATES, homeRunsQuery, WAITING_STATES } from "@/features/runs/list/homeQueries";
+import { BannerLinks } from "@/features/runs/detail/BannerLinks";
+import { bannerOf } from "@/features/runs/detail/runBannerContent";
+import { ACTIVE_STATES, FAILED_STATES, homeRunsQuery, PAUSED_STATES, SUCCEEDED_STATES, WAITING_STATES } from "@/features/runs/list/homeQueries";
 import { lastSeen, markSeen, newlyFailed } from "@/features/runs/list/lastSeen";
-import { DEFAULT_COLUMNS, storedColumns, visibleColumns } from "@/features/runs/list/runColumns";
-import { RunList } from "@/features/runs/list/RunList";
+import { RunCard } from "@/features/runs/list/RunCard";
+import { RunLines } from "@/features/runs/list/RunLines";
 import { runsQuery } from "@/features/runs/queries";
 import { plural } from "@/lib/format";
+import { useNow } from "@/lib/hooks/useNow";
 
 /** Per section; the runs table shows the rest. */
-const MAX_ROWS = 12;
+const MAX_CARDS = 6;
+const MAX_LINES = 8;
+const MAX_FINISHED = 5;
 
-/** New failures, active runs and waiting runs. */
+/** What runs now, what waits and why, what failed and what to do, and what finished lately. */
 export function HomeRuns() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
+  const now = useNow();
   const [lastSeenAt, setLastSeenAt] = useState(() => lastSeen(me.id, team));
   const { data: allRuns } = useSuspenseInfiniteQuery(runsQuery(team, {}));
-  const [running, waiting, failed] = useSuspenseQueries({
-    queries: [homeRunsQuery(team, ACTIVE_STATES), homeRunsQuery(team, WAITING_STATES), homeRunsQuery(team, FAILED_STATES)],
-  });
-  if (allRuns.pages[0]?.items.length === 0) return <GettingStarted />;
-  const newFailures = newlyFailed(failed.data.items, lastSeenAt);
-  const columns = (storedColumns(me.id) ?? DEFAULT_COLUMNS).filter((value) => value !== "by");
-  const renderList = (label: string, all: readonly Run[], state: readonly RunState[], hasMoreRuns: boolean) => {
-    const runs = all.slice(0, MAX_ROWS);
-    return (
+  const [active, waiting, paused, failed, succeeded] = useSuspenseQueries({
+    queries: [ACTIVE_STATES, WAITING_STATES, PAUSED_STATES, FAILED_STATES, SUCCEEDED_STATES].map((state) => homeRunsQuery(team, state)),
+  }).map(({ data }) => data);
+  const hasRuns = (allRuns.pages[0]?.items.length ?? 0) > 0;
+  const newFailures = newlyFailed(failed?.items ?? [], lastSeenAt);
+  // The latest failures come first, so if all of them are new there may be more.
+  const failuresCapped = hasMore(failed) && newFailures.length === failed?.items.length;
+  const actions = (run: Run) => {
+    const links = bannerOf(run, now)?.links ?? [];
+    return links.length === 0 ? null : <BannerLinks team={team} run={run} links={links} canSeeNodes={me.site_admin} />;
+  };
+  const renderLines = (label: string, runs: readonly Run[], max: number, state: readonly RunState[], more: boolean) =>
+    runs.length > 0 && (
       <>
-        <RunList team={team} label={label} runs={runs} columns={visibleColumns(columns, runs)} />
-        {all.length > runs.length && (
-          <Link
-            to="/$team/runs"
-            params={{ team }}
-            search={{ state: [...state], ...(state === FAILED_STATES ? { sort: "ended" } : {}) }}
-            className="mt-2 inline-block text-accent underline underline-offset-2"
-          >
-            {hasMoreRuns && "At least "}
-            {plural(all.length - runs.length, "more run")}
-          </Link>
-        )}
+        <RunLines team={team} label={label} runs={runs.slice(0, max)} now={now} actions={actions} />
+        <MoreRuns team={team} left={runs.length - max} state={state} hasMoreRuns={more} />
       </>
     );
-  };
-  // The latest failures come first, so if all of them are new there may be more.
-  const failuresCapped = hasMore(failed.data) && newFailures.length === failed.data.items.length;
-  const runningRuns = running.data.items;
-  const waitingRuns = waiting.data.items;
+  const list = (page: typeof active) => page?.items ?? [];
   return (
     <div className="flex min-w-0 flex-col gap-6">
+      <FirstSteps hasRuns={hasRuns} hasFinished={list(succeeded).length > 0} />
       {newFailures.length > 0 && (
         <HomeSection
           title={`${failuresCapped ? "At least " : ""}${plural(newFailures.length, "run")} failed since your last visit`}
@@ -66,21 +63,66 @@ export function HomeRuns() {
             </Button>
           }
         >
-          {renderList("Failed runs", newFailures, FAILED_STATES, failuresCapped)}
+          {renderLines("Failed runs", newFailures, MAX_LINES, FAILED_STATES, failuresCapped)}
         </HomeSection>
       )}
-      <HomeSection title="Active runs">{runningRuns.length === 0 ? <EmptyNote>No active runs.</EmptyNote> : renderList("Active runs", runningRuns, ACTIVE_STATES, hasMore(running.data))}</HomeSection>
-      <HomeSection title="Waiting runs">
-        {waitingRuns.length === 0 ? <EmptyNote>No waiting runs.</EmptyNote> : renderList("Waiting runs", waitingRuns, WAITING_STATES, hasMore(waiting.data))}
-      </HomeSection>
-      {newFailures.length === 0 && <p className="text-soft">No runs failed since your last visit.</p>}
+      {hasRuns && (
+        <HomeSection title="Running now">
+          {list(active).length === 0 ? (
+            <EmptyNote>No run is on a node.</EmptyNote>
+          ) : (
+            <ul aria-label="Running now" className="grid grid-cols-2 gap-3 max-tablet:grid-cols-1">
+              {list(active)
+                .slice(0, MAX_CARDS)
+                .map((run) => (
+                  <RunCard key={run.id} team={team} run={run} now={now} />
+                ))}
+            </ul>
+          )}
+          <MoreRuns team={team} left={list(active).length - MAX_CARDS} state={ACTIVE_STATES} hasMoreRuns={hasMore(active)} />
+        </HomeSection>
+      )}
+      {list(waiting).length > 0 && (
+        <HomeSection title="Queued, and why">{renderLines("Queued runs", list(waiting), MAX_LINES, WAITING_STATES, hasMore(waiting))}</HomeSection>
+      )}
+      {list(paused).length > 0 && (
+        <HomeSection title="Paused">{renderLines("Paused runs", list(paused), MAX_FINISHED, PAUSED_STATES, hasMore(paused))}</HomeSection>
+      )}
+      {list(succeeded).length > 0 && (
+        <HomeSection title="Finished lately">{renderLines("Finished runs", list(succeeded), MAX_FINISHED, SUCCEEDED_STATES, hasMore(succeeded))}</HomeSection>
+      )}
+      {hasRuns && newFailures.length === 0 && <p className="text-soft">No runs failed since your last visit.</p>}
     </div>
   );
 }
 
 /** Whether there are more than were loaded. */
-function hasMore({ next_cursor: next }: { next_cursor?: string | null }): boolean {
-  return next !== null && next !== undefined;
+function hasMore(page: { next_cursor?: string | null } | undefined): boolean {
+  return page?.next_cursor != null;
+}
+
+interface MoreRunsProps {
+  team: string;
+  /** Of the loaded runs. */
+  left: number;
+  state: readonly RunState[];
+  hasMoreRuns: boolean;
+}
+
+function MoreRuns({ team, left, state, hasMoreRuns }: MoreRunsProps) {
+  if (left <= 0) return null;
+  const hasEnded = state === FAILED_STATES || state === SUCCEEDED_STATES;
+  return (
+    <Link
+      to="/$team/runs"
+      params={{ team }}
+      search={{ state: [...state], ...(hasEnded ? { sort: "ended" } : {}) }}
+      className="mt-2 inline-block text-accent underline underline-offset-2"
+    >
+      {hasMoreRuns && "At least "}
+      {plural(left, "more run")}
+    </Link>
+  );
 }
 
 function EmptyNote({ children }: { children: ReactNode }) {

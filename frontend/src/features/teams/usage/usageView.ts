@@ -1,5 +1,5 @@
 /** Helpers of the usage page: its period and its days. */
-import type { RunUsage, DailyUsage } from "@/api/types";
+import type { DailyUsage, Quota, RunUsage } from "@/api/types";
 
 export const SPANS = ["7", "30", "90"] as const;
 
@@ -20,6 +20,11 @@ export const DEVICE_LABELS: Record<string, { slots: string; hours: string }> = {
   cuda: { slots: "GPUs", hours: "GPU-hours" },
   cpu: { slots: "CPU slots", hours: "CPU slot-hours" },
 };
+
+/** The devices that some node has, or that the team uses: a limit of GPUs says nothing where there is none. */
+export function shownQuota(quota: readonly Quota[]): Quota[] {
+  return quota.filter(({ joined, used }) => joined == null || joined > 0 || used > 0);
+}
 
 export interface DayHours {
   day: string;

@@ -1,0 +1,52 @@
+import { Link } from "@tanstack/react-router";
+import type { Run } from "@/api/types";
+import type { BannerLink } from "@/features/runs/detail/runBannerContent";
+import { useCanEdit } from "@/lib/permissions";
+
+interface Props {
+  team: string;
+  run: Run;
+  links: readonly BannerLink[];
+  /** Only site admins can see nodes. */
+  canSeeNodes: boolean;
+}
+
+const LINK_CLASS = "text-accent underline-offset-2 hover:underline max-tablet:leading-10";
+
+/** What to do about a run, as far as this person may. */
+export function BannerLinks({ team, run, links, canSeeNodes }: Props) {
+  const canEdit = useCanEdit();
+  return links
+    .filter((link) => (link === "like" || link === "fork" ? canEdit : link !== "nodes" || canSeeNodes))
+    .map((link) => <BannerAction key={link} link={link} team={team} run={run} />);
+}
+
+function BannerAction({ link, team, run }: { link: BannerLink; team: string; run: Run }) {
+  switch (link) {
+    case "logs":
+    case "checkpoints":
+      return (
+        <Link to="/$team/runs/$runId/$tab" params={{ team, runId: run.id, tab: link }} className={LINK_CLASS}>
+          {link === "logs" ? "View logs" : "View checkpoints"}
+        </Link>
+      );
+    case "dataset":
+      return (
+        <Link to="/$team/datasets/$datasetId" params={{ team, datasetId: run.spec.data.dataset }} className={LINK_CLASS}>
+          View dataset
+        </Link>
+      );
+    case "nodes":
+      return (
+        <Link to="/$team/nodes" params={{ team }} className={LINK_CLASS}>
+          View nodes
+        </Link>
+      );
+    default:
+      return (
+        <Link to="/$team/runs/new" params={{ team }} search={{ [link]: run.id }} className={LINK_CLASS}>
+          {link === "like" ? "Clone run" : "Fork run"}
+        </Link>
+      );
+  }
+}
