@@ -51,6 +51,9 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
     await first.getByLabel("Text files").selectOption("blank_line");
     await expect(first.getByText("Call me Ishmael.", { exact: true })).toBeVisible();
     await auditSizes(page, "data-preview");
+    // Nothing below the content makes the page longer.
+    const [height, end] = await page.evaluate(() => [document.documentElement.scrollHeight, document.querySelector("main > div")?.getBoundingClientRect().bottom ?? 0]);
+    expect(height).toBeLessThanOrEqual(Math.max(900, Math.ceil(end + (await page.evaluate(() => window.scrollY)))) + 1);
     await first.getByLabel("Name").fill("letters");
     await first.getByRole("button", { name: "Create dataset" }).click();
     await expect(page.getByRole("heading", { name: "letters", level: 1 })).toBeVisible();

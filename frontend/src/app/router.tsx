@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { queryClient, sessionEvents } from "@/app/queryClient";
 import { HomePage } from "@/app/routes/home/HomePage";
 import { NotFoundPage } from "@/app/routes/NotFoundPage";
@@ -6,9 +6,11 @@ import { RunsPage } from "@/app/routes/RunsPage";
 import { SignInPage } from "@/app/routes/SignInPage";
 import { NotFound } from "@/app/frame/NotFound";
 import { FrameError } from "@/app/frame/FrameError";
+import { PageError } from "@/app/frame/PageError";
 import { Root } from "@/app/frame/Root";
 import { TeamFrame } from "@/app/frame/TeamFrame";
 import { ApiError } from "@/api/errors";
+import { lazyPage } from "@/app/lazyPage";
 import { meQuery } from "@/features/auth/queries";
 import { parseCheckpointFilter } from "@/features/checkpoints/queries";
 import { parseTensorSearch } from "@/features/fp8/tensorSearch";
@@ -43,7 +45,7 @@ const signIn = createRoute({
   component: SignInPage,
 });
 
-const link = createRoute({ getParentRoute: () => root, path: "/link/$token", component: lazyRouteComponent(() => import("@/app/routes/LinkPage"), "LinkPage") });
+const link = createRoute({ getParentRoute: () => root, path: "/link/$token", component: lazyPage(() => import("@/app/routes/LinkPage"), "LinkPage") });
 
 const team = createRoute({
   getParentRoute: () => root,
@@ -72,7 +74,7 @@ const newRun = createRoute({
   getParentRoute: () => team,
   path: "/runs/new",
   validateSearch: parseNewRunSearch,
-  component: lazyRouteComponent(() => import("@/app/routes/newRun/NewRunPage"), "NewRunPage"),
+  component: lazyPage(() => import("@/app/routes/newRun/NewRunPage"), "NewRunPage"),
 });
 
 const run = createRoute({
@@ -99,21 +101,21 @@ const runTab = createRoute({
       throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });
     }
   },
-  component: lazyRouteComponent(() => import("@/app/routes/run/RunPage"), "RunPage"),
+  component: lazyPage(() => import("@/app/routes/run/RunPage"), "RunPage"),
 });
 
 const checkpoints = createRoute({
   getParentRoute: () => team,
   path: "/checkpoints",
   validateSearch: parseCheckpointFilter,
-  component: lazyRouteComponent(() => import("@/app/routes/CheckpointsPage"), "CheckpointsPage"),
+  component: lazyPage(() => import("@/app/routes/CheckpointsPage"), "CheckpointsPage"),
 });
-const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: lazyRouteComponent(() => import("@/app/routes/ComparePage"), "ComparePage") });
-const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: lazyRouteComponent(() => import("@/app/routes/DatasetsPage"), "DatasetsPage") });
-const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: lazyRouteComponent(() => import("@/app/routes/DatasetPage"), "DatasetPage") });
-const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: lazyRouteComponent(() => import("@/app/routes/NodesPage"), "NodesPage") });
-const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: lazyRouteComponent(() => import("@/app/routes/UsagePage"), "UsagePage") });
-const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: lazyRouteComponent(() => import("@/app/routes/SettingsPage"), "SettingsPage") });
+const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: lazyPage(() => import("@/app/routes/ComparePage"), "ComparePage") });
+const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: lazyPage(() => import("@/app/routes/DatasetsPage"), "DatasetsPage") });
+const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: lazyPage(() => import("@/app/routes/DatasetPage"), "DatasetPage") });
+const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: lazyPage(() => import("@/app/routes/NodesPage"), "NodesPage") });
+const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: lazyPage(() => import("@/app/routes/UsagePage"), "UsagePage") });
+const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: lazyPage(() => import("@/app/routes/SettingsPage"), "SettingsPage") });
 
 const tree = root.addChildren([
   home,
@@ -122,7 +124,7 @@ const tree = root.addChildren([
   team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, datasets, dataset, nodes, usage, settings]),
 ]);
 
-export const router = createRouter({ routeTree: tree, defaultPreload: false, scrollRestoration: true });
+export const router = createRouter({ routeTree: tree, defaultPreload: false, defaultErrorComponent: PageError, scrollRestoration: true });
 
 sessionEvents.onEnded = () => {
   const { pathname, href } = router.state.location;

@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
 import { api, body } from "@/api/client";
 import type { Run } from "@/api/types";
@@ -29,6 +29,10 @@ export function CommandPalette({ team, commands, onOpenRun, onOpenDataset, onClo
   const [activeIndex, setActiveIndex] = useState(0);
   const q = useDebounced(typed.trim(), SEARCH_DELAY_MS);
   const runs = useQuery(runSearchQuery(team, q));
+  const client = useQueryClient();
+  // Until the search has caught up, earlier results are shown as far as they still match.
+  const isBehind = q !== typed.trim() || runs.isPlaceholderData;
+  const foundRuns = isBehind ? searchCommands((runs.data ?? []).map((run) => ({ label: run.name, run })), typed).map(({ run }) => run) : (runs.data ?? []);
   const datasets = useInfiniteQuery({ ...datasetsQuery(team), refetchInterval: false });
   useEffect(() => {
     const element = dialog.current;
@@ -37,10 +41,10 @@ export function CommandPalette({ team, commands, onOpenRun, onOpenDataset, onClo
       element?.close();
     };
   }, []);
-  const runById = new Map((runs.data ?? []).map((run) => [`run ${run.id}`, run]));
+  const runById = new Map(foundRuns.map((run) => [`run ${run.id}`, run]));
   const matches: Command[] = [
     ...searchCommands(commands, typed),
-    ...(runs.data ?? []).map(
+    ...foundRuns.map(
       (run): Command => ({
         id: `run ${run.id}`,
         group: "Runs",
@@ -136,10 +140,24 @@ export function CommandPalette({ team, commands, onOpenRun, onOpenDataset, onClo
       setActiveIndex(next);
       document.getElementById(`${listId}-${next}`)?.scrollIntoView({ block: "nearest" });
     } else if (event.key === "Enter") {
-      const command = shown[active];
-      if (command !== undefined) execute(command);
+      void enter();
     } else return;
     event.preventDefault();
+  }
+
+  /** Enter straight after typing waits for the search, unless it means a page or an action. */
+  async function enter(): Promise<void> {
+    const command = shown[active];
+    if (!isBehind || command?.group === "Pages" || command?.group === "Actions") {
+      if (command !== undefined) execute(command);
+      return;
+    }
+    const [run] = await client.query({ ...runSearchQuery(team, typed.trim()), staleTime: 0 });
+    const dataset = matches.find(({ group }) => group === "Datasets");
+    if (run !== undefined) {
+      onClose();
+      onOpenRun(run);
+    } else if (dataset !== undefined) execute(dataset);
   }
 
   function execute(command: Command): void {

@@ -208,8 +208,10 @@ function drawMarkers(plot: uPlot, markers: readonly ChartMarker[], colors: Recor
   ctx.save();
   ctx.font = `${10 * ratio}px 'Inter Variable', sans-serif`;
   ctx.textBaseline = "top";
-  for (const { x, kind, label } of markers) {
-    if (x < low || x > high) continue;
+  // Labels from left to right; one that would overprint its neighbour is left out, its line stays.
+  let labelled = -Infinity;
+  const ordered = markers.filter(({ x }) => x >= low && x <= high).sort((one, other) => one.x - other.x);
+  for (const { x, kind, label } of ordered) {
     const left = Math.round(plot.valToPos(x, "x", true));
     const bottom = bbox.top + bbox.height;
     ctx.strokeStyle = ctx.fillStyle = colors[kind];
@@ -221,9 +223,13 @@ function drawMarkers(plot: uPlot, markers: readonly ChartMarker[], colors: Recor
       ctx.lineTo(left, bottom);
       ctx.stroke();
       ctx.setLineDash([]);
-      const fits = left + ctx.measureText(label).width + 6 * ratio < bbox.left + bbox.width;
-      ctx.textAlign = fits ? "left" : "right";
-      ctx.fillText(label, left + (fits ? 4 : -4) * ratio, bbox.top);
+      const width = ctx.measureText(label).width;
+      const place = labelPlace(left, width, 4 * ratio, bbox.left + bbox.width, labelled);
+      if (place !== null) {
+        ctx.textAlign = "left";
+        ctx.fillText(label, place, bbox.top);
+        labelled = place + width;
+      }
     } else if (kind === "failure") {
       cross(ctx, left, bottom - 14 * ratio, 3 * ratio);
     } else {
@@ -231,6 +237,15 @@ function drawMarkers(plot: uPlot, markers: readonly ChartMarker[], colors: Recor
     }
   }
   ctx.restore();
+}
+
+/**
+ * Where the label of a line at ``x`` starts: right of it, left of it if there is no room before ``end``, or nowhere if
+ * it would reach back over ``taken``, the end of the previous label.
+ */
+export function labelPlace(x: number, width: number, gap: number, end: number, taken: number): number | null {
+  const start = x + gap + width < end ? x + gap : x - gap - width;
+  return start > taken + gap ? start : null;
 }
 
 function triangle(ctx: CanvasRenderingContext2D, x: number, bottom: number, size: number): void {

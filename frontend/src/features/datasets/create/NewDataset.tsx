@@ -15,7 +15,7 @@ export function NewDataset({ team, onCreated }: Props) {
       title="Drop files or folders here to create a dataset"
       initial={DEFAULT_CURATION}
       hasName
-      defaultSelection="all"
+      defaultSelection="this browser's"
       submitLabel="Create dataset"
       onSubmit={({ name, uploads, curation }) => createDataset(team, name, uploads, curation)}
       onCreated={onCreated}

@@ -37,6 +37,8 @@ interface Props {
 
 /** The API previews at most this many files per request. */
 const MAX_PREVIEWED = 20;
+/** In a sentence. */
+const MAX_NAMED = 3;
 
 /** Previews the files' first rows and sets how they become documents. */
 export function PreviewStep({ team, uploads, names, initial, hasName, submitLabel, onSubmit, onCreated, onLeaveOut }: Props) {
@@ -139,7 +141,9 @@ export function PreviewStep({ team, uploads, names, initial, hasName, submitLabe
 
   function hint(): string {
     if (unreadable.length > 0) {
-      return `${plural(unreadable.length, "file")} cannot be read (see above). Exclude ${unreadable.length === 1 ? "it" : "them"}, or change the options.`;
+      const names = unreadable.slice(0, MAX_NAMED).map((file) => file.name);
+      const more = unreadable.length - names.length;
+      return `${names.join(", ")}${more > 0 ? ` and ${plural(more, "more file")}` : ""} cannot be read. Exclude ${unreadable.length === 1 ? "it" : "them"}, or change the options.`;
     }
     return hasMistakes ? "A value under “Filters” is not a number." : plural(uploads.length, "file");
   }

@@ -144,9 +144,13 @@ export function dropReason(name: string): string {
   return DROP_REASONS[key] ?? fieldLabel(key).toLowerCase();
 }
 
+const GROUPED = /^\d{1,3}(,\d{3})+$/;
+
 /** Null if empty, NaN if not a number. */
 function numberOf(text: string | undefined): number | null {
-  const plain = text?.trim().replaceAll(",", "") ?? "";
+  const given = text?.trim() ?? "";
+  // 0,5 is not 5: commas are read in groups of thousands only.
+  const plain = GROUPED.test(given) ? given.replaceAll(",", "") : given;
   return plain === "" ? null : Number(plain);
 }
 

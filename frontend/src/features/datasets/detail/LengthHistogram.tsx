@@ -117,11 +117,7 @@ function caption(bins: readonly HistogramBin[], unit: Unit): string {
   });
   const longest = bins.findLast(({ documents }) => documents > 0);
   if (half === undefined || longest === undefined) return "No documents.";
-  return `Half of ${plural(all, "document")} have at most ${count(half.upto)} ${unit}; the longest has ${between(bins, longest)}.`;
-}
-
-/** A bin only gives its bounds. */
-function between(bins: readonly HistogramBin[], { upto }: HistogramBin): string {
-  const below = bins[bins.findIndex((bin) => bin.upto === upto) - 1]?.upto;
-  return below === undefined ? `at most ${count(upto)}` : `between ${count(below + 1)} and ${count(upto)}`;
+  const most = `at most ${count(longest.upto)} ${unit}`;
+  if (half.upto === longest.upto) return all === 1 ? `The document has ${most}.` : `All ${plural(all, "document")} have ${most}.`;
+  return `Half of ${plural(all, "document")} have at most ${count(half.upto)} ${unit}, the longest ${most}.`;
 }

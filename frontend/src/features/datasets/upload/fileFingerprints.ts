@@ -21,6 +21,15 @@ export function forgetFile(uploadId: string): void {
   }
 }
 
+/** Whether this browser uploaded it. */
+export function isRemembered(uploadId: string): boolean {
+  try {
+    return localStorage.getItem(PREFIX + uploadId) !== null;
+  } catch {
+    return false;
+  }
+}
+
 /** Whether it is the file that was uploaded; null if unknown, such as for an upload from another browser. */
 export function isSameFile(uploadId: string, file: File): boolean | null {
   try {

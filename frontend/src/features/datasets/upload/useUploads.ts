@@ -2,12 +2,13 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
 import type { LocalFile } from "@/features/datasets/upload/localFiles";
 import { uploadsQuery } from "@/features/datasets/queries";
+import { isRemembered } from "@/features/datasets/upload/fileFingerprints";
 import { excludedFiles, storeExcludedFiles } from "@/features/datasets/upload/excludedFiles";
 import { isUsable, uploadRows, type UploadRowData } from "@/features/datasets/upload/uploadRows";
 import { addFiles, deleteUpload, remove, removeConsumed, uploadStore } from "@/features/datasets/upload/uploadStore";
 
-/** Which files are selected initially: all except excluded ones, or only those added here. */
-export type DefaultSelection = "all" | "added here";
+/** Which files are selected initially: those uploaded in this browser except excluded ones, or only those added on this page. */
+export type DefaultSelection = "this browser's" | "added here";
 
 /** The team's files that no dataset uses yet, and the actions on them. */
 export function useUploads(team: string, defaultSelection: DefaultSelection) {
@@ -20,7 +21,9 @@ export function useUploads(team: string, defaultSelection: DefaultSelection) {
   const client = useQueryClient();
   const rows = uploadRows(team, sendings, uploads ?? [], dropped);
   const isSelected = ({ key, uploadId }: UploadRowData) =>
-    defaultSelection === "added here" ? addedHere.has(key) : !excluded.has(key) && !excluded.has(uploadId ?? key);
+    addedHere.has(key) || (defaultSelection === "this browser's" && isFromHere(key, uploadId) && !excluded.has(key) && !excluded.has(uploadId ?? key));
+  // Files of the command line or of another browser are someone's unfinished business until they are ticked.
+  const isFromHere = (key: string, uploadId: string | null) => sendings.some((task) => task.key === key) || isRemembered(uploadId ?? key);
   const selected = rows.filter((row) => isUsable(row) && isSelected(row));
 
   /** Tracked by key and id: a file gets its id during the upload and a new key after a reload. */

@@ -69,15 +69,26 @@ function ofPeak(peak: string): string {
 
 function validationNote(run: Run, columns: Columns): string {
   const values = columns["validation_loss"]?.values ?? [];
-  const [before, newest] = [values[values.length - 2], values[values.length - 1]];
+  const newest = values[values.length - 1];
   if (newest === undefined) {
     const loading = columns["loss"] === undefined && run.summary.step > 0;
     if (loading) return "";
     return isFinal(run.state) ? "not validated" : "not validated yet";
   }
-  const trend = before === undefined ? "" : newest < before ? ", falling" : newest > before ? ", rising" : "";
-  return `validation ${decimal(newest)}${trend}`;
+  const trend = trendOf(values);
+  return `validation ${decimal(newest)}${trend === null ? "" : `, ${trend}`}`;
 }
+
+/** Two points say nothing: only a direction that the last four measurements share is named. */
+function trendOf(values: readonly number[]): "falling" | "rising" | null {
+  const last = values.slice(-TREND_POINTS);
+  if (last.length < TREND_POINTS) return null;
+  const goes = (way: (change: number) => boolean) => last.slice(1).every((value, index) => way(value - (last[index] ?? NaN)));
+  if (goes((change) => change < 0)) return "falling";
+  return goes((change) => change > 0) ? "rising" : null;
+}
+
+const TREND_POINTS = 4;
 
 function clipNote(run: Run, columns: Columns): string {
   const limit = run.spec.optimizer.clip_norm;

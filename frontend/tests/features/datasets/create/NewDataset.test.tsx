@@ -94,6 +94,7 @@ it("does not continue with an unreadable file until it is excluded", async () =>
   await userEvent.click(await screen.findByRole("button", { name: "Preview files" }).then(enabled));
   expect(await screen.findByText(/is named as gzip, but is none/)).toBeDefined();
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Create dataset" }).disabled).toBe(true);
+  expect(screen.getByText("b.csv.gz cannot be read. Exclude it, or change the options.")).toBeDefined();
   await userEvent.click(screen.getByRole("button", { name: "Exclude b.csv.gz" }));
   await userEvent.click(await screen.findByRole("button", { name: "Create dataset" }).then(enabled));
   await waitFor(() => {
@@ -103,7 +104,7 @@ it("does not continue with an unreadable file until it is excluded", async () =>
 
 it("previews the first of many files, and creates a dataset from all", async () => {
   const names = Array.from({ length: 23 }, (_, n) => `part ${n}.csv`);
-  for (const [n, name] of names.entries()) tus.begun(`up_many${n}`, name, 4, 4);
+  for (const [n, name] of names.entries()) uploadedHere(`up_many${n}`, name);
   show();
   await userEvent.click(await screen.findByRole("button", { name: "Preview files" }).then(enabled));
   expect(await screen.findByText(/Showing the first 20 of 23 files/)).toBeDefined();
@@ -160,8 +161,8 @@ it("asks before removing an uploaded file", async () => {
 });
 
 it("remembers excluded files across pages, and for a new version selects only files added there", async () => {
-  tus.begun("up_a", "a.csv", 4, 4);
-  tus.begun("up_b", "b.csv", 4, 4);
+  uploadedHere("up_a", "a.csv");
+  uploadedHere("up_b", "b.csv");
   const first = renderRoute(<NewDataset team="lab" onCreated={() => undefined} />);
   await userEvent.click(await screen.findByRole("checkbox", { name: /b\.csv/ }));
   first.unmount();
@@ -179,6 +180,23 @@ it("remembers excluded files across pages, and for a new version selects only fi
   await userEvent.click(screen.getByRole("checkbox", { name: /b\.csv/ }));
   expect(screen.getByRole<HTMLInputElement>("checkbox", { name: /b\.csv/ }).checked).toBe(true);
 });
+
+it("ticks no file that came from the command line", async () => {
+  tus.begun("up_cli", "cli.csv", 4, 4);
+  uploadedHere("up_mine", "here.csv");
+  show();
+  expect((await screen.findByRole<HTMLInputElement>("checkbox", { name: /here\.csv/ })).checked).toBe(true);
+  const other = screen.getByRole<HTMLInputElement>("checkbox", { name: /cli\.csv/ });
+  expect(other.checked).toBe(false);
+  await userEvent.click(other);
+  expect(other.checked).toBe(true);
+});
+
+/** An upload of an earlier visit with this browser. */
+function uploadedHere(id: string, name: string): void {
+  tus.begun(id, name, 4, 4);
+  localStorage.setItem(`trainwright.upload.${id}`, "1");
+}
 
 async function enabled(button: HTMLElement): Promise<HTMLElement> {
   await waitFor(() => {

@@ -27,6 +27,7 @@ it("reports each field that is not a number, and accepts grouped digits", () => 
     max_characters: "a lot is not a number. Enter a number or leave the field empty.",
   });
   expect(mistakesOf({ ...draft, rejectedLimit: "2", rules: { min_characters: "1,000" } })).toEqual({});
+  expect(mistakesOf({ ...draft, rejectedLimit: "0,5", rules: {} })).toHaveProperty("rejected_limit");
 });
 
 it("describes what it does", () => {

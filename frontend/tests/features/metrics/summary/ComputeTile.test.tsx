@@ -27,3 +27,21 @@ it("is zero while a fork waits", async () => {
   const origin = { run: "run_0", name: "pilot-6", step: 4_900 };
   expect(await computeText({ forked_from: origin, state: "queued" }, 0)).toBe("compute so far0petaFLOP/s-daysof 2; model FLOPs");
 });
+
+it("counts a small run in FLOP, because its petaFLOP/s-days are unreadable", async () => {
+  expect(await computeText({ flops: 3.7e14 }, 2_500)).toBe("compute so far185TFLOPof 370; model FLOPs");
+});
+
+it("calls a validation loss rising or falling only after four measurements in one direction", async () => {
+  const note = async (...values: number[]) => {
+    const columns = { loss: { steps: [1], values: [9] }, validation_loss: { steps: values.map((_, index) => index), values } };
+    const page = renderRoute(<SummaryTiles run={aRun()} columns={columns} />);
+    const text = (await screen.findByText(/^validation/)).textContent;
+    page.unmount();
+    return text;
+  };
+  expect(await note(2.0, 2.1)).toBe("validation 2.100");
+  expect(await note(2.0, 2.1, 2.05, 2.2)).toBe("validation 2.200");
+  expect(await note(2.0, 2.1, 2.2, 2.3)).toBe("validation 2.300, rising");
+  expect(await note(3.0, 2.1, 2.0, 1.9)).toBe("validation 1.900, falling");
+});

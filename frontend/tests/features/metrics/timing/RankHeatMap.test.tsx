@@ -1,0 +1,17 @@
+import { screen } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import { RankHeatMap } from "@/features/metrics/timing/RankHeatMap";
+import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
+
+it("shows a single measurement of each rank as bars, not as a map of one column", async () => {
+  const series = [0, 1].map((rank) => ({ name: `rank_seconds/${rank}:forward`, steps: [10], values: [0.2 * (rank + 1)] }));
+  server.use(http.get("*/runs/run_1/metrics", () => HttpResponse.json({ series, attempts: [], cursor: "c" })));
+  renderRoute(<RankHeatMap team="lab" run="run_1" live={false} window={null} newest={10} part="forward" onPart={() => undefined} logOf={() => null} />);
+  expect(await screen.findByText("forward at step 10, the only one measured so far")).toBeDefined();
+  expect(screen.getByRole("progressbar", { name: "Time of rank 0" }).getAttribute("aria-valuenow")).toBe("50");
+  expect(screen.getByText("400 ms")).toBeDefined();
+  expect(screen.getByRole("combobox", { name: "Part of the step" })).toBeDefined();
+  expect(screen.queryByRole("region", { name: /table/ })).toBeNull();
+});
