@@ -155,6 +155,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
     await auditSizes(page, "data-list");
     await page.goto(letters);
     await page.getByRole("link", { name: "New run" }).click();
+    await page.getByRole("button", { name: /^Data settings/ }).click();
     await page.getByLabel("Tokenizer kind").selectOption("uploaded");
     await page.getByLabel("Uploaded tokenizer").selectOption("letters of bytes");
     await audit(page, "data-run-form");
