@@ -117,7 +117,7 @@ class TeamClient(DatasetCalls, PlanningCalls, RunCalls, MonitoringCalls, Checkpo
 
     def invitations(self) -> list[PendingInvitation]:
         """Pending invitations, newest first. For owners."""
-        return self._client.get_list(f"{self._path}/invitations", PendingInvitation)
+        return self._client.get_pages(f"{self._path}/invitations", PendingInvitation)
 
     def revoke_invitation(self, invitation_id: str) -> None:
         """Revoke an invitation: its link stops working. For owners."""

@@ -138,3 +138,20 @@ def test_a_file_name_that_leaves_the_folder_is_refused(server: type[Scripted], t
     with pytest.raises(ValueError, match="leaves the folder"):
         download(server, tmp_path / "export")
     assert not (tmp_path / "evil").exists()
+
+
+def test_a_list_is_read_page_by_page_and_from_an_older_server_as_an_array(server: type[Scripted]) -> None:
+    def recipe(name: str) -> dict[str, object]:
+        saved = {"saved": "2026-01-01T00:00:00Z", "saved_by": "Ada"}
+        return {"id": f"recipe_{name}", "name": name, "spec": {}, "problems": [], **saved}
+
+    pages = [
+        {"items": [recipe("a"), recipe("b")], "next_cursor": "recipe_b"},
+        {"items": [recipe("c")], "next_cursor": None},
+    ]
+    path = "/api/v1/teams/crew/recipes"
+    with Client(server.url) as client:
+        server.answers[path] = [(200, json.dumps(page).encode()) for page in pages]
+        assert [item.name for item in client.team("crew").recipes()] == ["a", "b", "c"]
+        server.answers[path] = [(200, json.dumps([recipe("a")]).encode())]
+        assert [item.name for item in client.team("crew").recipes()] == ["a"]

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import CheckpointEdit, FreedSpace, Retention, RetentionResult
@@ -17,6 +17,7 @@ from trainwright_backend.api.dependencies import (
     Store,
     WriteSession,
 )
+from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.checkpoints import deletion, downloads, service
 from trainwright_backend.core.policy import GuardedRoute
@@ -25,10 +26,13 @@ from trainwright_backend.runs.service import get_run
 router = APIRouter(prefix="/teams/{team}", tags=["checkpoints"], route_class=GuardedRoute)
 
 
-@router.get("/runs/{run}/checkpoints")
-def list_checkpoints(access: Viewer, session: ReadSession, run: str) -> list[Checkpoint]:
+@router.get("/runs/{run}/checkpoints", response_model=Page[Checkpoint])
+def list_checkpoints(
+    access: Viewer, session: ReadSession, run: str, asked: Paged
+) -> Page[Checkpoint] | Response:
     """The run's checkpoints and exports, newest first."""
-    return service.list_checkpoints(session, get_run(session, access.team_id, run))
+    found = service.list_checkpoints(session, get_run(session, access.team_id, run))
+    return page_of(found, asked, lambda checkpoint: checkpoint.id)
 
 
 @router.patch("/runs/{run}/checkpoints/{checkpoint}")

@@ -2,10 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
+from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import RunEvent
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentTopics, LastEventId, ReadSession
+from trainwright_backend.api.lists import MOST_ITEMS, Paged, first_page, refused_cursor
 from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
@@ -17,12 +19,26 @@ from trainwright_backend.runs.notify import run_topic
 router = APIRouter(prefix="/teams/{team}/runs/{run}/events", tags=["runs"], route_class=GuardedRoute)
 
 
-@router.get("")
+@router.get("", response_model=Page[RunEvent])
 def list_run_events(
-    access: Viewer, session: ReadSession, run: str, after: Annotated[int, Query(ge=0, le=LARGEST_INTEGER)] = 0
-) -> list[RunEvent]:
-    """The run's events, oldest first: at most a thousand after number `after`."""
-    return service.list_events(session, service.get_run(session, access.team_id, run), after)
+    access: Viewer,
+    session: ReadSession,
+    run: str,
+    asked: Paged,
+    after: Annotated[int, Query(ge=0, le=LARGEST_INTEGER)] = 0,
+) -> Page[RunEvent] | Response:
+    """The run's events after number `after`, oldest first: at most a thousand at once."""
+    if asked.cursor is not None:
+        after = _number(asked.cursor)
+    limit = service.EVENTS_AT_ONCE if asked.is_legacy else (asked.limit or MOST_ITEMS) + 1
+    found = service.list_events(session, service.get_run(session, access.team_id, run), after, limit)
+    return first_page(found, asked, lambda event: str(event.sequence))
+
+
+def _number(cursor: str) -> int:
+    if not cursor.isdecimal() or int(cursor) > LARGEST_INTEGER:
+        raise refused_cursor(cursor)
+    return int(cursor)
 
 
 @router.get("/stream", response_class=EventStream)

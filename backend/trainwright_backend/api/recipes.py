@@ -1,9 +1,11 @@
 """Saved recipes of a team."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from trainwright.contracts.api.actions import NewRecipe, Recipe
+from trainwright.contracts.api.envelopes import Page
 from trainwright_backend.api.dependencies import ReadSession, WriteSession
+from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs import recipes
@@ -11,10 +13,10 @@ from trainwright_backend.runs import recipes
 router = APIRouter(prefix="/teams/{team}/recipes", tags=["recipes"], route_class=GuardedRoute)
 
 
-@router.get("")
-def list_recipes(access: Viewer, session: ReadSession) -> list[Recipe]:
+@router.get("", response_model=Page[Recipe])
+def list_recipes(access: Viewer, session: ReadSession, asked: Paged) -> Page[Recipe] | Response:
     """The team's recipes by name, each with the problems that this version finds in it."""
-    return recipes.list_recipes(session, access.team_id)
+    return page_of(recipes.list_recipes(session, access.team_id), asked, lambda recipe: recipe.id)
 
 
 @router.post("", status_code=201)

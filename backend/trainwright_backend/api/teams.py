@@ -1,7 +1,8 @@
 """Teams: members, invitations, quota and storage."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
+from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.people import (
     Invitation,
     Member,
@@ -15,6 +16,7 @@ from trainwright.contracts.api.people import (
     Team,
 )
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
+from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs.joined_nodes import joined_slots
@@ -46,10 +48,10 @@ def get_team(access: Viewer, session: ReadSession) -> Team:
     return team.model_copy(update={"quota": quota})
 
 
-@router.get("/{team}/members")
-def list_members(access: Viewer, session: ReadSession) -> list[Member]:
+@router.get("/{team}/members", response_model=Page[Member])
+def list_members(access: Viewer, session: ReadSession, asked: Paged) -> Page[Member] | Response:
     """The people of a team."""
-    return service.list_members(session, access.team_id)
+    return page_of(service.list_members(session, access.team_id), asked, lambda member: member.id)
 
 
 @router.post("/{team}/invitations", status_code=201)
@@ -64,10 +66,11 @@ def create_invitation(
     return one_time_links.invite(session, settings, access.team_id, new, requested)
 
 
-@router.get("/{team}/invitations")
-def list_invitations(access: Owner, session: ReadSession) -> list[PendingInvitation]:
+@router.get("/{team}/invitations", response_model=Page[PendingInvitation])
+def list_invitations(access: Owner, session: ReadSession, asked: Paged) -> Page[PendingInvitation] | Response:
     """Pending invitations, newest first. Their links are not shown again."""
-    return one_time_links.open_invitations(session, access.team_id)
+    found = one_time_links.open_invitations(session, access.team_id)
+    return page_of(found, asked, lambda invitation: invitation.id)
 
 
 @router.delete("/{team}/invitations/{invitation}", status_code=204)

@@ -5,6 +5,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.uploads import Preview, PreviewRequest, Upload
 from trainwright_backend.api.body_limits import UNLIMITED
 from trainwright_backend.api.dependencies import (
@@ -14,6 +15,7 @@ from trainwright_backend.api.dependencies import (
     Store,
     Uploads,
 )
+from trainwright_backend.api.lists import MOST_ITEMS, Paged, first_page
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.ids import parse_id, public_id
@@ -39,10 +41,12 @@ def preview_uploads(
     return previews.preview(database, store, access.team_id, asked)
 
 
-@tus_router.get("")
-def list_uploads(access: Viewer, session: ReadSession) -> list[Upload]:
+@tus_router.get("", response_model=Page[Upload])
+def list_uploads(access: Viewer, session: ReadSession, asked: Paged) -> Page[Upload] | Response:
     """Unfinished uploads, and complete ones that no dataset uses yet, newest first."""
-    return service.list_uploads(session, access.team_id, access.user_id)
+    limit = None if asked.is_legacy else (asked.limit or MOST_ITEMS) + 1
+    found = service.list_uploads(session, access.team_id, access.user_id, limit, asked.cursor)
+    return first_page(found, asked, lambda upload: upload.id)
 
 
 @tus_router.options(

@@ -44,5 +44,5 @@ def _events_after(session: Read, run_id: UUID, sequence: int) -> tuple[list[RunE
     if run is None:
         return [], True
     final = run.state in FINAL  # read before the events, so that none can be added in between
-    found = service.list_events(session, run, sequence)
+    found = service.list_events(session, run, sequence, service.EVENTS_AT_ONCE)
     return found, final and len(found) < service.EVENTS_AT_ONCE

@@ -87,13 +87,13 @@ def run_folder(run: Run) -> str:
     return f"{run.team_id}/runs/{run.id}"
 
 
-def list_events(session: Read, run: Run, after: int) -> list[ShownEvent]:
-    """The run's events whose number is greater than ``after``, oldest first, at most a thousand."""
+def list_events(session: Read, run: Run, after: int, limit: int) -> list[ShownEvent]:
+    """The run's events whose number is greater than ``after``, oldest first, at most ``limit``."""
     events = (
         select(RunEvent)
         .where(RunEvent.run_id == run.id, RunEvent.sequence > after)
         .order_by(RunEvent.sequence)
-        .limit(EVENTS_AT_ONCE)
+        .limit(limit)
     )
     return [
         ShownEvent(

@@ -85,16 +85,36 @@ def find_upload(session: Read, team_id: UUID, upload: str) -> Upload:
     return found
 
 
-def list_uploads(session: Read, team_id: UUID, user_id: UUID) -> list[UploadOut]:
-    """Uploads in progress and complete ones that nothing uses yet, newest first, as ``user_id`` sees them."""
+def list_uploads(
+    session: Read, team_id: UUID, user_id: UUID, limit: int | None = None, before: str | None = None
+) -> list[UploadOut]:
+    """Uploads in progress and complete ones that nothing uses yet, newest first, as ``user_id`` sees them.
+
+    Args:
+        limit: at most so many.
+        before: id of an upload; only older ones.
+
+    Raises:
+        Invalid: ``before`` is no id of an upload.
+    """
+    older = () if before is None else (Upload.id < _cursor_id(before),)
     rows = session.execute(
         select(Upload, Account.name)
         .outerjoin(Account, Account.id == Upload.created_by)
-        .where(Upload.team_id == team_id, Upload.expires > now())
+        .where(Upload.team_id == team_id, Upload.expires > now(), *older)
         .order_by(Upload.id.desc())
+        .limit(limit)
         .options(selectinload(Upload.stored_file))
     )
     return [_to_response(row, name, user_id) for row, name in rows]
+
+
+def _cursor_id(cursor: str) -> UUID:
+    try:
+        return parse_id("up", cursor)
+    except NotFound:
+        rule = "This cursor is not valid here: use `next_cursor` of the previous page."
+        raise Invalid.at("cursor", rule, cursor) from None
 
 
 def advance(session: Write, upload_id: UUID, start: int, end: int) -> None:

@@ -3,6 +3,9 @@ import { ApiError, ConnectionError, parseErrorBody } from "@/api/errors";
 import type { paths } from "@/api/schema";
 import { connection } from "@/lib/connection";
 
+/** The query of a list that is shown whole; no team has more items than this. Without `limit` the answer is an array. */
+export const WHOLE_LIST = { limit: 1_000 } as const;
+
 /** Statuses of a proxy whose API is down. */
 const GATEWAY_DOWN = new Set([502, 504]);
 

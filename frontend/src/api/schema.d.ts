@@ -1221,7 +1221,7 @@ export interface paths {
         };
         /**
          * List Run Events
-         * @description The run's events, oldest first: at most a thousand after number `after`.
+         * @description The run's events after number `after`, oldest first: at most a thousand at once.
          */
         get: operations["list_run_events"];
         put?: never;
@@ -3425,10 +3425,60 @@ export interface components {
              */
             next_cursor?: string | null;
         };
+        /** Page[Member] */
+        Page_Member_: {
+            /** Items */
+            items: components["schemas"]["Member"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
+        /** Page[PendingInvitation] */
+        Page_PendingInvitation_: {
+            /** Items */
+            items: components["schemas"]["PendingInvitation"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
+        /** Page[Recipe] */
+        Page_Recipe_: {
+            /** Items */
+            items: components["schemas"]["Recipe"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
+        /** Page[RunEvent] */
+        Page_RunEvent_: {
+            /** Items */
+            items: components["schemas"]["RunEvent"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
         /** Page[Run] */
         Page_Run_: {
             /** Items */
             items: components["schemas"]["Run"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
+        /** Page[Upload] */
+        Page_Upload_: {
+            /** Items */
+            items: components["schemas"]["Upload"][];
             /**
              * Next Cursor
              * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
@@ -6564,7 +6614,11 @@ export interface operations {
     };
     list_invitations: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items of a page. Give it: without it the answer is an array. */
+                limit?: number | null;
+                cursor?: string | null;
+            };
             header?: never;
             path: {
                 team: string;
@@ -6579,7 +6633,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PendingInvitation"][];
+                    "application/json": components["schemas"]["Page_PendingInvitation_"];
                 };
             };
             /** @description Refused. */
@@ -6660,7 +6714,11 @@ export interface operations {
     };
     list_members: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items of a page. Give it: without it the answer is an array. */
+                limit?: number | null;
+                cursor?: string | null;
+            };
             header?: never;
             path: {
                 team: string;
@@ -6675,7 +6733,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Member"][];
+                    "application/json": components["schemas"]["Page_Member_"];
                 };
             };
             /** @description Refused. */
@@ -6766,7 +6824,11 @@ export interface operations {
     };
     list_recipes: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items of a page. Give it: without it the answer is an array. */
+                limit?: number | null;
+                cursor?: string | null;
+            };
             header?: never;
             path: {
                 team: string;
@@ -6781,7 +6843,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Recipe"][];
+                    "application/json": components["schemas"]["Page_Recipe_"];
                 };
             };
             /** @description Refused. */
@@ -7222,7 +7284,11 @@ export interface operations {
     };
     list_checkpoints: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items of a page. Give it: without it the answer is an array. */
+                limit?: number | null;
+                cursor?: string | null;
+            };
             header?: never;
             path: {
                 run: string;
@@ -7238,7 +7304,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Checkpoint"][];
+                    "application/json": components["schemas"]["Page_Checkpoint_"];
                 };
             };
             /** @description Refused. */
@@ -7431,6 +7497,9 @@ export interface operations {
         parameters: {
             query?: {
                 after?: number;
+                /** @description Items of a page. Give it: without it the answer is an array. */
+                limit?: number | null;
+                cursor?: string | null;
             };
             header?: never;
             path: {
@@ -7447,7 +7516,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunEvent"][];
+                    "application/json": components["schemas"]["Page_RunEvent_"];
                 };
             };
             /** @description Refused. */
@@ -8020,7 +8089,11 @@ export interface operations {
     };
     list_uploads: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items of a page. Give it: without it the answer is an array. */
+                limit?: number | null;
+                cursor?: string | null;
+            };
             header?: never;
             path: {
                 team: string;
@@ -8035,7 +8108,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Upload"][];
+                    "application/json": components["schemas"]["Page_Upload_"];
                 };
             };
             /** @description Refused. */

@@ -27,8 +27,8 @@ beforeEach(() => {
     http.get("*/api/v1/series", () => HttpResponse.json({ series: [LOSS_INFO], families: [] })),
     http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json(RUNS.map(({ id }) => ({ run: id, series: [LOSS] })))),
     http.get("*/api/v1/teams/lab/runs/run_1/metrics", () => HttpResponse.json({ series: [LOSS], attempts: [], cursor: "1:1" })),
-    http.get("*/api/v1/teams/lab/runs/run_1/events", () => HttpResponse.json([])),
-    http.get("*/api/v1/teams/lab/runs/run_1/checkpoints", () => HttpResponse.json([])),
+    http.get("*/api/v1/teams/lab/runs/run_1/events", () => HttpResponse.json({ items: [] })),
+    http.get("*/api/v1/teams/lab/runs/run_1/checkpoints", () => HttpResponse.json({ items: [] })),
     http.get("*/api/v1/teams/lab/runs/run_1", () => HttpResponse.json(RUNS[0])),
   );
 });

@@ -41,7 +41,7 @@ export class TusServer {
   }
 
   readonly handlers = [
-    http.get("*/teams/lab/uploads", () => HttpResponse.json(this.list())),
+    http.get("*/teams/lab/uploads", () => HttpResponse.json({ items: this.list() })),
     http.post("*/teams/lab/uploads", ({ request }) => {
       const bytes = Number(request.headers.get("Upload-Length"));
       const id = `up_${this.uploads.size + 1}`;

@@ -26,7 +26,7 @@ class CheckpointCalls(TeamCalls):
     """Calls about the checkpoints of runs."""
 
     def checkpoints(self, run_id: str) -> list[Checkpoint]:
-        return self._client.get_list(f"{self._path}/runs/{run_id}/checkpoints", Checkpoint)
+        return self._client.get_pages(f"{self._path}/runs/{run_id}/checkpoints", Checkpoint)
 
     def all_checkpoints(
         self, kind: CheckpointKind | None = None, pinned: bool | None = None
@@ -34,7 +34,7 @@ class CheckpointCalls(TeamCalls):
         """Checkpoints and exports of all runs of the team, newest first."""
         asked = {"kind": kind, "pinned": pinned}
         given = {name: value for name, value in asked.items() if value is not None}
-        return self._pages(f"{self._path}/checkpoints", Checkpoint, given)
+        return self._client.get_pages(f"{self._path}/checkpoints", Checkpoint, given)
 
     def download(
         self,

@@ -35,7 +35,7 @@ class DatasetCalls(TeamCalls):
     """Calls that upload, curate and prepare data."""
 
     def datasets(self) -> list[Dataset]:
-        return self._pages(f"{self._path}/datasets", Dataset)
+        return self._client.get_pages(f"{self._path}/datasets", Dataset)
 
     def dataset(self, dataset_id: str) -> Dataset:
         return self._client.get(f"{self._path}/datasets/{dataset_id}", Dataset)
@@ -99,7 +99,7 @@ class DatasetCalls(TeamCalls):
 
     def uploads(self) -> list[Upload]:
         """Uploads in progress, and complete uploads that no dataset uses."""
-        return self._client.get_list(f"{self._path}/uploads", Upload)
+        return self._client.get_pages(f"{self._path}/uploads", Upload)
 
     def count(
         self, curation: CurationSpec, dataset_id: str | None = None, version: int | None = None

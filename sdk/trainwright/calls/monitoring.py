@@ -25,7 +25,7 @@ class MonitoringCalls(TeamCalls):
 
     def runs(self, state: str | None = None, **query: Any) -> list[Run]:
         """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``tag``, ``ids``, ``sort``, ``order``."""
-        return self._pages(f"{self._path}/runs", Run, query | ({"state": state} if state else {}))
+        return self._client.get_pages(f"{self._path}/runs", Run, query | ({"state": state} if state else {}))
 
     def run(self, run_id: str) -> Run:
         return self._client.get(f"{self._path}/runs/{run_id}", Run)
@@ -43,7 +43,7 @@ class MonitoringCalls(TeamCalls):
             time.sleep(poll_seconds)
 
     def events(self, run_id: str, after: int = 0) -> list[RunEvent]:
-        return self._client.get_list(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
+        return self._client.get_pages(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
 
     def metrics(
         self, run_id: str, names: Sequence[str] = (), points: int | None = None, **window: int

@@ -41,7 +41,7 @@ class PlanningCalls(TeamCalls):
 
     def recipes(self) -> list[Recipe]:
         """The team's recipes by name."""
-        return self._client.get_list(f"{self._path}/recipes", Recipe)
+        return self._client.get_pages(f"{self._path}/recipes", Recipe)
 
     def save_recipe(self, name: str, spec: Mapping[str, Any]) -> Recipe:
         """Save fields of a spec as a recipe. A recipe of the same name is replaced."""

@@ -21,6 +21,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 API = "/api/v1"
 BLOCK_BYTES = 1 << 20
+PAGE_ITEMS = 100
 LONG_RESPONSE_SECONDS = 300.0
 """At the end of a large upload the server may read all of it again."""
 
@@ -77,6 +78,19 @@ class Connection:
 
     def get_list(self, path: str, item: type[Model], params: Mapping[str, Any] | None = None) -> list[Model]:
         return [item.model_validate(entry) for entry in self.fetch(path, params).json()]
+
+    def get_pages(self, path: str, item: type[Model], params: Mapping[str, Any] | None = None) -> list[Model]:
+        """All items of a list with pages. Servers of version 0.1 answer with an array for some of them."""
+        found: list[Model] = []
+        asked: dict[str, Any] = {"limit": PAGE_ITEMS} | dict(params or {})
+        while True:
+            answer = self.fetch(path, asked).json()
+            entries = answer if isinstance(answer, list) else answer["items"]
+            found += [item.model_validate(entry) for entry in entries]
+            cursor = None if isinstance(answer, list) else answer["next_cursor"]
+            if cursor is None:
+                return found
+            asked["cursor"] = cursor
 
     def fetch(self, path: str, params: Mapping[str, Any] | None = None) -> httpx.Response:
         """GET, retried if the connection breaks or the server is busy."""

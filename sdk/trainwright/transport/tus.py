@@ -68,7 +68,7 @@ class TusUploader:
             DigestMismatchError: the server received other bytes than the file has.
         """
         ids = [self._send(file, on_bytes) for file in files]
-        digests = {upload.id: upload.digest for upload in self._connection.get_list(self._path, Upload)}
+        digests = {upload.id: upload.digest for upload in self._connection.get_pages(self._path, Upload)}
         for file, upload in zip(files, ids, strict=True):
             if digests.get(upload) != file.digest():
                 self.drop(file, upload)

@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { api, body } from "@/api/client";
+import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Checkpoint, FreedSpace, Retention, RetentionResult } from "@/api/types";
 
 const LIVE_MS = 5_000;
@@ -9,7 +9,7 @@ export function checkpointsQuery(team: string, run: string, live: boolean) {
   return queryOptions({
     queryKey: ["run", team, run, "checkpoints"],
     queryFn: async ({ signal }) =>
-      body(await api.GET("/api/v1/teams/{team}/runs/{run}/checkpoints", { params: { path: { team, run } }, signal })),
+      body(await api.GET("/api/v1/teams/{team}/runs/{run}/checkpoints", { params: { path: { team, run }, query: WHOLE_LIST }, signal })).items,
     refetchInterval: live ? LIVE_MS : false,
   });
 }

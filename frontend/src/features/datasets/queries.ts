@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { api, body } from "@/api/client";
+import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Dataset, DatasetVersion, Preparation, Preview, CurationSpec, CurationCounts, Tokenizer, Upload } from "@/api/types";
 
 export function datasetsQuery(team: string) {
@@ -62,7 +62,7 @@ export function uploadsQuery(team: string) {
   return queryOptions({
     queryKey: ["uploads", team],
     queryFn: async ({ signal }): Promise<Upload[]> =>
-      body(await api.GET("/api/v1/teams/{team}/uploads", { params: { path: { team } }, signal })),
+      body(await api.GET("/api/v1/teams/{team}/uploads", { params: { path: { team }, query: WHOLE_LIST }, signal })).items,
     refetchInterval: 5_000,
   });
 }

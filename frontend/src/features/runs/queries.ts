@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { api, body } from "@/api/client";
+import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Run, RunEvent } from "@/api/types";
 import type { RunFilter } from "@/features/runs/list/runFilter";
 import { isFinal } from "@/lib/runs/runProgress";
@@ -89,10 +89,10 @@ export function eventsQuery(team: string, run: string, live: boolean) {
       const after = known[known.length - 1]?.sequence ?? 0;
       const newEvents = body(
         await api.GET("/api/v1/teams/{team}/runs/{run}/events", {
-          params: { path: { team, run }, query: { after } },
+          params: { path: { team, run }, query: { after, ...WHOLE_LIST } },
           signal,
         }),
-      );
+      ).items;
       return [...known, ...newEvents];
     },
     refetchInterval: live ? LIVE_MS : false,

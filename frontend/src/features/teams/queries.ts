@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { api, body } from "@/api/client";
+import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Member } from "@/api/types";
 
 export function teamQuery(team: string) {
@@ -13,7 +13,7 @@ export function membersQuery(team: string) {
   return queryOptions({
     queryKey: ["team", team, "members"],
     queryFn: async ({ signal }) =>
-      body(await api.GET("/api/v1/teams/{team}/members", { params: { path: { team } }, signal })),
+      body(await api.GET("/api/v1/teams/{team}/members", { params: { path: { team }, query: WHOLE_LIST }, signal })).items,
   });
 }
 
@@ -21,7 +21,7 @@ export function membersQuery(team: string) {
 export function invitationsQuery(team: string) {
   return queryOptions({
     queryKey: ["team", team, "invitations"],
-    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/invitations", { params: { path: { team } }, signal })),
+    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/invitations", { params: { path: { team }, query: WHOLE_LIST }, signal })).items,
   });
 }
 

@@ -42,9 +42,9 @@ beforeEach(async () => {
     http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: {} })),
     http.get("*/api/v1/teams/lab/datasets", () => HttpResponse.json({ items: DATASETS, next_cursor: null })),
     http.get("*/api/v1/teams/lab/tokenizers", () => HttpResponse.json([])),
-    http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json([])),
+    http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json({ items: [] })),
     http.get("*/api/v1/teams/lab/runs/run_1", () => HttpResponse.json(aRun())),
-    http.get("*/api/v1/teams/lab/runs/run_1/checkpoints", () => HttpResponse.json(states)),
+    http.get("*/api/v1/teams/lab/runs/run_1/checkpoints", () => HttpResponse.json({ items: states })),
     http.post("*/api/v1/teams/lab/runs/validate", async ({ request }) =>
       HttpResponse.json({ valid: true, problems: [], spec: filledIn((await request.json()) as Partial<Run["spec"]>), parameters: 1, train_tokens: null, warnings: [] }),
     ),

@@ -13,11 +13,11 @@ GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey �
 GET     /me/sessions · DELETE /me/sessions/{id}     SignedInBrowser: where you are signed in
 GET POST /teams                                     Team (POST: site admin, NewTeam)
 GET     T                                           Team with its quota
-GET     T/members                                   Member
-GET POST T/invitations · DELETE T/invitations/{id}  PendingInvitation; NewInvitation → Invitation with its one-time link
+GET     T/members?limit&cursor                      Page[Member]
+GET POST T/invitations · DELETE T/invitations/{id}  Page[PendingInvitation]; NewInvitation → Invitation with its link
 PUT     T/quota/{device}                            QuotaLimit (site admin)
 PUT     T/storage                                   StorageLimit (site admin)
-GET POST T/uploads                                  list[Upload]; POST: tus 1.0 creation (headers, 201 + Location)
+GET POST T/uploads                                  Page[Upload]; POST: tus 1.0 creation (headers, 201 + Location)
 HEAD PATCH DELETE T/uploads/{upload}                tus 1.0: offset, more bytes, termination; OPTIONS T/uploads
 POST    T/uploads/preview                           PreviewRequest → Preview: formats, columns, first rows
 GET POST T/datasets                                 Page[Dataset]; NewDataset (complete uploads) → 201 Dataset
@@ -42,8 +42,8 @@ PUT     T/runs/{run}/layout                         RunLayout → Run: how its n
 POST    T/runs/{run}/clone · …/fork                 NewClone, NewFork (+ header Idempotency-Key) → 201 Run
 POST    T/runs/bulk                                 BulkAction → list[BulkResult], in the order of the runs
 POST    T/runs/estimate?begin_step                  RunSpec → RunEstimate; `begin_step` is a fork's
-GET POST T/recipes · DELETE T/recipes/{recipe}      Recipe; NewRecipe → 201
-GET     T/runs/{run}/events?after                   list[RunEvent] by sequence number
+GET POST T/recipes · DELETE T/recipes/{recipe}      Page[Recipe]; NewRecipe → 201
+GET     T/runs/{run}/events?after&limit&cursor      Page[RunEvent] by sequence number
 GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent
 GET     T/runs/{run}/metrics?names&after_step&to_step&points  Metrics; without `names` all series; `points`
                                                     down-samples the window after_step < step ≤ to_step
@@ -54,7 +54,7 @@ GET     T/runs/{run}/logs                           list[LogFile]
 GET     T/runs/{run}/logs/{attempt}/{file}?offset&limit   LogText
 GET     T/runs/{run}/logs/{attempt}/{file}/lines?first&limit   LogLines by line number
 GET     T/runs/{run}/logs/{attempt}/{file}/search?q&after_line&limit   LogMatches
-GET     T/runs/{run}/checkpoints                    list[Checkpoint]
+GET     T/runs/{run}/checkpoints?limit&cursor       Page[Checkpoint]
 GET     T/runs/{run}/checkpoints/{id}/files         list[CheckpointFile] with signed links
 GET     T/runs/{run}/checkpoints/{id}/archive       one streamed .tar
 PATCH   T/runs/{run}/checkpoints/{id}               CheckpointEdit → Checkpoint: pin and unpin

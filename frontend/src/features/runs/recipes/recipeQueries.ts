@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { api, body } from "@/api/client";
+import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Run, RunEstimate, Recipe } from "@/api/types";
 import type { SpecJson } from "@/features/runs/queries";
 
@@ -7,7 +7,7 @@ import type { SpecJson } from "@/features/runs/queries";
 export function recipesQuery(team: string) {
   return queryOptions({
     queryKey: ["recipes", team],
-    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/recipes", { params: { path: { team } }, signal })),
+    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/recipes", { params: { path: { team }, query: WHOLE_LIST }, signal })).items,
     staleTime: 30_000,
   });
 }

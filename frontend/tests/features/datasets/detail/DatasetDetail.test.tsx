@@ -13,7 +13,7 @@ import { server } from "@tests/support/server";
 function show(dataset: Dataset): void {
   server.use(
     http.get("*/teams/lab/datasets/ds_1", () => HttpResponse.json(dataset)),
-    http.get("*/teams/lab/uploads", () => HttpResponse.json([])),
+    http.get("*/teams/lab/uploads", () => HttpResponse.json({ items: [] })),
   );
   renderRoute(
     <Boundary>

@@ -10,7 +10,7 @@ it("says why the events could not be loaded, and retries", async () => {
   const event = { sequence: 1, time: "2026-11-21T13:00:00Z", type: "state", state: "queued", message: "needs 2 slots" };
   server.use(
     http.get("*/runs/run_1/events", () => HttpResponse.json({ code: "busy", detail: "The database is busy. Wait a second." }, { status: 503 }), { once: true }),
-    http.get("*/runs/run_1/events", () => HttpResponse.json([event])),
+    http.get("*/runs/run_1/events", () => HttpResponse.json({ items: [event] })),
   );
   renderRoute(<EventList team="lab" run="run_1" live={false} />);
   expect((await screen.findByRole("alert")).textContent).toContain("The database is busy.");

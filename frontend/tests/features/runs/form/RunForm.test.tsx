@@ -97,7 +97,7 @@ beforeEach(() => {
       const problems = odd ? [{ field: "model.width", message: "Must be even.", value: 63 }] : [];
       return HttpResponse.json({ valid: !odd, problems, spec: odd ? null : asStored(spec.model), parameters: odd ? null : 360_768, train_tokens: null, warnings: [] });
     }),
-    http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json([])),
+    http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json({ items: [] })),
     http.post("*/runs/plan", () => HttpResponse.json(PLAN)),
     http.post("*/runs/estimate", async ({ request }) => {
       const spec = (await request.json()) as { model?: { width?: number } };
@@ -309,7 +309,7 @@ it("saves a recipe without the run's name and data, applies it, and deletes it",
   const saved: unknown[] = [];
   const recipes = [{ id: "rec_1", name: "night", spec: { model: { width: 96 } }, problems: [], saved: "2026-11-21T13:00:00Z", saved_by: "ana" }];
   server.use(
-    http.get("*/recipes", () => HttpResponse.json(recipes)),
+    http.get("*/recipes", () => HttpResponse.json({ items: recipes })),
     http.post("*/recipes", async ({ request }) => {
       saved.push(await request.json());
       return HttpResponse.json(recipes[0], { status: 201 });

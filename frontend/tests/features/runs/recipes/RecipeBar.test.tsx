@@ -10,7 +10,7 @@ it("distinguishes recipes that failed to load from a team without any, and retri
   const recipe = { id: "rec_1", name: "night", spec: {}, problems: [], saved: "2026-11-21T13:00:00Z", saved_by: "ana" };
   server.use(
     http.get("*/recipes", () => HttpResponse.json({ code: "busy", detail: "The database is busy." }, { status: 503 }), { once: true }),
-    http.get("*/recipes", () => HttpResponse.json([recipe])),
+    http.get("*/recipes", () => HttpResponse.json({ items: [recipe] })),
   );
   renderRoute(<RecipeBar team="lab" fields={[]} values={{}} spec={{}} onChoose={() => undefined} />);
   expect((await screen.findByRole("alert")).textContent).toContain("Could not load the recipes. The database is busy.");

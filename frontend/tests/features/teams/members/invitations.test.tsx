@@ -15,7 +15,7 @@ it("shows the link of an invitation once, lists the invitation without it, and r
   let open: PendingInvitation[] = [];
   const asked: unknown[] = [];
   server.use(
-    http.get("*/api/v1/teams/lab/invitations", () => HttpResponse.json(open)),
+    http.get("*/api/v1/teams/lab/invitations", () => HttpResponse.json({ items: open })),
     http.post("*/api/v1/teams/lab/invitations", async ({ request }) => {
       asked.push(await request.json());
       open = [{ id: "invite_1", email: "bob@example.org", role: "editor", expires: "2026-11-28T13:00:00Z" }];
