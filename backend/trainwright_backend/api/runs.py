@@ -49,6 +49,12 @@ BeginStep = Annotated[
 ]
 
 
+ForkedCheckpoint = Annotated[
+    str | None,
+    Query(max_length=80, description="The checkpoint that a fork with this spec would continue from."),
+]
+
+
 @router.get("")
 def list_runs(
     access: Viewer,
@@ -93,8 +99,12 @@ def submit_run(
 
 
 @router.post("/validate")
-def validate_run(access: Viewer, session: ReadSession, spec: Annotated[Any, Body()]) -> SpecCheck:
+def validate_run(
+    access: Viewer, session: ReadSession, spec: Annotated[Any, Body()], checkpoint: ForkedCheckpoint = None
+) -> SpecCheck:
     """Check a spec without submitting it."""
+    if checkpoint is not None:
+        return fork.validate_fork(session, access.team_id, spec, checkpoint)
     return submission.validate_run(session, access.team_id, spec)
 
 

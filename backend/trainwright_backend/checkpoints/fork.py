@@ -9,9 +9,11 @@ checkpoint, which
 from typing import NamedTuple
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import Select, exists, func, select
 
 from trainwright.contracts.api.actions import NewFork
+from trainwright.contracts.api.runs import SpecCheck
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_spec import RunSpec
@@ -22,7 +24,7 @@ from trainwright_backend.checkpoints.compatibility import (
     restarts_data,
     with_vocabulary,
 )
-from trainwright_backend.checkpoints.service import get_checkpoint, newest_state
+from trainwright_backend.checkpoints.service import find_checkpoint, get_checkpoint, newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
@@ -30,7 +32,13 @@ from trainwright_backend.datasets.data_resolution import lock_data
 from trainwright_backend.runs.clone import changed_spec, differences, refuse_deleted_data
 from trainwright_backend.runs.service import get_run, locked_run
 from trainwright_backend.runs.state_text import lost_resume_point_text
-from trainwright_backend.runs.submission import SubmitResult, Submitter, create_run, earlier_run
+from trainwright_backend.runs.submission import (
+    SubmitResult,
+    Submitter,
+    create_run,
+    earlier_run,
+    validate_run,
+)
 from trainwright_backend.runs.tables import NodeSize, Placement, Run
 from trainwright_backend.runs.transitions import add_event, lock_run, move
 
@@ -80,6 +88,25 @@ def fork_run(
     origin = f"forked from {parent.name} at step {checkpoint.step:,}"
     add_event(session, run, "forked", f"{origin}{differences(request.changes)}{data}", step=checkpoint.step)
     return SubmitResult(run, replayed=False)
+
+
+def validate_fork(session: Read, team_id: UUID, spec: object, checkpoint_id: str) -> SpecCheck:
+    """Check ``spec``, any JSON value, for a run that continues from a checkpoint, as `fork_run` would; nothing is stored.
+
+    Raises:
+        NotFound: the team has no such checkpoint.
+    """
+    checkpoint = find_checkpoint(session, team_id, checkpoint_id)
+    checked = validate_run(session, team_id, spec)
+    try:
+        parsed = RunSpec.model_validate(spec)
+    except ValidationError:
+        return checked
+    before = RunSpec.model_validate(session.get_one(Run, checkpoint.run_id).spec)
+    found = list(incompatibilities(before, with_vocabulary(parsed, before), checkpoint.step))
+    known = {problem.field for problem in found}
+    problems = [*found, *(problem for problem in checked.problems if problem.field not in known)]
+    return checked.model_copy(update={"problems": problems, "valid": not problems})
 
 
 def resume_point(session: Read, run: Run) -> Resume | None:

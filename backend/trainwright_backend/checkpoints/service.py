@@ -204,6 +204,20 @@ def get_checkpoint(session: Read, run: Run, checkpoint_id: str) -> Checkpoint:
     return checkpoint
 
 
+def find_checkpoint(session: Read, team_id: UUID, checkpoint_id: str) -> Checkpoint:
+    """A committed checkpoint of any run of the team.
+
+    Raises:
+        NotFound: there is none with this id.
+    """
+    mine = (Checkpoint.id == parse_id("ckpt", checkpoint_id), Run.team_id == team_id)
+    found = select(Checkpoint).join(Run, Run.id == Checkpoint.run_id)
+    checkpoint = session.scalars(found.where(*mine, Checkpoint.committed.is_not(None))).one_or_none()
+    if checkpoint is None:
+        raise unknown("ckpt", checkpoint_id)
+    return checkpoint
+
+
 def pin(session: Write, team_id: UUID, run_id: str, checkpoint_id: str, *, pinned: bool) -> ShownCheckpoint:
     """Pin a checkpoint, so that nothing deletes it, or unpin it.
 

@@ -24,6 +24,7 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
+from trainwright_backend.nodes.service import threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 from trainwright_backend.runs.transitions import lock_run, move
@@ -108,6 +109,7 @@ def _job(run: Run, node: Node, placement: Placement, resume: Resume | None) -> J
     spec = RunSpec.model_validate(run.spec)
     kind = spec.precision.kind
     inventory = Inventory.model_validate(node.inventory)
+    threads = threads_per_slot(node, placement.device)
     point = None if resume is None else _point(resume)
     trained = point is not None and point.step >= spec.schedule.steps
     return JobSpec(
@@ -118,9 +120,11 @@ def _job(run: Run, node: Node, placement: Placement, resume: Resume | None) -> J
         spec=spec,
         device="cuda" if placement.device == "cuda" else "cpu",
         slots=tuple(placement.slots),
-        threads_per_rank=_threads(inventory, placement.device),
-        peak=_peak(inventory, placement, kind),
-        bf16_peak=_peak(inventory, placement, PrecisionKind.BF16) if kind is PrecisionKind.FP8 else None,
+        threads_per_rank=threads,
+        peak=_peak(inventory, placement, kind, threads),
+        bf16_peak=_peak(inventory, placement, PrecisionKind.BF16, threads)
+        if kind is PrecisionKind.FP8
+        else None,
         resume=point,
     )
 
@@ -136,13 +140,9 @@ def _point(resume: Resume) -> ResumePoint:
     )
 
 
-def _threads(inventory: Inventory, device: str) -> int:
-    slots = len(inventory.gpus) if device == "cuda" else inventory.cpu_slots
-    return max(1, inventory.cores // max(1, slots))
-
-
-def _peak(inventory: Inventory, placement: Placement, kind: PrecisionKind) -> Peak | None:
-    """The peak for MFU: the vendor's figure for a GPU, or the node's own measurement of a CPU slot."""
+def _peak(inventory: Inventory, placement: Placement, kind: PrecisionKind, threads: int) -> Peak | None:
+    """The peak for MFU: the vendor's figure for a GPU, or the node's own measurement of a CPU slot with the threads that
+    it would have if all reported slots were allowed."""
     if placement.device == "cuda":
         names = {gpu.name for gpu in inventory.gpus if gpu.index in placement.slots}
         return vendor_peak(names.pop(), kind.value) if len(names) == 1 else None
@@ -150,6 +150,8 @@ def _peak(inventory: Inventory, placement: Placement, kind: PrecisionKind) -> Pe
     if rate is None:
         return None
     device = inventory.cpu_name or "one CPU slot"
+    measured_threads = max(1, inventory.cores // max(1, inventory.cpu_slots))
+    rate *= threads / measured_threads
     return Peak(flops_per_second=rate, dtype=kind.value, device=device, measured=True)
 
 

@@ -29,6 +29,7 @@ from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricSeries
+from trainwright_backend.nodes.service import slots_of, threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.submission import check_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run
@@ -91,12 +92,13 @@ def estimate(session: Read, team_id: UUID, requested: RunSpec, begin_step: int =
 
 def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> MeasuredThroughput | None:
     """The team's newest attempt with the workload of ``spec`` on a kind of node that could run it, and its speed."""
-    nodes = {node.id: Inventory.model_validate(node.inventory) for node in session.scalars(select(Node))}
-    kinds = {node_id: kind_of_node(inventory, spec.resources.device) for node_id, inventory in nodes.items()}
+    device, slots = spec.resources.device, spec.resources.slots_per_node
+    nodes = {node.id: node for node in session.scalars(select(Node))}
+    kinds = {node_id: kind_of_node(node, device) for node_id, node in nodes.items()}
     at_hand = {
         kind
         for node_id, kind in kinds.items()
-        if kind is not None and _slots(nodes[node_id], spec.resources.device) >= spec.resources.slots_per_node
+        if kind is not None and len(slots_of(nodes[node_id])[device]) >= slots
     }
     wanted = workload(spec)
     for run, placement in _claimed_placements(session, team_id, spec):
@@ -133,14 +135,15 @@ def workload(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-def kind_of_node(inventory: Inventory, device: str) -> Kind | None:
+def kind_of_node(node: Node, device: str) -> Kind | None:
     """The kind of a joined node; None if it has no such device, or several kinds of GPUs."""
+    inventory = Inventory.model_validate(node.inventory)
     if device == Device.CUDA:
         names = {gpu.name for gpu in inventory.gpus}
         return Kind(device, names.pop(), None) if len(names) == 1 else None
     if not inventory.cpu_slots or not inventory.cpu_name:
         return None
-    return Kind(device, inventory.cpu_name, max(1, inventory.cores // inventory.cpu_slots))
+    return Kind(device, inventory.cpu_name, threads_per_slot(node, device))
 
 
 def kind_of_job(job: JobSpec) -> Kind | None:
@@ -148,10 +151,6 @@ def kind_of_job(job: JobSpec) -> Kind | None:
     if job.peak is None:
         return None
     return Kind(job.device, job.peak.device, None if job.device == "cuda" else job.threads_per_rank)
-
-
-def _slots(inventory: Inventory, device: str) -> int:
-    return len(inventory.gpus) if device == Device.CUDA else inventory.cpu_slots
 
 
 def _claimed_placements(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, Placement]]:

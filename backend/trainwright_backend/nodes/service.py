@@ -169,6 +169,12 @@ def reported_slots(inventory: Inventory) -> dict[str, list[int]]:
     }
 
 
+def threads_per_slot(node: Node, device: str) -> int:
+    """CPU threads for the rank of one slot: the node's cores, shared by the slots that it may use."""
+    cores = Inventory.model_validate(node.inventory).cores
+    return max(1, cores // max(1, len(slots_of(node)[device])))
+
+
 def _slots_at_join(inventory: Inventory) -> dict[str, int]:
     """What a node may have until a site admin allows more: at most as many CPU slots as cores."""
     return {"cuda": len(inventory.gpus), "cpu": min(inventory.cpu_slots, inventory.cores)}

@@ -3,18 +3,28 @@
 The agent sends ranges of a file in order, each with its start offset. A range that does not start where the
 stored bytes end is refused with the right offset, so repeated, lost and reordered messages do no harm. Ranges
 of a log are rows, written in one transaction with the offset, so every API process can read them.
+
+All logs of a run together have a limit. The log that reaches it ends with a line that says so, and what is sent after
+that line is refused; the agent then sends no more of this log.
 """
 
 import codecs
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from trainwright.contracts.api.logs import LogFile, LogText
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.core.errors import Conflict, NotFound
+from trainwright_backend.core.errors import AppError, Conflict, NotFound
 from trainwright_backend.runs.tables import AttemptFile, LogChunk, Run
+
+MOST_LOG_BYTES = 2**30
+"""Of all logs of all attempts of a run; each log may end with a notice beyond it."""
+
+LIMIT_NOTICE = (
+    f"[Not stored from here: the logs of a run have at most {MOST_LOG_BYTES // 2**20:,} MiB.]\n".encode()
+)
 
 
 def stored_bytes(session: Read, run_id: UUID, attempt: int) -> dict[str, int]:
@@ -46,7 +56,9 @@ def store_log(session: Write, run: Run, file: str, offset: int, content: bytes) 
 
     Raises:
         Conflict: see `advance_offset`.
+        AppError: 413 ``log_limit``: the log ends with the notice that the run's logs are at their limit.
     """
+    content = _within_limit(session, run, file, content)
     row = advance_offset(session, run, file, offset, offset + len(content))
     if content:
         session.add(
@@ -62,6 +74,24 @@ def store_log(session: Write, run: Run, file: str, offset: int, content: bytes) 
         row.line_ends += content.count(b"\n")
         row.has_open_line = not content.endswith(b"\n")
     return offset + len(content)
+
+
+def _within_limit(session: Read, run: Run, file: str, content: bytes) -> bytes:
+    """What is stored of ``content``: all of it, or what the limit leaves and the notice."""
+    logs = (AttemptFile.run_id == run.id, AttemptFile.file != EVENTS_NAME)
+    stored = session.scalar(select(func.coalesce(func.sum(AttemptFile.bytes), 0)).where(*logs)) or 0
+    room = max(0, MOST_LOG_BYTES - int(stored))  # PostgreSQL adds up to a Decimal
+    if len(content) <= room:
+        return content
+    mine = (LogChunk.run_id == run.id, LogChunk.attempt == run.attempt, LogChunk.file == file)
+    newest = select(LogChunk.content).where(*mine).order_by(LogChunk.offset.desc()).limit(1)
+    last = session.scalars(newest).first() or b""
+    if last.endswith(LIMIT_NOTICE):
+        detail = f"The logs of this run are at their limit of {MOST_LOG_BYTES} bytes. Send no more of {file}."
+        raise AppError("log_limit", 413, detail)
+    kept = content[:room]
+    line_is_open = not (kept or last or b"\n").endswith(b"\n")
+    return kept + (b"\n" if line_is_open else b"") + LIMIT_NOTICE
 
 
 def list_logs(session: Read, run: Run) -> list[LogFile]:

@@ -7114,7 +7114,10 @@ export interface operations {
     };
     validate_run: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The checkpoint that a fork with this spec would continue from. */
+                checkpoint?: string | null;
+            };
             header?: never;
             path: {
                 team: string;

@@ -16,9 +16,15 @@ from trainwright.contracts.run_spec import RunSpec
 class PlanningCalls(TeamCalls):
     """Calls about specs before they are submitted, and about the layout of a run's next attempt."""
 
-    def validate(self, spec: Mapping[str, Any] | RunSpec) -> SpecCheck:
-        """Validate a spec without submitting it."""
-        return self._client.post(f"{self._path}/runs/validate", SpecCheck, json=as_json(spec))
+    def validate(self, spec: Mapping[str, Any] | RunSpec, checkpoint_id: str | None = None) -> SpecCheck:
+        """Validate a spec without submitting it.
+
+        Args:
+            spec: the complete spec, also for a fork.
+            checkpoint_id: the checkpoint that a fork would continue from.
+        """
+        asked = {} if checkpoint_id is None else {"checkpoint": checkpoint_id}
+        return self._client.post(f"{self._path}/runs/validate", SpecCheck, json=as_json(spec), params=asked)
 
     def plan_run(self, spec: Mapping[str, Any] | RunSpec) -> RunPlan:
         """The plan of a run's layout: position of each rank, stages, memory, and the pipeline's timeline."""

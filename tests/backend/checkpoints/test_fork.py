@@ -310,3 +310,45 @@ def test_a_fork_while_its_dataset_is_being_deleted_finds_none_and_neither_waits_
     )
     assert refusal(answer)[0] == "data.dataset"
     assert scene.site.admin.get(f"{scene.site.path}/datasets/{scene.dataset}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "changes", "fields"),
+    [
+        (0, LONGER, []),
+        (0, {}, ["schedule.steps"]),
+        (1, {}, []),
+        (0, LONGER | {"model.width": 384, "model.layers": 3}, ["model.layers", "model.width"]),
+        (0, LONGER | {"batch.micro_sequences": 0}, ["batch.micro_sequences"]),
+    ],
+)
+def test_validation_says_at_once_what_a_fork_would_be_refused_for(
+    scene: Scene, parent: Work, checkpoint: int, changes: dict[str, Any], fields: list[str]
+) -> None:
+    """The parent has ended at step 10; its checkpoints are of steps 10 and 4."""
+    states = [item for item in checkpoints(scene, parent.run_id) if item["kind"] == "state"]
+    chosen = states[checkpoint]["id"]
+    spec = scene.show(parent.run_id)["spec"]
+    for field, value in changes.items():
+        section, _, key = field.rpartition(".")
+        inner = spec
+        for name in section.split("."):
+            inner = inner[name]
+        inner[key] = value
+    checked = scene.site.admin.post(f"{scene.runs}/validate", params={"checkpoint": chosen}, json=spec).json()
+    assert (checked["valid"], sorted(problem["field"] for problem in checked["problems"])) == (
+        not fields,
+        fields,
+    )
+    made = fork(scene, parent.run_id, chosen, **changes)
+    assert (made.status_code == 201) is checked["valid"], made.text
+    if fields:
+        assert sorted(problem["field"] for problem in made.json()["errors"]) == fields
+
+
+def test_validation_against_a_checkpoint_of_another_team_finds_none(scene: Scene, parent: Work) -> None:
+    [chosen, *_] = [item["id"] for item in checkpoints(scene, parent.run_id)]
+    stranger = scene.site.other_team("globex")
+    spec = scene.show(parent.run_id)["spec"]
+    path = "/api/v1/teams/globex/runs/validate"
+    assert stranger.post(path, params={"checkpoint": chosen}, json=spec).status_code == 404

@@ -230,3 +230,29 @@ def test_a_node_that_did_not_measure_fp8_shows_no_fraction_of_it(scene: Scene) -
     assert job.peak is None
     assert job.bf16_peak is not None
     assert job.bf16_peak.flops_per_second == 4e11
+
+
+def test_cores_are_shared_by_the_allowed_slots(scene: Scene) -> None:
+    """Eight cores and two reported slots, of which one is allowed: its rank has all threads, and their peak."""
+    before = scene.submit()
+    [node] = scene.site.admin.get("/api/v1/nodes").json()
+    allow = {"allowed_slots": {"cpu": 1}}
+    assert scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json=allow).status_code == 200
+    scene.control.sweep()
+    work = scene.agent.claim(before)
+    job = work.claim.job
+    assert job.peak is not None
+    assert (job.threads_per_rank, job.peak.flops_per_second) == (8, 8e11)
+    work.order("starting")
+    work.begin()
+    work.order("running")
+    rates = {"steps": [1, 2, 3, 4, 5], "series": {"tokens_per_second": [50.0] * 5}}
+    assert work.send(work.batch(metrics=[rates])).status_code == 200
+
+    def measured() -> object:
+        return scene.site.admin.post(f"{scene.runs}/estimate", json=scene.spec()).json()["measured"]
+
+    assert measured() is not None
+    allow = {"allowed_slots": {"cpu": 2}}
+    assert scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json=allow).status_code == 200
+    assert measured() is None, "with four threads a rank is of another kind"

@@ -53,6 +53,11 @@ def test_omitted_fields_of_an_edit_do_not_change(scene: Scene) -> None:
 def test_invalid_tags_and_names_are_refused_at_their_field(scene: Scene) -> None:
     run_id = scene.submit()
     assert problem(edit(scene, run_id, tags=["Pilot"])) == (422, "tags.0")
+    assert problem(edit(scene, run_id, tags=["two words"])) == (422, "tags.0"), (
+        "pages separate tags by spaces"
+    )
+    bulk = {"action": "tag", "runs": [run_id], "tags": ["two words"]}
+    assert problem(scene.site.admin.post(f"{scene.runs}/bulk", json=bulk)) == (422, "tags.0")
     assert problem(edit(scene, run_id, tags=[f"t{n}" for n in range(21)])) == (422, "tags")
     assert problem(edit(scene, run_id, name="../up")) == (422, "name")
     assert problem(edit(scene, run_id, colour="red")) == (422, "colour")

@@ -9,7 +9,7 @@ from sqlalchemy import insert
 
 from tests.backend.scripted_agent import Scene, Work, stream_events
 from trainwright_backend.core.ids import parse_id
-from trainwright_backend.runs import log_lines
+from trainwright_backend.runs import attempt_files, log_lines
 from trainwright_backend.runs.tables import AttemptFile, LogChunk
 
 
@@ -182,3 +182,27 @@ def test_events_after_an_impossible_number_are_empty(scene: Scene) -> None:
     work.order("ended")
     stream = scene.site.admin.get(f"{events}/stream", headers={"Last-Event-ID": str(2**53)})
     assert (stream.status_code, stream_events(stream.text)) == (200, [])
+
+
+@pytest.mark.both_databases
+def test_the_logs_of_a_run_have_a_limit_and_end_with_a_line_that_says_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt_files, "MOST_LOG_BYTES", 30)
+    notice = attempt_files.LIMIT_NOTICE.decode().rstrip("\n")
+    work = scene.running()
+    assert work.log(b"a" * 19 + b"\n", "rank-1.log").status_code == 200
+    append_log(work, b"first\n")
+    cut = work.log(b"second\nthird\n")
+    assert cut.status_code == 200
+    assert lines_of(scene, work) == {1: "first", 2: "seco", 3: notice}
+    refused = work.log(b"fourth\n", offset=cut.json()["offset"])
+    assert (refused.status_code, refused.json()["code"]) == (413, "log_limit")
+    assert lines_of(scene, work) == {1: "first", 2: "seco", 3: notice}
+    assert work.log(b"more\n", "rank-1.log").status_code == 200, "it gets its notice, too"
+    assert work.log(b"more\n", "rank-1.log").status_code == 413
+    assert work.ended("crashed", "rank 1 died") == "retry_wait", "the end is accepted with what was stored"
+    again = scene.again(work.run_id)
+    assert again.log(b"next attempt\n").status_code == 200
+    shown = scene.site.admin.get(f"{scene.runs}/{work.run_id}/logs/2/rank-0.log").json()
+    assert shown["text"] == notice + "\n", "the limit is of the run"

@@ -105,12 +105,18 @@ export const specQuery = queryOptions({
   staleTime: Infinity,
 });
 
-/** Validates a configuration without submitting it. */
-export function specCheckQuery(team: string, spec: SpecJson) {
+/** Validates a configuration without submitting it; that of a fork against its checkpoint too. */
+export function specCheckQuery(team: string, spec: SpecJson, checkpoint?: string) {
   return queryOptions({
-    queryKey: ["verdicts", team, spec],
+    queryKey: ["verdicts", team, spec, checkpoint],
     queryFn: async ({ signal }) =>
-      body(await api.POST("/api/v1/teams/{team}/runs/validate", { params: { path: { team } }, body: spec, signal })),
+      body(
+        await api.POST("/api/v1/teams/{team}/runs/validate", {
+          params: { path: { team }, query: checkpoint === undefined ? {} : { checkpoint } },
+          body: spec,
+          signal,
+        }),
+      ),
     placeholderData: keepPreviousData,
     staleTime: 10_000,
     gcTime: 60_000,

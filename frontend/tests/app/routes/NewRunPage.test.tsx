@@ -163,9 +163,15 @@ it("clones a run through its own route, with the changes and the version of the 
 });
 
 /** As the API fills in what is left out; of either dataset version 1 is the newest. */
-function filledIn({ name = "", data, model }: Partial<Run["spec"]>): Run["spec"] {
+function filledIn({ name = "", data, model, schedule }: Partial<Run["spec"]>): Run["spec"] {
   const { spec } = aRun();
-  return { ...spec, name, data: { ...spec.data, ...data, version: data?.version ?? 1 }, model: { ...spec.model, ...model } };
+  return {
+    ...spec,
+    name,
+    data: { ...spec.data, ...data, version: data?.version ?? 1 },
+    model: { ...spec.model, ...model },
+    schedule: { ...spec.schedule, ...schedule },
+  };
 }
 
 function aState(id: string, step: number): Checkpoint {
@@ -182,3 +188,27 @@ function aState(id: string, step: number): Checkpoint {
     created: "2026-11-21T13:10:00Z",
   };
 }
+
+
+it("gives the fork of a finished run more steps, and checks it against its checkpoint at once", async () => {
+  states = [aState("ck_9", 5_000)];
+  const checked: (string | null)[] = [];
+  const schedule = { properties: { steps: { type: "integer", default: 100 } } };
+  const properties = { ...SCHEMA.properties, schedule: { $ref: "#/$defs/Schedule" } };
+  const schema = { ...SCHEMA, properties, $defs: { ...SCHEMA.$defs, Schedule: schedule } };
+  server.use(
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: schema, presets: {} })),
+    http.post("*/api/v1/teams/lab/runs/validate", async ({ request }) => {
+      checked.push(new URL(request.url).searchParams.get("checkpoint"));
+      return HttpResponse.json({ valid: true, problems: [], spec: filledIn((await request.json()) as Partial<Run["spec"]>), parameters: 1, train_tokens: null, warnings: [] });
+    }),
+  );
+  await open("?fork=run_1");
+  await userEvent.type(await name(), "on");
+  await waitFor(() => {
+    expect(checked).toContain("ck_9");
+  });
+  await press("Start fork");
+  await arrived();
+  expect(sent).toMatchObject([{ body: { changes: { "schedule.steps": 10_000 }, checkpoint: "ck_9" } }]);
+});

@@ -14,6 +14,7 @@ interface Props {
   /** What an unnamed run is called, if not after its data and model. */
   nameBase?: string;
   startStep?: number;
+  checkpoint?: string;
   submitLabel?: string;
   submit?: (spec: SpecJson, key: string) => Promise<Run>;
   children?: ReactNode;
@@ -22,7 +23,7 @@ interface Props {
 const NO_NAMES: readonly string[] = [];
 
 /** The form of a new run with initial values; asks for a dataset first if there is none. */
-export function FilledForm({ source, origin, nameBase, startStep = 0, submitLabel, submit, children }: Props) {
+export function FilledForm({ source, origin, nameBase, startStep = 0, checkpoint, submitLabel, submit, children }: Props) {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
   const { dataset, view } = useSearch({ from: "/$team/runs/new" });
@@ -62,6 +63,7 @@ export function FilledForm({ source, origin, nameBase, startStep = 0, submitLabe
         })
       }
       {...(origin === undefined ? {} : { origin })}
+      {...(checkpoint === undefined ? {} : { checkpoint })}
       {...(submitLabel === undefined ? {} : { submitLabel })}
       {...(submit === undefined ? {} : { submit })}
       onCreated={(run) =>

@@ -5,6 +5,7 @@ import { useForkStates } from "@/app/routes/newRun/useForkStates";
 import { useSourceRun } from "@/app/routes/newRun/useSourceRun";
 import { copyBase } from "@/features/runs/form/runName";
 import { forkRun } from "@/features/runs/form/copyRun";
+import type { SpecValues } from "@/features/runs/spec/specFields";
 
 /** The form filled in from a run to fork. */
 export function ForkForm({ runId }: { runId: string }) {
@@ -14,10 +15,11 @@ export function ForkForm({ runId }: { runId: string }) {
   const { chosen } = useForkStates(team, runId, checkpoint);
   return (
     <FilledForm
-      source={source.values}
+      source={withMoreSteps(source, chosen?.step ?? 0)}
       nameBase={copyBase(source.run.name)}
       origin={`fork.${runId}`}
       startStep={chosen?.step ?? 0}
+      {...(chosen === undefined ? {} : { checkpoint: chosen.id })}
       submitLabel="Start fork"
       submit={(spec, key) => {
         // Sends the checkpoint shown above, not one saved in the meantime.
@@ -29,4 +31,10 @@ export function ForkForm({ runId }: { runId: string }) {
       <ForkOrigin team={team} run={source.run} checkpoint={checkpoint} />
     </FilledForm>
   );
+}
+
+/** The values of the run to fork. If it has ended at the checkpoint, the fork gets as many steps again: it could not start with as many. */
+function withMoreSteps({ run, values }: ReturnType<typeof useSourceRun>, step: number): SpecValues {
+  const { steps } = run.spec.schedule;
+  return steps > step ? values : { ...values, "schedule.steps": String(step + steps) };
 }

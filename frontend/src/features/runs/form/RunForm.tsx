@@ -42,6 +42,8 @@ interface Props {
   submitLabel?: string;
   /** The step that a fork continues from. */
   startStep?: number;
+  /** The checkpoint that a fork continues from. */
+  checkpoint?: string;
   /** Shown above the fields. */
   children?: ReactNode;
   onCreated: (run: Run) => void;
@@ -83,7 +85,7 @@ export function RunForm(props: Props) {
   const spec = useDeferredValue(useDebounced(named, VALIDATE_AFTER_MS));
   // A spec without a name is checked with a placeholder, so that its size is known before it is named.
   const specToCheck = useMemo(() => (spec === null ? {} : { ...spec, name: hasName(spec) ? spec["name"] : PLACEHOLDER_NAME }), [spec]);
-  const { data: verdicts, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck), enabled: spec !== null });
+  const { data: verdicts, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck, props.checkpoint), enabled: spec !== null });
   const check = spec === null ? undefined : verdicts;
   const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check !== undefined && !isEarlierCheck && isPlannable(check) });
   const submission = useMutation({
