@@ -2996,6 +2996,13 @@ export interface components {
          */
         ModelSpec: {
             /**
+             * Attention
+             * @description Which tokens a token attends to: `full`, all tokens before it.
+             * @default full
+             * @constant
+             */
+            attention: "full";
+            /**
              * Feed Forward
              * @description Hidden size of the SwiGLU block. Empty: 8/3 · width, rounded up to a multiple of 32.
              */
@@ -4433,6 +4440,7 @@ export interface components {
             /**
              * @description The shape of the network.
              * @default {
+             *       "attention": "full",
              *       "heads": 6,
              *       "initializer_std": 0.02,
              *       "layers": 6,

@@ -9,6 +9,7 @@ const SPEC: Run["spec"] = {
     layers: 2,
     width: 64,
     heads: 4,
+    attention: "full",
     kv_heads: 2,
     head_size: null,
     feed_forward: null,

@@ -7,10 +7,13 @@ table, ``COMBINATIONS``, with the reason that users see.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from trainwright.contracts.base import field_error
+from trainwright.contracts.block_parts import ATTENTIONS
+from trainwright.contracts.combination import Combination, Sections
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import (
     Degrees,
@@ -18,7 +21,6 @@ from trainwright.contracts.parallelism_spec import (
     OffloadKind,
     ParallelismSpec,
     PipelineSchedule,
-    ResourcesSpec,
     StagesKind,
     degrees_of,
     divisors,
@@ -28,38 +30,9 @@ from trainwright.contracts.precision_spec import (
     CompileKind,
     FP8Level,
     PrecisionKind,
-    PrecisionSpec,
     ScalingKind,
 )
-from trainwright.contracts.training_spec import BatchSpec, MemorySpec, RecomputeKind
-
-
-@dataclass(frozen=True)
-class Sections:
-    """The sections of a RunSpec that a layout concerns."""
-
-    model: ModelSpec
-    batch: BatchSpec
-    precision: PrecisionSpec
-    memory: MemorySpec
-    parallelism: ParallelismSpec
-    resources: ResourcesSpec
-
-
-@dataclass(frozen=True)
-class Combination:
-    """Two choices that exclude each other."""
-
-    choice: str
-    """As users write it, such as `parallelism.schedule zbv`."""
-
-    field: str
-    """Dotted path of the field that the error is reported at."""
-
-    broken: Callable[[Sections], bool]
-    value: Callable[[Sections], object]
-    reason: str
-    """Why they exclude each other, and what to do instead."""
+from trainwright.contracts.training_spec import RecomputeKind
 
 
 def check_layout(sections: Sections) -> Degrees:
@@ -99,7 +72,7 @@ def _optimizer_in_backward(sections: Sections) -> bool:
     return sections.precision.fp8 is not None and sections.precision.fp8.optimizer_in_backward
 
 
-COMBINATIONS = (
+_COMBINATIONS = (
     Combination(
         "engine deepspeed with pipeline > 1",
         "parallelism.engine",
@@ -227,6 +200,21 @@ COMBINATIONS = (
         "each matrix product: choose a divisor, or set tensor_across_nodes",
     ),
 )
+
+
+def _of_attentions() -> Iterator[Combination]:
+    """What each variant of attention excludes."""
+    for kind, attention in ATTENTIONS.items():
+        for rule in attention.excludes:
+            choice = f"model.attention {kind} with {rule.choice}"
+            yield replace(rule, choice=choice, broken=partial(_broken_by, kind, rule))
+
+
+def _broken_by(kind: str, rule: Combination, sections: Sections) -> bool:
+    return sections.model.attention == kind and rule.broken(sections)
+
+
+COMBINATIONS = (*_COMBINATIONS, *_of_attentions())
 """Choices that exclude each other. The first one that is violated is reported."""
 
 

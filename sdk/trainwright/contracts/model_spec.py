@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,9 @@ class ModelSpec(Strict):
 
     kv_heads: int | None = Field(default=None, ge=1, le=1_024)
     """Number of key and value heads, shared by groups of query heads. Empty: as many as query heads."""
+
+    attention: Literal["full"] = "full"
+    """Which tokens a token attends to: `full`, all tokens before it."""
 
     head_size: int | None = Field(default=None, ge=2, le=1_024)
     """Features of one head. Empty: width ÷ heads."""
@@ -65,6 +68,16 @@ class ModelSpec(Strict):
     @property
     def features_per_head(self) -> int:
         return self.head_size or self.width // self.heads
+
+    @property
+    def query_features(self) -> int:
+        """Features of all query heads."""
+        return self.heads * self.features_per_head
+
+    @property
+    def key_features(self) -> int:
+        """Features of all key heads, and of all value heads."""
+        return self.key_value_heads * self.features_per_head
 
     @property
     def hidden(self) -> int:

@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from trainwright.contracts.base import Strict, field_error
+from trainwright.contracts.combination import Sections
 from trainwright.contracts.data_spec import DataSpec
-from trainwright.contracts.layout_rules import Sections, check_layout
+from trainwright.contracts.layout_rules import check_layout
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees, ParallelismSpec, ResourcesSpec, degrees_of
 from trainwright.contracts.precision_spec import FP8Spec, PrecisionSpec, ScalingKind

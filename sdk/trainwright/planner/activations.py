@@ -22,8 +22,10 @@ Only tensors are counted, not the memory of allocators and kernels.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from trainwright.contracts.block_parts import FEED_FORWARD, BlockWeight, attention_of
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.training_spec import RecomputeKind
@@ -82,10 +84,9 @@ def recompute_bytes(model: ModelSpec, mode: BlockMode) -> float:
 
 def deferred_bytes(model: ModelSpec, mode: BlockMode) -> float:
     """Bytes per token between input gradient and weight gradients of a block: both factors of each product."""
-    queries, keys = _widths(model)
-    own = (2 * queries + 2 * keys + 3 * model.hidden) / mode.tensor
     size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
-    return size * (own + 4 * model.width)
+    parts = (attention_of(model).weights, FEED_FORWARD)
+    return size * sum(_factors(list(part.values()), model, mode) for part in parts)
 
 
 def cast_bytes_per_weight(mode: BlockMode) -> int:
@@ -105,9 +106,10 @@ def _inputs(model: ModelSpec, mode: BlockMode) -> float:
 
 
 def _attention(model: ModelSpec, mode: BlockMode) -> float:
-    queries, keys = _widths(model)
-    codes = queries if mode.precision is PrecisionKind.FP8 else 0
-    return (mode.value_bytes * (2 * queries + 2 * keys) + 4 * model.heads + codes) / mode.tensor
+    attention = attention_of(model)
+    codes = _inner_inputs(attention.weights.values(), model) if mode.precision is PrecisionKind.FP8 else 0
+    saved = mode.value_bytes * attention.saved_values(model) + 4 * attention.saved_float32(model)
+    return (saved + codes) / mode.tensor
 
 
 def _gate(model: ModelSpec, mode: BlockMode) -> float:
@@ -118,11 +120,26 @@ def _gate(model: ModelSpec, mode: BlockMode) -> float:
 
 def _products(model: ModelSpec, mode: BlockMode) -> float:
     """Results of products and attention. Outputs before the reduction over the tensor group are not sharded."""
-    queries, keys = _widths(model)
-    cut = mode.value_bytes * (2 * queries + 2 * keys + 2 * model.hidden) + 4 * model.heads
+    attention = attention_of(model)
+    cut = mode.value_bytes * (attention.selective_values(model) + 2 * model.hidden)
+    cut += 4 * attention.saved_float32(model)
     return cut / mode.tensor + 2 * mode.value_bytes * model.width
 
 
-def _widths(model: ModelSpec) -> tuple[int, int]:
-    """Features of queries and of keys."""
-    return model.heads * model.features_per_head, model.key_value_heads * model.features_per_head
+def _factors(weights: Sequence[BlockWeight], model: ModelSpec, mode: BlockMode) -> float:
+    """Values per token that the weight gradients of a part's linear layers need: the gradient of each output, the part's
+    input once, and other inputs. What a sharded dim belongs to is sharded too.
+    """
+    linear = [weight for weight in weights if weight.is_linear]
+    total = 0.0
+    for number, weight in enumerate(linear):
+        for dim, features in enumerate(weight.shape(model)):
+            shared = dim == 1 and weight.reads_input and any(one.reads_input for one in linear[:number])
+            if not shared:
+                total += features / (mode.tensor if dim == weight.shard_dim else 1)
+    return total
+
+
+def _inner_inputs(weights: Iterable[BlockWeight], model: ModelSpec) -> int:
+    """Features of inputs of linear layers other than the part's own."""
+    return sum(weight.shape(model)[1] for weight in weights if weight.is_linear and not weight.reads_input)

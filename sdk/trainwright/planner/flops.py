@@ -1,7 +1,7 @@
 """Parameters and FLOPs of a decoder in closed form, for trainer, backend and planner.
 
 A product with a matrix of n elements costs 2·n FLOPs per token forward and twice that backward: 6·n. Attention over T tokens
-costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer. The half that a causal mask makes superfluous
+costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer, if it is full (``contracts.block_parts``). The half that a causal mask makes superfluous
 is not subtracted (PaLM, appendix B), so that figures are comparable with published ones.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.contracts.block_parts import FEED_FORWARD, attention_of, linear_size
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
@@ -32,27 +33,25 @@ class Parameters:
 
 def count_parameters(model: ModelSpec, vocabulary: int) -> Parameters:
     """Weights of ``model`` with ``vocabulary`` token ids."""
-    queries = model.heads * model.features_per_head
-    keys = model.key_value_heads * model.features_per_head
+    attention, feed_forward = attention_of(model).weights.values(), FEED_FORWARD.values()
     return Parameters(
         embedding=vocabulary * model.width,
-        attention=model.layers * model.width * (2 * queries + 2 * keys),
-        feed_forward=model.layers * 3 * model.width * model.hidden,
+        attention=model.layers * sum(weight.size(model) for weight in attention),
+        feed_forward=model.layers * sum(weight.size(model) for weight in feed_forward),
         norms=(2 * model.layers + 1) * model.width,
         head=0 if model.tied_embeddings else vocabulary * model.width,
     )
 
 
 def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> int:
-    """FLOPs of one token in training, forward and backward: 6·N + 12·L·(heads · head size)·T.
+    """FLOPs of one token in training, forward and backward: 6·N + 12·L·(heads · head size)·T for full attention.
 
     N counts the elements of all matrices that a token is multiplied by. That includes the head even if it shares the weights
     of the embedding, but not the embedding lookup and the norms.
     """
-    parameters = count_parameters(model, vocabulary)
-    products = parameters.attention + parameters.feed_forward + vocabulary * model.width
-    mixing = model.layers * model.heads * model.features_per_head * sequence_tokens
-    return 6 * products + 12 * mixing
+    products = model.layers * linear_size(model) + vocabulary * model.width
+    mixing = model.layers * attention_of(model).token_flops(model, sequence_tokens)
+    return 6 * products + 3 * mixing
 
 
 def training_flops(spec: RunSpec, begin_step: int = 0) -> float:
@@ -70,7 +69,5 @@ def recomputed_flops_per_token(model: ModelSpec, memory: MemorySpec, sequence_to
     """
     if memory.recompute is not RecomputeKind.FULL:
         return 0
-    parameters = count_parameters(model, 0)
-    products = (parameters.attention + parameters.feed_forward) // model.layers
-    mixing = model.heads * model.features_per_head * sequence_tokens
-    return sum(memory.recomputes(layer) for layer in range(model.layers)) * (2 * products + 4 * mixing)
+    forward = 2 * linear_size(model) + attention_of(model).token_flops(model, sequence_tokens)
+    return sum(memory.recomputes(layer) for layer in range(model.layers)) * forward

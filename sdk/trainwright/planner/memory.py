@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
+from trainwright.contracts.block_parts import BlockWeight, block_weights
 from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
 from trainwright.contracts.precision_spec import (
     AccumulationKind,
@@ -141,17 +142,22 @@ def host_bytes_per_node(spec: RunSpec) -> int:
 def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[int]:
     """Elements of each weight tensor of ``stages`` on one rank of a tensor group."""
     held = list(stages)
-    blocks = [size for stage in held for _ in stage.layers for size in block_weights(spec)]
+    blocks = [size for stage in held for _ in stage.layers for size in block_elements(spec)]
     return blocks + end_weights(spec, any(item.first for item in held), any(item.last for item in held))
 
 
-def block_weights(spec: RunSpec) -> list[int]:
-    """Elements of a block's tensors on one rank of a tensor group: seven matrices, two norms."""
-    model, tensor = spec.model, spec.parallelism.tensor
-    queries = model.width * model.heads * model.features_per_head // tensor
-    keys = model.width * model.key_value_heads * model.features_per_head // tensor
-    hidden = model.width * model.hidden // tensor
-    return [queries, keys, keys, queries, hidden, hidden, hidden, model.width, model.width]
+def block_elements(spec: RunSpec) -> list[int]:
+    """Elements of a block's tensors on one rank of a tensor group."""
+    return [_elements(weight, spec) for weight in block_weights(spec.model).values()]
+
+
+def linear_elements(spec: RunSpec) -> int:
+    """Elements of the matrices of a block's linear layers, on one rank of a tensor group."""
+    return sum(_elements(weight, spec) for weight in block_weights(spec.model).values() if weight.is_linear)
+
+
+def _elements(weight: BlockWeight, spec: RunSpec) -> int:
+    return weight.size(spec.model) // (1 if weight.shard_dim is None else spec.parallelism.tensor)
 
 
 def end_weights(spec: RunSpec, first: bool, last: bool) -> list[int]:
@@ -176,7 +182,7 @@ def stage_bytes(
 ) -> tuple[int, int, int]:
     """(activations, gathered inputs, casts) of a stage with the given numbers of micro batches."""
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
-    weights = sum(block_weights(spec)[:7])
+    weights = linear_elements(spec)
     activations = gathered = casts = 0.0
     for layer in stage.layers:
         mode = block_mode(spec, layer, compiled)
@@ -229,7 +235,7 @@ def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
     owned = largest_share(tensors, shard)
     if zero == 3 and shard > 1:
         part = sum(-(-size // shard) for size in tensors)
-        gathered = 4 * 2 * sum(block_weights(spec))  # FSDP2 gathers a block ahead of the one that computes
+        gathered = 4 * 2 * sum(block_elements(spec))  # FSDP2 gathers a block ahead of the one that computes
         return RankMemory(weights=4 * part, copies=gathered, gradients=4 * part, optimizer=states * part)
     gradients = 4 * elements
     if zero == 2 and spec.parallelism.pipeline == 1:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
+from trainwright.contracts.block_parts import attention_of
 from trainwright.contracts.layout_rules import configured_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
@@ -18,10 +19,11 @@ from trainwright.planner.compilation import compiles
 from trainwright.planner.memory import (
     RankMemory,
     StageLayers,
+    block_elements,
     block_mode,
-    block_weights,
     end_weights,
     host_bytes_per_node,
+    linear_elements,
     loss_bytes,
     pipeline_of,
     rank_memory,
@@ -170,9 +172,10 @@ class _Flops(StageSeconds):
 
 
 def _layer_flops(spec: RunSpec, layer: int) -> _Flops:
-    products = 2.0 * sum(block_weights(spec)[:7])
-    mixing = 4.0 * spec.model.heads * spec.model.features_per_head * spec.batch.sequence_tokens
-    mixing /= spec.parallelism.tensor
+    products = 2.0 * linear_elements(spec)
+    mixing = (
+        attention_of(spec.model).token_flops(spec.model, spec.batch.sequence_tokens) / spec.parallelism.tensor
+    )
     again = products + mixing if block_mode(spec, layer).recompute is RecomputeKind.FULL else 0.0
     return _Flops(products + mixing, products + 2 * mixing + again, products)
 
@@ -194,7 +197,7 @@ def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
     """The cost of each stage, for each possible number of layers."""
     pipeline = pipeline_of(spec)
     most = [_most_kept(pipeline, rank) for rank in range(pipeline.ranks)]
-    block = _even_bytes(spec, block_weights(spec))
+    block = _even_bytes(spec, block_elements(spec))
     found = []
     for number in range(pipeline.stages):
         rank = pipeline.rank_of(number)

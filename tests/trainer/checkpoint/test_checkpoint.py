@@ -230,6 +230,15 @@ def test_a_checkpoint_in_another_precision_is_another_configuration(
         build_here(job_file)
 
 
+def test_full_attention_leaves_the_digest_that_models_had_before_there_were_variants(
+    tmp_path: Path, data: Path
+) -> None:
+    spec = read_job(write_job(tmp_path, data)).spec
+    assert config_digest(spec) == "05e79d4bc8c5b9ca6c1c0046286ed710b8ec021b375ebab393417ab48cd0e08b"
+    other = spec.model.model_copy(update={"attention": "another"})
+    assert config_digest(spec.model_copy(update={"model": other})) != config_digest(spec)
+
+
 def test_what_decides_the_formats_of_the_state_is_in_the_digest(tmp_path: Path, data: Path) -> None:
     def digest(**fp8: object) -> str:
         return config_digest(read_job(write_job(tmp_path, data, precision={"kind": "fp8", "fp8": fp8})).spec)

@@ -1,4 +1,4 @@
-"""Exports: the weights of a checkpoint in the layout of Hugging Face's Llama, with the tokenizer.
+"""Exports: the weights of a checkpoint in the layout of Hugging Face's models, with the tokenizer.
 
 Rotary features are already in that layout's order, so exporting only renames tensors; the same table in
 reverse loads an export for sampling. Exported weights are real numbers in float32, or rounded to bfloat16 for
@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from trainwright.contracts.block_parts import ATTENTIONS, attention_of, weight_in_block
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
@@ -30,17 +31,6 @@ from trainwright_trainer.model.transformer import Transformer
 WEIGHTS_NAME = "model.safetensors"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _OUTER_NAMES = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
-_LAYER_NAMES = {
-    "attention_norm": "input_layernorm",
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.output": "self_attn.o_proj",
-    "feed_forward_norm": "post_attention_layernorm",
-    "feed_forward.gate": "mlp.gate_proj",
-    "feed_forward.up": "mlp.up_proj",
-    "feed_forward.down": "mlp.down_proj",
-}
 
 
 def export(
@@ -75,18 +65,7 @@ def export(
 def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
     """Build the model and the tokenizer of an export."""
     config = json.loads((folder / "config.json").read_bytes())
-    spec = ModelSpec(
-        layers=config["num_hidden_layers"],
-        width=config["hidden_size"],
-        heads=config["num_attention_heads"],
-        kv_heads=config["num_key_value_heads"],
-        head_size=config["head_dim"],
-        feed_forward=config["intermediate_size"],
-        rope_theta=config["rope_theta"],
-        norm_epsilon=config["rms_norm_eps"],
-        tied_embeddings=config["tie_word_embeddings"],
-    )
-    model = Transformer(spec, config["vocab_size"], config["max_position_embeddings"])
+    model = Transformer(_model_spec(config), config["vocab_size"], config["max_position_embeddings"])
     weights = load_file(folder / WEIGHTS_NAME)
     model.load_state_dict(
         {name: weights[hugging_face_name(name)] for name, _ in model.named_parameters()}, strict=False
@@ -94,14 +73,37 @@ def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
     return model, Tokenizer.from_file(str(folder / TOKENIZER_NAME))
 
 
+def _model_spec(config: dict[str, Any]) -> ModelSpec:
+    kind, settings = next(
+        (kind, attention.hugging_face.settings)
+        for kind, attention in ATTENTIONS.items()
+        if attention.hugging_face.architecture in config["architectures"]
+    )
+    own = {field: config[key] for key, field in settings.items()}
+    return ModelSpec.model_validate(
+        own
+        | {
+            "attention": kind,
+            "layers": config["num_hidden_layers"],
+            "width": config["hidden_size"],
+            "heads": config["num_attention_heads"],
+            "kv_heads": config["num_key_value_heads"],
+            "head_size": config["head_dim"],
+            "feed_forward": config["intermediate_size"],
+            "rope_theta": config["rope_theta"],
+            "norm_epsilon": config["rms_norm_eps"],
+            "tied_embeddings": config["tie_word_embeddings"],
+        }
+    )
+
+
 def hugging_face_name(name: str) -> str:
-    """Hugging Face Llama's name for one of our weights."""
-    if not name.startswith("layers."):
+    """The name of one of our weights in Hugging Face's layout."""
+    weight = weight_in_block(name)
+    if weight is None:
         module, _, kind = name.rpartition(".")
         return f"{_OUTER_NAMES[module]}.{kind}"
-    _, index, rest = name.split(".", 2)
-    module, _, kind = rest.rpartition(".")
-    return f"model.layers.{index}.{_LAYER_NAMES[module]}.{kind}"
+    return f"model.layers.{name.split('.')[1]}.{weight.exported_as}"
 
 
 def _renamed_weights(
@@ -124,7 +126,7 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
     }
     ends = {"bos_token_id": data.end_of_text, "eos_token_id": data.end_of_text}
     return {
-        "config.json": _json(_llama_config(spec) | ends),
+        "config.json": _json(_config(spec) | ends),
         "generation_config.json": _json(ends),
         TOKENIZER_NAME: tokenizer,
         "tokenizer_config.json": _json(settings),
@@ -132,12 +134,12 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
     }
 
 
-def _llama_config(spec: RunSpec) -> dict[str, Any]:
-    model = spec.model
+def _config(spec: RunSpec) -> dict[str, Any]:
+    model, theirs = spec.model, attention_of(spec.model).hugging_face
     dtype = str(DTYPES[spec.checkpoint.export_dtype]).removeprefix("torch.")
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": [theirs.architecture],
+        "model_type": theirs.model_type,
         "vocab_size": spec.data.tokenizer.size,
         "hidden_size": model.width,
         "intermediate_size": model.hidden,
@@ -157,7 +159,7 @@ def _llama_config(spec: RunSpec) -> dict[str, Any]:
         "mlp_bias": False,
         "dtype": dtype,
         "torch_dtype": dtype,
-    }
+    } | {key: getattr(model, field) for key, field in theirs.settings.items()}
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from trainwright.contracts.checkpoint import digest_of
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_trainer.checkpoint.host_memory import HostMemory
@@ -75,13 +76,21 @@ def config_digest(spec: RunSpec) -> str:
     shaping = {
         "seed": spec.seed,
         "data": spec.data.model_dump(mode="json"),
-        "model": spec.model.model_dump(mode="json"),
+        "model": _shape(spec.model),
         "sequence_tokens": spec.batch.sequence_tokens,
         "global_sequences": spec.batch.global_sequences,
         "optimizer": spec.optimizer.kind,
         "precision": _formats(spec.precision),
     }
     return digest_of(json.dumps(shaping, sort_keys=True).encode())
+
+
+def _shape(model: ModelSpec) -> dict[str, Any]:
+    """Without the attention that every model had before there were several: its checkpoints keep their digest."""
+    shape = model.model_dump(mode="json")
+    if model.attention == "full":
+        del shape["attention"]
+    return shape
 
 
 def _formats(precision: PrecisionSpec) -> dict[str, str]:

@@ -15,7 +15,8 @@ can be chosen:
     where dW goes    autograd adds it to ``grad`` and calls hooks; ``deferred_weight_gradients.accumulate`` adds it and calls
                      none; ``model.loss`` sums it over chunks of tokens (``add_weight_gradient``)
 
-In all cases the matmuls and their rounding are the same, so the variants are equal bit for bit.
+In one number format the matmuls are always these three, rounded alike. So all choices give the same bits, except that
+products of fewer rows, chunk by chunk, may be summed in another order.
 
     M tokens   K features in   N features out   F either   m some of the tokens
 """

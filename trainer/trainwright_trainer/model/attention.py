@@ -1,8 +1,15 @@
-"""Grouped-query attention (Ainslie et al. 2023): several query heads share one head of keys and values.
+"""Full attention, and what variants of attention share: several query heads share one head of keys and values
+(grouped-query attention, Ainslie et al. 2023).
 
     B sequence   T position   D width   H query heads   G key heads   K features of a head
 
 Attention is causal over the entire sequence: documents packed into one see those before them, as in GPT-3.
+
+A variant is a subclass in a file of its own, a line in ``attention_registry``, a name in ``contracts.model_spec`` and
+what it declares in ``contracts.block_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
+project it; the latter cannot be chunked (`parallelism.tensor_chunks`). Its constructor gets the sizes of the entire model.
+Tensor parallelism shrinks weights afterwards and runs the same code on some of the heads: so it counts heads by the
+shapes of its tensors.
 """
 
 from __future__ import annotations
@@ -16,6 +23,15 @@ from trainwright_trainer.model.rotary import rotate
 
 class Attention(nn.Module):
     """(B, T, D) → (B, T, D)."""
+
+    costly_operators: tuple[str, ...] = (
+        "aten::_scaled_dot_product_flash_attention",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+        "aten::_scaled_dot_product_fused_attention_overrideable",
+    )
+    """Operators of ``mix`` whose results selective recomputation saves. Not every torch release has all of them."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()

@@ -12,10 +12,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from trainwright.contracts.block_parts import weight_in_block
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice, unsharded_specs
-
-_INTO_RESIDUAL = ("attention.output.weight", "feed_forward.down.weight")
 
 
 def initialize(model: nn.Module, spec: ModelSpec, seed: int, shard_specs: ShardSpecs | None = None) -> None:
@@ -45,6 +44,7 @@ def _noise(name: str, shape: tuple[int, ...], seed: int) -> Tensor:
 
 
 def _deviation(name: str, spec: ModelSpec) -> float:
-    if name.endswith(_INTO_RESIDUAL):
+    weight = weight_in_block(name)
+    if weight is not None and weight.adds_to_residual:
         return spec.initializer_std / math.sqrt(2 * spec.layers)
     return spec.initializer_std

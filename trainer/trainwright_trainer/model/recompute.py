@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
+from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.transformer import Block, Transformer
 from trainwright_trainer.runtime.module_replacement import replace_modules
 
@@ -29,13 +30,8 @@ _KEPT = (
     "aten::baddbmm",
     "aten::_scaled_mm",
     "trainwright::multiply_blocks",
-    "aten::_scaled_dot_product_flash_attention",
-    "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention",
-    "aten::_scaled_dot_product_flash_attention_for_cpu",
-    "aten::_scaled_dot_product_fused_attention_overrideable",
 )
-"""Operators whose results ``selective`` saves. Not every torch release has all of them."""
+"""Operators whose results ``selective`` saves, besides those of attention. Not every torch release has all of them."""
 
 
 def recompute(model: Transformer, spec: MemorySpec) -> None:
@@ -76,7 +72,8 @@ def _contexts() -> tuple[Any, Any]:
 
 
 def _kept() -> Iterator[Any]:
-    for name in _KEPT:
+    of_attention = {name for module in ATTENTION_MODULES.values() for name in module.costly_operators}
+    for name in (*_KEPT, *sorted(of_attention)):
         space, _, operator = name.partition("::")
         if hasattr(getattr(torch.ops, space), operator):
             yield getattr(getattr(torch.ops, space), operator).default

@@ -13,7 +13,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.attention_registry import build_attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.rotary import rotary_table
 
@@ -24,7 +24,7 @@ class Block(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
-        self.attention = Attention(spec)
+        self.attention = build_attention(spec)
         self.feed_forward_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
         self.feed_forward = FeedForward(spec)
 

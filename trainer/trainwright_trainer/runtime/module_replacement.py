@@ -7,12 +7,21 @@ of parameters do not change, and tied weights stay tied.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
+M = TypeVar("M", bound=nn.Module)
+
 Replacements = Mapping[type[nn.Module], Callable[[Any], nn.Module]]
 """By the exact class of the module that is replaced: makes the new module from it."""
+
+
+def recreate(module: nn.Module, into: type[M]) -> M:
+    """A module of class ``into`` with everything that ``module`` has, without calling a constructor."""
+    made = into.__new__(into)
+    made.__dict__.update(module.__dict__)
+    return made
 
 
 def replace_modules(

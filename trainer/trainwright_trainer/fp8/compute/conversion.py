@@ -7,23 +7,18 @@ always bfloat16 (FP8-LM, section 2).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from trainwright.contracts.block_parts import BlockWeight, weight_in_block
 from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec
 from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, BF16Linear, BF16Norm
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
 from trainwright_trainer.fp8.compute.weight import Weight
-
-_OF_BLOCK = re.compile(r"layers\.(\d+)\.(.+)\.weight")
-
-_SAME_INPUT = {"query": "query", "key": "query", "value": "query", "gate": "gate", "up": "gate"}
-"""Modules of one parent that read the same tensor, a norm's output, mapped to the first of them: it is cast and saved once."""
 
 _GRADIENT_DTYPES = {AccumulationKind.BF16: torch.bfloat16, AccumulationKind.FP32: torch.float32}
 
@@ -59,10 +54,13 @@ def convert(
 
 def fp8_weights(names: Iterable[str], spec: FP8Spec) -> set[str]:
     """Weights with FP8 matmuls, by canonical name."""
-    blocks = {name: int(found[1]) for name in names if (found := _OF_BLOCK.fullmatch(name))}
-    matrices = {name for name in blocks if not name.endswith("norm.weight")}
+    blocks = {name: int(name.split(".")[1]) for name in names if weight_in_block(name) is not None}
     end = max(blocks.values()) + 1 - spec.bf16_last_layers
-    return {name for name in matrices if spec.bf16_first_layers <= blocks[name] < end}
+    return {
+        name
+        for name, layer in blocks.items()
+        if _in_block(name).is_linear and spec.bf16_first_layers <= layer < end
+    }
 
 
 def _convert_modules(
@@ -77,9 +75,10 @@ def _convert_modules(
         weight = stored[id(module.weight)]
         parent, _, child = path.rpartition(".")
         if f"{path}.weight" in chosen:
-            shared = f"{parent}.{_SAME_INPUT.get(child, child)}"
-            new = InputCast(spec.scaling, weight.handle.device, of_norm=child in _SAME_INPUT)
-            cast = casts.setdefault(shared, new)
+            # The input of a block's part is the output of a norm, and cast and saved once for all that read it.
+            shares = _in_block(f"{path}.weight").reads_input
+            new = InputCast(spec.scaling, weight.handle.device, of_norm=shares)
+            cast = casts.setdefault(parent if shares else path, new)
             layers[f"{path}.weight"] = FP8Linear(weight, cast)
         setattr(
             model.get_submodule(parent), child, layers.get(f"{path}.weight") or _bf16_module(module, weight)
@@ -92,8 +91,17 @@ def _bf16_module(module: nn.Module, weight: Weight) -> nn.Module:
         return BF16Embedding(weight)
     if isinstance(module, nn.RMSNorm):
         return BF16Norm(weight, module.eps)
-    assert isinstance(module, nn.Linear) and module.bias is None, "the model has no other kind of module"
-    return BF16Linear(weight)
+    if isinstance(module, nn.Linear) and module.bias is None:
+        return BF16Linear(weight)
+    raise TypeError(
+        f"a {type(module).__name__} has weights, and no layer for FP8 runs: write one, or exclude FP8"
+    )
+
+
+def _in_block(name: str) -> BlockWeight:
+    weight = weight_in_block(name)
+    assert weight is not None
+    return weight
 
 
 def _layer_scaling(layer: FP8Linear) -> LayerScaling:

@@ -26,13 +26,15 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import rms_norm, silu
+from torch.nn.functional import silu
 
+from trainwright.contracts.block_parts import weight_in_block
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
-from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, BF16Norm
+from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, WeightModule
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
@@ -50,20 +52,10 @@ from trainwright_trainer.parallel.tensor.vocab_parallel import (
     VocabParallelEmbedding,
     local_range,
 )
-from trainwright_trainer.runtime.module_replacement import replace_modules
+from trainwright_trainer.runtime.module_replacement import Replacements, recreate, replace_modules
 
-_SHARD_DIM = {
-    "embedding": 0,
-    "query": 0,
-    "key": 0,
-    "value": 0,
-    "output": 1,
-    "gate": 0,
-    "up": 0,
-    "down": 1,
-    "head": 0,
-}
-"""The dim along which a module's weight is sharded, by the module's name."""
+_OUTER_SHARD_DIM = {"embedding.weight": 0, "head.weight": 0, "norm.weight": None}
+"""The dim along which a weight outside of blocks is sharded; None if ranks replicate it."""
 
 
 def shard_matrices(model: nn.Module, shard_specs: ShardSpecs, axis: Axis) -> ShardSpecs:
@@ -79,15 +71,18 @@ def shard_matrices(model: nn.Module, shard_specs: ShardSpecs, axis: Axis) -> Sha
     specs: dict[str, ShardSpec] = {}
     for name, weight in list(model.named_parameters()):
         part = shard_specs.local[name]
-        if weight.ndim == 1:
+        dim = _shard_dim(name)
+        if dim is None:
+            if not name.endswith(".weight"):
+                raise TypeError(f"{name} is replicated, and ranks sum gradients of weights named weight only")
             specs[name] = replace(part, is_primary=part.is_primary and axis.rank == 0)
             continue
-        specs[name] = replace(part, slice=_shard(part.slice, _SHARD_DIM[name.split(".")[-2]], axis))
+        specs[name] = replace(part, slice=_shard(part.slice, dim, axis))
         shards[weight] = nn.Parameter(torch.empty(specs[name].slice.shape, dtype=weight.dtype, device="meta"))
     for module in model.modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
-            assert isinstance(module.weight, nn.Parameter)
-            _replace_weight(module, shards[module.weight])
+        for name, weight in list(module.named_parameters(recurse=False)):
+            if weight in shards:
+                _replace_weight(module, name, shards[weight])
     return ShardSpecs(specs, shard_specs.forward_order)
 
 
@@ -105,18 +100,16 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
     replace_modules(
         model,
         {
-            Attention: partial(_ParallelAttention, axis=axis)
-            if chunks == 1
-            else partial(_ChunkedAttention, chunking=chunking),
+            **_parallel_attentions(chunking),
             FeedForward: partial(_ParallelFeedForward, axis=axis)
             if chunks == 1
             else partial(_ChunkedFeedForward, chunking=chunking),
-            nn.RMSNorm: partial(_ParallelNorm, axis=axis),
-            BF16Norm: partial(_ParallelBF16Norm, axis=axis),
             nn.Embedding: partial(VocabParallelEmbedding, vocabulary=vocabulary, axis=axis),
             BF16Embedding: partial(VocabParallelBF16Embedding, vocabulary=vocabulary, axis=axis),
         },
     )
+    replicated = _with_replicated_weight(model)
+    replace_modules(model, _summing_gradients(replicated.values(), axis), replicated.__contains__)
 
 
 def _gather_input(layers: Iterable[nn.Module], axis: Axis) -> None:
@@ -128,18 +121,39 @@ def _gather_input(layers: Iterable[nn.Module], axis: Axis) -> None:
             layer.input_cast = casts.setdefault(cast, GatheringInputCast(cast, axis))
 
 
+def _parallel_attentions(chunking: Chunking) -> Replacements:
+    """What replaces each variant of attention: a class of its own, which computes the same between collectives."""
+    parallel = _ParallelAttention if chunking.chunks == 1 else _ChunkedAttention
+    return {
+        variant: partial(
+            _parallel_attention,
+            into=type(f"{parallel.__name__}Of{variant.__name__}", (parallel, variant), {}),
+            chunking=chunking,
+        )
+        for variant in ATTENTION_MODULES.values()
+    }
+
+
+def _parallel_attention(
+    attention: Attention, into: type[_ParallelAttention], chunking: Chunking
+) -> _ParallelAttention:
+    if chunking.chunks > 1 and type(attention).forward is not Attention.forward:
+        raise TypeError(f"{type(attention).__name__} overrides forward: its input cannot arrive in chunks")
+    made = recreate(attention, into)
+    made.chunking = chunking
+    _gather_input((made.query, made.key, made.value), chunking.axis)
+    return made
+
+
 class _ParallelAttention(Attention):
-    def __init__(self, attention: Attention, axis: Axis) -> None:
-        nn.Module.__init__(self)
-        self.head_size, self.group = attention.head_size, attention.group
-        self.query, self.key, self.value = attention.query, attention.key, attention.value
-        self.output = attention.output
-        self.axis = axis
-        _gather_input((self.query, self.key, self.value), axis)
+    """The base, besides its variant, of an attention that computes some of the heads."""
+
+    chunking: Chunking
 
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
         compute = partial(super().forward, cosines_TK=cosines_TK, sines_TK=sines_TK)
-        return reduce_scatter(_with_all_tokens(x_BTD, self.axis, self.query, compute), self.axis)
+        axis = self.chunking.axis
+        return reduce_scatter(_with_all_tokens(x_BTD, axis, self.query, compute), axis)
 
 
 class _ParallelFeedForward(FeedForward):
@@ -154,9 +168,7 @@ class _ParallelFeedForward(FeedForward):
 
 
 class _ChunkedAttention(_ParallelAttention):
-    def __init__(self, attention: Attention, chunking: Chunking) -> None:
-        super().__init__(attention, chunking.axis)
-        self.chunking = chunking
+    """``_ParallelAttention`` whose tokens travel in chunks."""
 
     def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
         q_BTF, k_BTF, v_BTF = all_gather_matmul(x_BTD, (self.query, self.key, self.value), self.chunking)
@@ -188,25 +200,44 @@ def _with_all_tokens(
         cast.release()
 
 
-class _ParallelNorm(nn.RMSNorm):
-    def __init__(self, norm: nn.RMSNorm, axis: Axis) -> None:
-        super().__init__(norm.normalized_shape, norm.eps, device="meta")
-        self.weight = norm.weight
-        self.axis = axis
+def _with_replicated_weight(model: nn.Module) -> dict[str, nn.Module]:
+    """Modules whose weight all ranks have, by path."""
+    return {
+        path: module
+        for path, module in model.named_modules()
+        if (isinstance(module, WeightModule) or "weight" in dict(module.named_parameters(recurse=False)))
+        and _shard_dim(f"{path}.weight") is None
+    }
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        return rms_norm(x_BTD, self.normalized_shape, all_reduce_gradient(self.weight, self.axis), self.eps)
 
-
-class _ParallelBF16Norm(BF16Norm):
-    def __init__(self, norm: BF16Norm, axis: Axis) -> None:
-        super().__init__(norm.stored_weight, norm.epsilon)
-        self.axis = axis
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        return rms_norm(
-            x_BTD, self.stored_weight.handle.shape, all_reduce_gradient(self.weight, self.axis), self.epsilon
+def _summing_gradients(modules: Iterable[nn.Module], axis: Axis) -> Replacements:
+    """What replaces ``modules`` by the same computation with a weight whose gradients the ranks sum."""
+    return {
+        kind: partial(
+            _sum_gradients, into=type(f"Replicated{kind.__name__}", (_ReplicatedWeight, kind), {}), axis=axis
         )
+        for kind in dict.fromkeys(map(type, modules))
+    }
+
+
+def _sum_gradients(module: nn.Module, into: type[_ReplicatedWeight], axis: Axis) -> _ReplicatedWeight:
+    made = recreate(module, into)
+    made.axis = axis
+    return made
+
+
+class _ReplicatedWeight(nn.Module):
+    """The base, besides its own class, of a module whose weight all ranks have: each applies it to its tokens or heads, and
+    they sum its gradients.
+    """
+
+    axis: Axis
+
+    @property
+    def weight(self) -> Tensor:
+        own = self.stored_weight.dense() if isinstance(self, WeightModule) else self._parameters["weight"]
+        assert isinstance(own, Tensor)
+        return all_reduce_gradient(own, self.axis)
 
 
 def _shard(box: Slice, dim: int, axis: Axis) -> Slice:
@@ -216,9 +247,14 @@ def _shard(box: Slice, dim: int, axis: Axis) -> Slice:
     return Slice(box.full_shape, tuple(start), tuple(shape))
 
 
-def _replace_weight(module: nn.Linear | nn.Embedding, weight: nn.Parameter) -> None:
-    module.weight = weight
+def _shard_dim(name: str) -> int | None:
+    weight = weight_in_block(name)
+    return _OUTER_SHARD_DIM[name] if weight is None else weight.shard_dim
+
+
+def _replace_weight(module: nn.Module, name: str, weight: nn.Parameter) -> None:
+    setattr(module, name, weight)
     if isinstance(module, nn.Embedding):
         module.num_embeddings, module.embedding_dim = weight.shape
-    else:
+    elif isinstance(module, nn.Linear):
         module.out_features, module.in_features = weight.shape

@@ -1,0 +1,166 @@
+"""The parts of a transformer block, and what follows from each for trainer and planner: declared once.
+
+The trainer shards, initializes, casts and exports weights by what is said here. The planner derives from it the number of
+weights, FLOPs, and the memory of weights and activations. A new variant of attention touches four files:
+
+    contracts.model_spec           its name in ``ModelSpec.attention``, and its settings if it has any
+    here                           its entry in ``ATTENTIONS``
+    trainwright_trainer.model      its module, in a file of its own, and a line of ``attention_registry``
+
+A weight of the same name is the same in all variants.
+
+    D width   Q heads · head size   G kv heads · head size   H heads   F hidden   T tokens of a sequence
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from trainwright.contracts.combination import Combination
+from trainwright.contracts.model_spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class BlockWeight:
+    """One weight of a block."""
+
+    shape: Callable[[ModelSpec], tuple[int, ...]]
+    exported_as: str
+    """Its name below a layer in Hugging Face's layout."""
+
+    shard_dim: int | None = None
+    """The dim that tensor ranks split. None: each has all of it, and they sum its gradients, as each computes some of the
+    heads, or of the tokens."""
+
+    is_linear: bool = False
+    """Whether it is the matrix (features out, features in) of a linear layer: FP8 runs cast it."""
+
+    reads_input: bool = False
+    """Whether it multiplies the input of its part, whose cast in FP8 all weights that read it share."""
+
+    adds_to_residual: bool = False
+    """Whether its product is added to the residual stream: its initial values are smaller (GPT-2)."""
+
+    def size(self, model: ModelSpec) -> int:
+        """Elements."""
+        return math.prod(self.shape(model))
+
+
+@dataclass(frozen=True)
+class HuggingFace:
+    """The class of `transformers` that reads exports."""
+
+    architecture: str
+    model_type: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Fields of ``ModelSpec`` that only this architecture has, by their names in `config.json`."""
+
+
+LLAMA = HuggingFace("LlamaForCausalLM", "llama")
+
+
+@dataclass(frozen=True)
+class AttentionPart:
+    """A variant of attention. Figures of its tokens are those of the entire part, which tensor ranks divide."""
+
+    weights: Mapping[str, BlockWeight]
+    """By name within the part, in the order of the forward pass."""
+
+    token_flops: Callable[[ModelSpec, int], int]
+    """FLOPs per token of the forward pass between its linear layers, in sequences of T tokens. The half that a causal mask
+    makes superfluous is not subtracted."""
+
+    saved_values: Callable[[ModelSpec], int]
+    """Values per token that wait for the backward pass, in the dtype of activations: results of its linear layers but the
+    last, and what follows from them. Inputs of linear layers count only where they are not among these."""
+
+    saved_float32: Callable[[ModelSpec], int]
+    """Values per token that wait in float32, whatever the dtype of activations."""
+
+    selective_values: Callable[[ModelSpec], int]
+    """``saved_values`` if only results of matmuls and attention are saved (`memory.recompute` `selective`)."""
+
+    excludes: tuple[Combination, ...] = ()
+    """Choices that it does not work with. ``choice`` completes "attention … with"."""
+
+    hugging_face: HuggingFace = LLAMA
+
+
+_GROUPED_QUERY = {
+    "query.weight": BlockWeight(
+        lambda m: (m.query_features, m.width), "self_attn.q_proj.weight", 0, is_linear=True, reads_input=True
+    ),
+    "key.weight": BlockWeight(
+        lambda m: (m.key_features, m.width), "self_attn.k_proj.weight", 0, is_linear=True, reads_input=True
+    ),
+    "value.weight": BlockWeight(
+        lambda m: (m.key_features, m.width), "self_attn.v_proj.weight", 0, is_linear=True, reads_input=True
+    ),
+    "output.weight": BlockWeight(
+        lambda m: (m.width, m.query_features),
+        "self_attn.o_proj.weight",
+        1,
+        is_linear=True,
+        adds_to_residual=True,
+    ),
+}
+
+_FULL = AttentionPart(
+    weights=_GROUPED_QUERY,
+    token_flops=lambda m, tokens: 4 * m.query_features * tokens,
+    saved_values=lambda m: 2 * m.query_features + 2 * m.key_features,  # queries, result, keys, values
+    saved_float32=lambda m: m.heads,  # a logarithm for each head
+    selective_values=lambda m: 2 * m.query_features + 2 * m.key_features,
+)
+
+ATTENTIONS: dict[str, AttentionPart] = {"full": _FULL}
+"""By the name in ``ModelSpec.attention``."""
+
+FEED_FORWARD: dict[str, BlockWeight] = {
+    "gate.weight": BlockWeight(
+        lambda m: (m.hidden, m.width), "mlp.gate_proj.weight", 0, is_linear=True, reads_input=True
+    ),
+    "up.weight": BlockWeight(
+        lambda m: (m.hidden, m.width), "mlp.up_proj.weight", 0, is_linear=True, reads_input=True
+    ),
+    "down.weight": BlockWeight(
+        lambda m: (m.width, m.hidden), "mlp.down_proj.weight", 1, is_linear=True, adds_to_residual=True
+    ),
+}
+
+NORMS = {
+    "attention_norm.weight": BlockWeight(lambda m: (m.width,), "input_layernorm.weight"),
+    "feed_forward_norm.weight": BlockWeight(lambda m: (m.width,), "post_attention_layernorm.weight"),
+}
+
+
+def attention_of(model: ModelSpec) -> AttentionPart:
+    """The variant that ``model`` names."""
+    return ATTENTIONS[model.attention]
+
+
+def block_weights(model: ModelSpec) -> dict[str, BlockWeight]:
+    """All weights of a block, by name within it."""
+    return dict(_named(attention_of(model)))
+
+
+def linear_size(model: ModelSpec) -> int:
+    """Elements of the matrices of a block's linear layers, which each token is multiplied by."""
+    return sum(weight.size(model) for weight in block_weights(model).values() if weight.is_linear)
+
+
+def weight_in_block(name: str) -> BlockWeight | None:
+    """The weight with a name such as `layers.3.attention.query.weight`; None if it is not in a block."""
+    first, _, rest = name.partition(".")
+    return _ALL[rest.partition(".")[2]] if first == "layers" else None
+
+
+def _named(attention: AttentionPart) -> Iterator[tuple[str, BlockWeight]]:
+    yield from ((f"attention.{name}", weight) for name, weight in attention.weights.items())
+    yield from ((f"feed_forward.{name}", weight) for name, weight in FEED_FORWARD.items())
+    yield from NORMS.items()
+
+
+_ALL = {name: weight for attention in ATTENTIONS.values() for name, weight in _named(attention)}

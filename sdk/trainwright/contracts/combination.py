@@ -1,0 +1,39 @@
+"""Two choices of a run that exclude each other, and the sections of its spec that are checked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.parallelism_spec import ParallelismSpec, ResourcesSpec
+from trainwright.contracts.precision_spec import PrecisionSpec
+from trainwright.contracts.training_spec import BatchSpec, MemorySpec
+
+
+@dataclass(frozen=True)
+class Sections:
+    """The sections of a RunSpec that a layout concerns."""
+
+    model: ModelSpec
+    batch: BatchSpec
+    precision: PrecisionSpec
+    memory: MemorySpec
+    parallelism: ParallelismSpec
+    resources: ResourcesSpec
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Two choices that exclude each other."""
+
+    choice: str
+    """As users write it, such as `parallelism.schedule zbv`."""
+
+    field: str
+    """Dotted path of the field that the error is reported at."""
+
+    broken: Callable[[Sections], bool]
+    value: Callable[[Sections], object]
+    reason: str
+    """Why they exclude each other, and what to do instead."""

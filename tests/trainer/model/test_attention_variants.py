@@ -1,0 +1,172 @@
+"""A variant of attention enters by what it declares: trained on any layout, counted and exported.
+
+The planted variant has a weight that tensor ranks split and one that they replicate: a gain for each head, and a filter over
+each token and the one before it, which needs all tokens of a sequence.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.jobs import train_here, write_job
+from tests.trainer.ranks import on_mesh
+from tests.trainer.zero_trainings import one_step, start
+from trainwright.contracts import block_parts
+from trainwright.contracts.block_parts import ATTENTIONS, BlockWeight, HuggingFace, block_weights
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.planner.flops import count_parameters
+from trainwright_trainer.checkpoint.export import load_export
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.main import main
+from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.parallel.tensor import parallelize
+
+SPEC = ModelSpec(layers=2, width=32, heads=4, kv_heads=2)
+
+
+class Filter(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(2, width))
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        before_BTD = nn.functional.pad(x_BTD, (0, 0, 1, 0))[:, :-1]
+        # Strong enough at initial weights of 0.02 that a wrong gradient exceeds the bounds below.
+        filtered_BTD: Tensor = x_BTD + 20 * (self.weight[0] * x_BTD + self.weight[1] * before_BTD)
+        return filtered_BTD
+
+
+class Gained(Attention):
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec)
+        self.gain = nn.Parameter(torch.empty(spec.heads))
+
+    def mix(self, *given: Tensor, **tables: Tensor) -> Tensor:
+        return (
+            self._heads(super().mix(*given, **tables))
+            .mul(self.gain[:, None, None])
+            .transpose(1, 2)
+            .flatten(2)
+        )
+
+
+class Filtered(Gained):
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec)
+        self.filter = Filter(spec.width)
+
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        return super().forward(self.filter(x_BTD), cosines_TK, sines_TK)
+
+
+OWN = {
+    "gain": BlockWeight(lambda m: (m.heads,), "self_attn.gain", 0),
+    "filter.weight": BlockWeight(lambda m: (2, m.width), "self_attn.filter.weight"),
+}
+
+
+def plant(variant: type[Attention], patch: Callable[[dict[str, Any], str, Any], None]) -> None:
+    """Let ``variant`` take the place of full attention."""
+    names = ["gain", "filter.weight"] if variant is Filtered else ["gain"]
+    own = {name: OWN[name] for name in names}
+    full = ATTENTIONS["full"]
+    their = HuggingFace("FilteredForCausalLM", "filtered")
+    patch(ATTENTIONS, "full", replace(full, weights=own | dict(full.weights), hugging_face=their))
+    patch(ATTENTION_MODULES, "full", variant)
+    for name, weight in own.items():
+        patch(block_parts._ALL, f"attention.{name}", weight)
+
+
+def learn(mesh: Mesh, variant: type[Attention], job_file: Path, fault: bool = False) -> list[float]:
+    plant(variant, dict.__setitem__)
+    if fault:
+        parallelize.all_reduce_gradient = lambda weight, axis: weight
+    training = start(mesh, job_file)
+    steps = [one_step(training, number) for number in (1, 2, 3)]
+    return [figure for step in steps for figure in (step.loss, step.grad_norm)]
+
+
+def job(folder: Path, data: Path, ranks: int, **parallelism: object) -> Path:
+    return write_job(folder / "-".join(map(str, parallelism.values())), data, ranks, parallelism=parallelism)
+
+
+@pytest.mark.parametrize("kind", ATTENTION_MODULES)
+def test_a_block_has_the_weights_that_are_declared(kind: str) -> None:
+    _check_declared(SPEC.model_copy(update={"attention": kind}))
+
+
+def test_a_weight_that_is_not_declared_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(Filtered, monkeypatch.setitem)
+    _check_declared(SPEC)
+    monkeypatch.setitem(ATTENTION_MODULES, "full", Attention)
+    with pytest.raises(AssertionError):
+        _check_declared(SPEC)
+
+
+def _check_declared(spec: ModelSpec) -> None:
+    with torch.device("meta"):
+        model = Transformer(spec, 257, 8)
+    (block, *_) = model.layers.values()
+    actual = {name: tuple(weight.shape) for name, weight in block.named_parameters()}
+    assert actual == {name: weight.shape(spec) for name, weight in block_weights(spec).items()}
+    assert count_parameters(spec, 257).total == sum(weight.numel() for weight in model.parameters())
+    modules = dict(block.named_modules())
+    linear = {f"{name}.weight" for name, module in modules.items() if isinstance(module, nn.Linear)}
+    assert linear == {name for name, weight in block_weights(spec).items() if weight.is_linear}
+
+
+def test_equal_names_are_declared_alike_by_all_variants() -> None:
+    for kind in ATTENTIONS:
+        spec = SPEC.model_copy(update={"attention": kind})
+        for name, weight in block_weights(spec).items():
+            alike = block_parts._ALL[name]
+            assert replace(weight, shape=alike.shape) == alike and weight.shape(spec) == alike.shape(spec)
+
+
+def test_a_variant_learns_the_same_on_every_layout(tmp_path: Path, data: Path) -> None:
+    (one,) = on_mesh(Degrees(), learn, Filtered, job(tmp_path, data, 1, pipeline=1))
+    (plain,) = on_mesh(Degrees(), learn, Attention, job(tmp_path, data, 1, pipeline=1))
+    stages = on_mesh(Degrees(pipeline=2), learn, Filtered, job(tmp_path, data, 2, pipeline=2))
+    parts = on_mesh(Degrees(tensor=2), learn, Filtered, job(tmp_path, data, 2, tensor=2))
+    apart = on_mesh(Degrees(tensor=2), learn, Filtered, job(tmp_path, data, 2, tensor=2), True)
+    # About ten products follow one another in each of two layers, sums of at most 256 tokens in float32.
+    bound = 20 * 256 * 2.0**-24
+    assert all(_apart(result, one) <= bound for result in (*stages, *parts))
+    assert _apart(plain, one) > bound
+    assert all(_apart(result, one) > bound for result in apart), "a gradient that is not summed is seen"
+
+
+def test_only_what_projects_its_input_can_be_chunked(tmp_path: Path, data: Path) -> None:
+    chunks = {"tensor": 2, "tensor_chunks": 2}
+    (one,) = on_mesh(Degrees(), learn, Gained, job(tmp_path, data, 1, tensor=1))
+    for result in on_mesh(Degrees(tensor=2), learn, Gained, job(tmp_path, data, 2, **chunks)):
+        assert _apart(result, one) <= 20 * 256 * 2.0**-24
+    with pytest.raises(AssertionError, match="Filtered overrides forward"):
+        on_mesh(Degrees(tensor=2), learn, Filtered, job(tmp_path, data, 2, **chunks))
+
+
+def _apart(result: list[float], other: list[float]) -> float:
+    return max(abs(a - b) / abs(b) for a, b in zip(result, other, strict=True))
+
+
+def test_an_export_has_the_declared_names_and_is_read_back(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(Filtered, monkeypatch.setitem)
+    job_file = write_job(tmp_path, data, schedule={"steps": 2, "warmup_steps": 1})
+    training = train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    reloaded, _ = load_export(tmp_path / "out/export")
+    for name, weight in training.engine.model.named_parameters():
+        assert torch.equal(reloaded.get_parameter(name), weight), name
+    with torch.no_grad():
+        tokens_BT = torch.arange(32)[None]
+        assert torch.equal(reloaded(tokens_BT), training.engine.model(tokens_BT))
