@@ -2,6 +2,7 @@ import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Run } from "@/api/types";
+import { DatasetLink } from "@/app/routes/run/DatasetLink";
 import { RunTabContent } from "@/app/routes/run/RunTabContent";
 import { RunTabs } from "@/app/routes/run/RunTabs";
 import { isRunTab } from "@/app/routes/run/tabNames";
@@ -41,6 +42,10 @@ function LiveRunPage() {
     () => (checkpoints ?? []).filter(({ kind }) => kind === "state").map(({ step }) => step),
     [checkpoints],
   );
+  const newestState = useMemo(() => {
+    const steps = (checkpoints ?? []).filter(({ kind, valid }) => kind === "state" && valid).map(({ step }) => step);
+    return steps.length === 0 ? undefined : Math.max(...steps);
+  }, [checkpoints]);
   const newest = metrics === undefined ? 0 : lastStep(metrics.columns);
   const run = useMemo(() => withNewestStep(polledRun, newest), [polledRun, newest]);
   // Steps arrive several times a second and do not change these.
@@ -65,11 +70,12 @@ function LiveRunPage() {
             <ErrorNote error={actionError} />
           </div>
         )}
-        <RunBanner team={team} run={polledRun} canSeeNodes={canSeeNodes} />
+        <RunBanner team={team} run={polledRun} canSeeNodes={canSeeNodes} newestState={newestState} />
       </>
     ),
-    [team, polledRun, actionError, canSeeNodes],
+    [team, polledRun, actionError, canSeeNodes, newestState],
   );
+  const dataset = useMemo(() => <DatasetLink team={team} datasetId={polledRun.spec.data.dataset} />, [team, polledRun.spec.data.dataset]);
   return (
     <>
       <RunHeader
@@ -80,8 +86,9 @@ function LiveRunPage() {
         }
         actions={actions}
         banner={banner}
+        dataset={dataset}
       />
-      <SummaryTiles run={run} columns={metrics?.columns ?? {}} />
+      {(!isRunTab(tab) || tab === "overview") && <SummaryTiles run={run} columns={metrics?.columns ?? {}} />}
       <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} fp8={run.spec.precision.kind === "fp8"} />
       <Boundary>
         <RunTabContent run={run} live={live} metrics={metrics} error={error} refetch={refetch} checkpointSteps={checkpointSteps} />

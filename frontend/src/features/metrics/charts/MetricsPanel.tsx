@@ -71,12 +71,12 @@ export const MetricsPanel = memo(function MetricsPanel({ metrics, shown, live, c
       </ChartControls>
       <div className="mb-3 grid grid-cols-[2fr_1fr_1fr] gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
         <div className="grid min-w-0 max-desk:col-span-full">
-          <SeriesChart {...shared} title="loss" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />
+          <SeriesChart {...shared} title="loss" best="low" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />
         </div>
         {fullColumns["mfu"] !== undefined && (
-          <SeriesChart {...shared} title="MFU, %" series={fullColumns["bf16_mfu"] === undefined ? MFU : BOTH_MFU} scale="zero" text={percentText} axisText={percentTick} />
+          <SeriesChart {...shared} title="MFU, %" best="high" series={fullColumns["bf16_mfu"] === undefined ? MFU : BOTH_MFU} scale="zero" text={percentText} axisText={percentTick} />
         )}
-        <SeriesChart {...shared} title="tokens/s" series={SPEED} scale="zero" text={rate} axisText={shortTick} />
+        <SeriesChart {...shared} title="tokens/s" best="high" series={SPEED} scale="zero" text={rate} axisText={shortTick} />
         {fullColumns["mfu"] === undefined && (
           <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
         )}

@@ -32,16 +32,19 @@ export function parseStepPart({ phase }: Record<string, unknown>): StepPartSearc
   return found === undefined ? {} : { phase: found };
 }
 
-export function viewOf(search: ViewSearch): ChartView {
-  const { x = "step", y = "linear", smooth = 0 } = search;
+/** A run's own charts are smoothed, with the raw values behind; compared curves are not, since they have no room for both. */
+export const RUN_SMOOTHING = 0.6;
+
+export function viewOf(search: ViewSearch, defaultSmooth = 0): ChartView {
+  const { x = "step", y = "linear", smooth = defaultSmooth } = search;
   return { x, y, smooth, window: parseWindow({ ...search }) };
 }
 
-export function searchOf({ x, y, smooth, window }: ChartView): ViewSearch {
+export function searchOf({ x, y, smooth, window }: ChartView, defaultSmooth = 0): ViewSearch {
   return {
     ...(x === "step" ? {} : { x }),
     ...(y === "linear" ? {} : { y }),
-    ...(smooth === 0 ? {} : { smooth }),
+    ...(smooth === defaultSmooth ? {} : { smooth }),
     ...window,
   };
 }
@@ -60,7 +63,7 @@ export function parseView(search: Record<string, unknown>): ViewSearch {
   const view: ViewSearch = { ...parseWindow(search) };
   if (search["x"] === "tokens" || search["x"] === "time") view.x = search["x"];
   if (search["y"] === "log") view.y = "log";
-  const smooth = Number(search["smooth"] ?? 0);
-  if (smooth > 0 && smooth < 1) view.smooth = smooth;
+  const smooth = Number(search["smooth"] ?? NaN);
+  if (smooth >= 0 && smooth < 1) view.smooth = smooth;
   return view;
 }

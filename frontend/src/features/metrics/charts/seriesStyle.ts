@@ -57,6 +57,7 @@ export function shortTick(value: number): string {
 }
 
 export function tick(value: number): string {
+  if (value >= 10_000) return shortTick(value);
   return Math.abs(value) >= 1_000 ? count(value) : String(Number(value.toPrecision(3)));
 }
 

@@ -1,6 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { Run } from "@/api/types";
 import type { BannerLink } from "@/features/runs/detail/runBannerContent";
+import { count } from "@/lib/format";
 import { useCanEdit } from "@/lib/permissions";
 
 interface Props {
@@ -9,16 +10,30 @@ interface Props {
   links: readonly BannerLink[];
   /** Only site admins can see nodes. */
   canSeeNodes: boolean;
+  /** The step of the newest checkpoint that a fork can continue from; undefined if there is none. */
+  newestState?: number | undefined;
 }
 
 const LINK_CLASS = "text-accent underline-offset-2 hover:underline max-tablet:leading-10";
 
 /** What to do about a run, as far as this person may. */
-export function BannerLinks({ team, run, links, canSeeNodes }: Props) {
+export function BannerLinks({ team, run, links, canSeeNodes, newestState }: Props) {
   const canEdit = useCanEdit();
-  return links
-    .filter((link) => (link === "like" || link === "fork" ? canEdit : link !== "nodes" || canSeeNodes))
-    .map((link) => <BannerAction key={link} link={link} team={team} run={run} />);
+  const hasStopped = run.state === "failed" || run.state === "cancelled";
+  return (
+    <>
+      {canEdit && hasStopped && newestState !== undefined && (
+        <Link to="/$team/runs/new" params={{ team }} search={{ fork: run.id }} className={`${LINK_CLASS} font-medium`}>
+          Continue from step {count(newestState)}
+        </Link>
+      )}
+      {links
+        .filter((link) => (link === "like" || link === "fork" ? canEdit : link !== "nodes" || canSeeNodes))
+        .map((link) => (
+          <BannerAction key={link} link={link} team={team} run={run} />
+        ))}
+    </>
+  );
 }
 
 function BannerAction({ link, team, run }: { link: BannerLink; team: string; run: Run }) {

@@ -1,8 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { memo } from "react";
+import { memo, useState } from "react";
 import type { RunEvent } from "@/api/types";
 import { ErrorState } from "@/components/ErrorState";
 import { StateIcon } from "@/components/StateIcon";
+import { groupEvents, groupText, type EventGroup } from "@/features/runs/detail/eventGroups";
 import { eventsQuery } from "@/features/runs/queries";
 import { clockTime, fullTime, moment } from "@/lib/format";
 import { stateStyle } from "@/lib/runs/stateStyle";
@@ -11,7 +12,7 @@ interface Props {
   team: string;
   run: string;
   live: boolean;
-  /** Shows only the newest events. */
+  /** Shows only the newest events, a group counting as one. */
   limit?: number;
 }
 
@@ -21,23 +22,65 @@ export const EventList = memo(function EventList({ team, run, live, limit = Infi
   if (events === undefined && error !== null) return <ErrorState error={error} onRetry={() => void refetch()} />;
   if (events === undefined) return <p className="animate-appear text-soft">Loading</p>;
   if (events.length === 0) return <p className="text-soft">No events yet.</p>;
-  const shown = events.toReversed().slice(0, limit);
+  const shown = groupEvents(events.toReversed()).slice(0, limit);
   return (
     <ol className="flex flex-col gap-0.5">
-      {shown.map((event) => (
-        <li key={event.sequence} className="grid grid-cols-[auto_1fr] gap-x-3 leading-6">
-          <time dateTime={event.time} title={fullTime(event.time)} className="whitespace-nowrap text-soft">
-            {eventTime(event.time)}
-          </time>
-          <span className="min-w-0 break-words">
-            <EventState event={event} />
-            {event.message}
-          </span>
-        </li>
+      {shown.map((group) => (
+        <GroupItem key={group.events[0].sequence} group={group} />
       ))}
     </ol>
   );
 });
+
+/** One event, or several alike as one line that opens. */
+function GroupItem({ group }: { group: EventGroup }) {
+  const [isOpen, setOpen] = useState(false);
+  const { events } = group;
+  if (events.length === 1) return <EventItem event={events[0]} />;
+  return (
+    <>
+      <li className={ITEM_CLASS}>
+        <EventTime time={events[0].time} />
+        <span className="min-w-0 break-words">
+          {groupText(group)}{" "}
+          <button
+            type="button"
+            aria-expanded={isOpen}
+            className="rounded-box text-accent hover:underline max-tablet:min-h-11"
+            onClick={() => {
+              setOpen(!isOpen);
+            }}
+          >
+            {isOpen ? "Show as one" : "Show each"}
+          </button>
+        </span>
+      </li>
+      {isOpen && events.map((event) => <EventItem key={event.sequence} event={event} />)}
+    </>
+  );
+}
+
+const ITEM_CLASS = "grid grid-cols-[auto_1fr] gap-x-3 leading-6";
+
+function EventItem({ event }: { event: RunEvent }) {
+  return (
+    <li className={ITEM_CLASS}>
+      <EventTime time={event.time} />
+      <span className="min-w-0 break-words">
+        <EventState event={event} />
+        {event.message}
+      </span>
+    </li>
+  );
+}
+
+function EventTime({ time }: { time: string }) {
+  return (
+    <time dateTime={time} title={fullTime(time)} className="whitespace-nowrap text-soft">
+      {eventTime(time)}
+    </time>
+  );
+}
 
 function EventState({ event }: { event: RunEvent }) {
   if (event.state === null || event.state === undefined) return null;

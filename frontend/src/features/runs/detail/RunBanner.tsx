@@ -8,12 +8,14 @@ interface Props {
   run: Run;
   /** Only site admins can see nodes. */
   canSeeNodes: boolean;
+  /** The step of the newest checkpoint that a fork can continue from. */
+  newestState: number | undefined;
 }
 
 const EDGE_CLASSES = { bad: "border-l-bad", warn: "border-l-warn", plain: "border-l-control" };
 
 /** Explains a run's state and suggests what to do, if its metrics do not make that obvious. */
-export function RunBanner({ team, run, canSeeNodes }: Props) {
+export function RunBanner({ team, run, canSeeNodes, newestState }: Props) {
   const now = useNow();
   const banner = bannerOf(run, now);
   if (banner === null) return null;
@@ -25,7 +27,7 @@ export function RunBanner({ team, run, canSeeNodes }: Props) {
       </p>
       {banner.links.length > 0 && (
         <p className="flex flex-wrap gap-x-4">
-          <BannerLinks team={team} run={run} links={banner.links} canSeeNodes={canSeeNodes} />
+          <BannerLinks team={team} run={run} links={banner.links} canSeeNodes={canSeeNodes} newestState={newestState} />
         </p>
       )}
     </section>

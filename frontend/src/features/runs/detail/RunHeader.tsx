@@ -4,6 +4,7 @@ import type { Run } from "@/api/types";
 import { Meter } from "@/components/Meter";
 import { StatePill } from "@/components/StatePill";
 import { TitleRow } from "@/components/TitleRow";
+import { RunFacts } from "@/features/runs/detail/RunFacts";
 import { RunNotes } from "@/features/runs/detail/RunNotes";
 import { count } from "@/lib/format";
 import { isFinal, timeSentence } from "@/lib/runs/runProgress";
@@ -17,10 +18,12 @@ interface Props {
   actions: ReactNode;
   /** What the user should know or do now. */
   banner: ReactNode;
+  /** A link to its data. */
+  dataset: ReactNode;
 }
 
 /** A run's name, state, progress and actions. */
-export function RunHeader({ team, run, live, actions, banner }: Props) {
+export function RunHeader({ team, run, live, actions, banner, dataset }: Props) {
   const now = useNow();
   const steps = run.spec.schedule.steps;
   const step = run.summary.step;
@@ -52,6 +55,7 @@ export function RunHeader({ team, run, live, actions, banner }: Props) {
         </span>
         {!final && live}
       </TitleRow>
+      <RunFacts run={run} dataset={dataset} />
       {banner}
       <RunNotes team={team} run={run} />
     </>

@@ -17,3 +17,18 @@ it("says why the events could not be loaded, and retries", async () => {
   await userEvent.click(screen.getByRole("button", { name: "Try again" }));
   expect(await screen.findByText("needs 2 slots")).toBeDefined();
 });
+
+it("shows repeated events as one line that opens, and changes of state one by one", async () => {
+  const at = "2026-11-21T13:00:00Z";
+  const saved = (sequence: number, step: number) => ({ sequence, time: at, type: "checkpoint_saved", state: null, attempt: 1, step, message: `saved step ${step} (8.0 MiB in 0.05 s)` });
+  const moved = (sequence: number, state: string) => ({ sequence, time: at, type: "state", state, attempt: 1, step: null, message: `now ${state}` });
+  const events = [moved(1, "starting"), moved(2, "running"), ...Array.from({ length: 10 }, (_, n) => saved(3 + n, 50 * (n + 1))), moved(13, "completing"), saved(14, 550)];
+  server.use(http.get("*/runs/run_1/events", () => HttpResponse.json(events)));
+  renderRoute(<EventList team="lab" run="run_1" live={false} />);
+  expect(await screen.findByText(/saved 10 checkpoints, steps 50 to 500\./)).toBeDefined();
+  expect(screen.getAllByRole("listitem")).toHaveLength(5);
+  expect(screen.queryByText(/saved step 300/)).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Show each" }));
+  expect(screen.getByText(/saved step 300/)).toBeDefined();
+  expect(screen.getAllByRole("listitem")).toHaveLength(15);
+});

@@ -1,0 +1,38 @@
+import { screen } from "@testing-library/react";
+import { expect, it } from "vitest";
+import type { Run } from "@/api/types";
+import { RunBanner } from "@/features/runs/detail/RunBanner";
+import { RunFacts } from "@/features/runs/detail/RunFacts";
+import { CanEdit } from "@/lib/permissions";
+import { renderRoute } from "@tests/support/renderRoute";
+import { aRun } from "@tests/support/runs";
+
+it("names data, model, precision, hardware and author of a run", async () => {
+  const { spec } = aRun();
+  const run = aRun({ spec: { ...spec, resources: { ...spec.resources, device: "cuda", slots_per_node: 4 } } });
+  renderRoute(<RunFacts run={run} dataset={<a href="/letters">letters</a>} />);
+  expect(await screen.findByText("letters")).toBeDefined();
+  const facts = Object.fromEntries(screen.getAllByRole("term").map((term) => [term.textContent, term.nextElementSibling?.textContent ?? ""]));
+  expect(facts).toMatchObject({ data: "letters version 1", model: "2 layers × 64", precision: "bf16", on: "4 GPUs of node-a" });
+  expect(facts["by"]).toContain("ana");
+});
+
+it("offers to continue a failed run from its newest checkpoint, to editors", async () => {
+  const show = (run: Run, newestState: number | undefined, canEdit = true) =>
+    renderRoute(
+      <CanEdit value={canEdit}>
+        <RunBanner team="lab" run={run} canSeeNodes={false} newestState={newestState} />
+      </CanEdit>,
+    );
+  const failed = aRun({ state: "failed", reason: "crashed", sentence: "A rank crashed." });
+  const page = show(failed, 250);
+  expect((await screen.findByRole("link", { name: "Continue from step 250" })).getAttribute("href")).toContain("fork=run_1");
+  page.unmount();
+  const without = show(failed, undefined);
+  expect(await screen.findByRole("link", { name: "View logs" })).toBeDefined();
+  expect(screen.queryByRole("link", { name: /^Continue/ })).toBeNull();
+  without.unmount();
+  show(failed, 250, false);
+  expect(await screen.findByRole("link", { name: "View logs" })).toBeDefined();
+  expect(screen.queryByRole("link", { name: /^Continue/ })).toBeNull();
+});
