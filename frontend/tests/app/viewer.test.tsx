@@ -40,6 +40,6 @@ it("offers viewers no action that the API would refuse", async () => {
   act(() => {
     router.history.push("/lab/nodes");
   });
-  await screen.findByText("No nodes yet.");
+  await screen.findByText("Nodes are shown to site admins.");
   expect(screen.queryByRole("heading", { name: "Add a node" })).toBeNull();
 });

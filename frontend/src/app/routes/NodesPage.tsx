@@ -1,5 +1,6 @@
 import { useRouteContext } from "@tanstack/react-router";
 import { Boundary } from "@/components/Boundary";
+import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
 import { AddNode } from "@/features/nodes/AddNode";
 import { NodeList } from "@/features/nodes/NodeList";
@@ -10,15 +11,21 @@ export function NodesPage() {
   return (
     <>
       <TitleRow title="Nodes" />
-      <PlatformProblems />
-      <Boundary>
-        <NodeList />
-      </Boundary>
-      {me.site_admin && (
-        <section className="mt-10">
-          <h2 className="mb-2 font-semibold">Add a node</h2>
-          <AddNode />
-        </section>
+      {me.site_admin ? (
+        <>
+          <PlatformProblems />
+          <Boundary>
+            <NodeList />
+          </Boundary>
+          <section className="mt-10">
+            <h2 className="mb-2 font-semibold">Add a node</h2>
+            <AddNode />
+          </section>
+        </>
+      ) : (
+        <EmptyState title="Nodes are shown to site admins.">
+          <p>A run’s page names its node, and why a run waits for one. Home shows how many slots your team uses.</p>
+        </EmptyState>
       )}
     </>
   );

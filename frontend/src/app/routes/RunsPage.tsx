@@ -1,3 +1,4 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo } from "react";
 import { Boundary } from "@/components/Boundary";
@@ -5,7 +6,9 @@ import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
+import { datasetsQuery } from "@/features/datasets/queries";
 import { ColumnMenu } from "@/features/runs/list/ColumnMenu";
+import { DatasetNames } from "@/features/runs/list/datasetNames";
 import { DEFAULT_COLUMNS, parseColumns, storeColumns, storedColumns } from "@/features/runs/list/runColumns";
 import { RunFilterBar } from "@/features/runs/list/RunFilterBar";
 import type { RunFilter, RunsSearch } from "@/features/runs/list/runFilter";
@@ -18,6 +21,11 @@ export function RunsPage() {
   const { columns: columnsParam, page = 1, ...filter } = useSearch({ from: "/$team/runs" });
   const navigate = useNavigate();
   const columns = useMemo(() => parseColumns(columnsParam) ?? storedColumns(me.id) ?? DEFAULT_COLUMNS, [columnsParam, me.id]);
+  const { data: datasets } = useInfiniteQuery({ ...datasetsQuery(team), refetchInterval: false });
+  const datasetNames = useMemo(
+    () => new Map((datasets?.pages ?? []).flatMap(({ items }) => items.map(({ id, name }): [string, string] => [id, name]))),
+    [datasets],
+  );
   const updateSearch = useCallback(
     (search: (old: RunsSearch) => RunsSearch) =>
       void navigate({ to: "/$team/runs", params: { team }, search, replace: true, resetScroll: false }),
@@ -48,18 +56,20 @@ export function RunsPage() {
         />
       </RunFilterBar>
       <Boundary>
-        <RunTable
-          key={team}
-          team={team}
-          filter={filter}
-          columns={columns}
-          pages={page}
-          onPages={onPages}
-          onFilter={setFilter}
-          onClear={clearFilter}
-          onCompare={(runs) => void navigate({ to: "/$team/compare", params: { team }, search: { runs: runs.join(",") } })}
-          empty={<NoRuns team={team} />}
-        />
+        <DatasetNames value={datasetNames}>
+          <RunTable
+            key={team}
+            team={team}
+            filter={filter}
+            columns={columns}
+            pages={page}
+            onPages={onPages}
+            onFilter={setFilter}
+            onClear={clearFilter}
+            onCompare={(runs) => void navigate({ to: "/$team/compare", params: { team }, search: { runs: runs.join(",") } })}
+            empty={<NoRuns team={team} />}
+          />
+        </DatasetNames>
       </Boundary>
       <p className="mt-3 text-small text-soft max-tablet:hidden">
         <KeyHint name="j" /> <KeyHint name="k" /> move down and up, <KeyHint name="↵" /> opens, <KeyHint name="x" /> selects, <KeyHint name="/" /> filters

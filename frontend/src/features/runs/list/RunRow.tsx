@@ -7,6 +7,7 @@ import { rowClass } from "@/components/Table";
 import { TagChip } from "@/components/TagChip";
 import { Td } from "@/components/Td";
 import { Time } from "@/components/Time";
+import { useDatasetName } from "@/features/runs/list/datasetNames";
 import { COLUMN_STYLES, type RunColumn } from "@/features/runs/list/runColumns";
 import { decimal, fullTime } from "@/lib/format";
 import { showsMetrics, timeText } from "@/lib/runs/runProgress";
@@ -16,6 +17,8 @@ interface Props {
   run: Run;
   columns: readonly RunColumn[];
   now: number;
+  /** The end of its id, if other listed runs have its name. */
+  shortId?: string | undefined;
   /** Its position in the full list, from 1, if only a part is rendered. */
   index?: number;
   /** The selection checkbox. */
@@ -27,7 +30,7 @@ interface Props {
 }
 
 /** One run. Phones show its state, name and sentence, loss and time. */
-export function RunRow({ team, run, columns, now, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
+export function RunRow({ team, run, columns, now, shortId, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
   const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
   return (
@@ -48,6 +51,7 @@ export function RunRow({ team, run, columns, now, index, select, isSelecting = f
           title={run.name}
         >
           {run.name}
+          {shortId !== undefined && <span className="ml-1.5 font-mono text-small font-normal text-soft">{shortId}</span>}
         </Link>
         <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{run.sentence}</span>
       </Td>
@@ -83,6 +87,7 @@ function Cell({ run, column, now, onTag }: CellProps) {
       </Td>
     );
   }
+  if (column === "dataset") return <DatasetCell id={run.spec.data.dataset} className={className} />;
   if (column === "created") {
     return (
       <Td className={className}>
@@ -94,6 +99,15 @@ function Cell({ run, column, now, onTag }: CellProps) {
   return (
     <Td className={className} title={fullTime(run.created)}>
       {timeText(run, now)}
+    </Td>
+  );
+}
+
+function DatasetCell({ id, className }: { id: string; className: string }) {
+  const name = useDatasetName(id);
+  return (
+    <Td className={className} title={name}>
+      {name}
     </Td>
   );
 }

@@ -1,5 +1,5 @@
 import { useSuspenseInfiniteQuery } from "@tanstack/react-query";
-import { useDeferredValue, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { useContext, useDeferredValue, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
@@ -9,12 +9,16 @@ import { BulkActions } from "@/features/runs/actions/BulkActions";
 import { runsQuery } from "@/features/runs/queries";
 import { visibleColumns, tableWidthPx, type RunColumn } from "@/features/runs/list/runColumns";
 import { isFiltering, sortOrder, toggleSort, toggleTag, type RunFilter, type RunSort } from "@/features/runs/list/runFilter";
+import { DatasetNames } from "@/features/runs/list/datasetNames";
+import { runsCsv } from "@/features/runs/list/runsCsv";
+import { shortIdsOf } from "@/features/runs/list/shortIds";
 import { RunTableHead } from "@/features/runs/list/RunTableHead";
 import { RunRow } from "@/features/runs/list/RunRow";
 import { useRowNavigation } from "@/features/runs/list/useRowNavigation";
 import { plural } from "@/lib/format";
 import { useCanEdit } from "@/lib/permissions";
 import { EMPTY_SELECTION, toggleSelection, toggleAll } from "@/features/runs/list/rowSelection";
+import { downloadText } from "@/lib/downloadText";
 import { useHotkeys } from "@/lib/hooks/useHotkeys";
 import { useNow } from "@/lib/hooks/useNow";
 import { useVirtualRows } from "@/lib/hooks/useVirtualRows";
@@ -66,6 +70,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
     if (nearEnd) onPages(pages + 1);
   }, [nearEnd, onPages, pages]);
 
+  const datasetNames = useContext(DatasetNames);
   const { focusedRow } = navigation;
   const keys = useMemo(() => {
     const toggleFocused = (range: boolean) => () => {
@@ -94,6 +99,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
   const selectedRuns = runs.filter(({ id }) => selection.selected.has(id));
   const isSelecting = selectionStarted || selectedRuns.length > 0;
   const shown = visibleColumns(columns, runs);
+  const shortIds = shortIdsOf(runs);
   const sorting = (by: RunSort) => ({
     order: sortOrder(filter, by),
     onSort: () => {
@@ -138,6 +144,7 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
               run={run}
               columns={shown}
               now={now}
+              shortId={shortIds.get(run.id)}
               index={start + index + 1}
               isSelected={selection.selected.has(run.id)}
               select={renderCheckbox(run)}
@@ -165,6 +172,15 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
           {hasNextPage && ", more available"}
           {listedFilter !== filter && "; filtering…"}
         </span>
+        <Button
+          variant="quiet"
+          className="max-tablet:hidden"
+          onClick={() => {
+            downloadText("runs.csv", "text/csv", runsCsv(runs, datasetNames));
+          }}
+        >
+          Export as CSV
+        </Button>
         {hasNextPage && (
           <Button
             variant="quiet"

@@ -18,6 +18,7 @@ export const RUN_COLUMNS = [
   "nodes",
   "learning_rate",
   "batch",
+  "dataset",
   "model",
   "precision",
   "slots",
@@ -25,7 +26,7 @@ export const RUN_COLUMNS = [
 
 export type RunColumn = (typeof RUN_COLUMNS)[number];
 
-export const DEFAULT_COLUMNS: readonly RunColumn[] = ["mfu", "loss", "spark", "tokens_per_second", "time", "by", "tags"];
+export const DEFAULT_COLUMNS: readonly RunColumn[] = ["mfu", "loss", "spark", "tokens_per_second", "time", "by", "tags", "dataset", "model", "precision"];
 
 interface ColumnStyle {
   /** In the table's header. */
@@ -47,7 +48,8 @@ const lastMetric = (name: string, format: (value: number) => string) => (run: Ru
 };
 
 export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
-  tags: { label: "tags", widthPx: 150 },
+  tags: { label: "tags", widthPx: 120 },
+  dataset: { label: "dataset", widthPx: 104 },
   mfu: { label: "MFU", widthPx: 76, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
   loss: { label: "loss", widthPx: 76, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
   spark: { label: "", menuLabel: "loss so far", widthPx: 96, isMetric: true },
@@ -69,8 +71,8 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: lastMetric("validation_loss", decimal),
   },
   grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
-  time: { label: "time", widthPx: 128, alignRight: true },
-  by: { label: "by", widthPx: 96, text: ({ created_by }) => created_by ?? "–" },
+  time: { label: "time", widthPx: 112, alignRight: true },
+  by: { label: "by", widthPx: 84, text: ({ created_by }) => created_by ?? "–" },
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
   learning_rate: {
@@ -81,8 +83,8 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: ({ spec }) => String(spec.optimizer.learning_rate),
   },
   batch: { label: "batch", menuLabel: "batch, sequences a step", widthPx: 76, alignRight: true, text: ({ spec }) => count(spec.batch.global_sequences) },
-  model: { label: "model", menuLabel: "model, layers × width", widthPx: 104, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
-  precision: { label: "precision", widthPx: 92, text: ({ spec }) => spec.precision.kind },
+  model: { label: "model", menuLabel: "model, layers × width", widthPx: 92, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
+  precision: { label: "precision", widthPx: 80, text: ({ spec }) => spec.precision.kind },
   slots: {
     label: "slots",
     widthPx: 68,
