@@ -1,6 +1,8 @@
 /** Light, dark or the system's theme. Stored in this browser. */
 export type Theme = "system" | "light" | "dark";
 
+export const THEME_LABELS: Record<Theme, string> = { system: "System theme", light: "Light theme", dark: "Dark theme" };
+
 const KEY = "trainwright.theme";
 
 export function storedTheme(): Theme {

@@ -8,9 +8,7 @@ import { Menu } from "@/components/Menu";
 import { MenuItem } from "@/components/MenuItem";
 import { signOut } from "@/features/auth/queries";
 import { releaseUploads } from "@/features/datasets/upload/uploadStore";
-import { applyTheme, storedTheme, type Theme } from "@/lib/theme";
-
-const THEMES: Record<Theme, string> = { system: "System theme", light: "Light theme", dark: "Dark theme" };
+import { applyTheme, storedTheme, THEME_LABELS } from "@/lib/theme";
 
 /** The current team, and the user's menu: teams, theme, sign out. */
 export function TeamMenu({ team, me }: { team: string; me: Me }) {
@@ -58,7 +56,7 @@ export function TeamMenu({ team, me }: { team: string; me: Me }) {
             setTheme(choice);
           }}
         >
-          {THEMES[choice]}
+          {THEME_LABELS[choice]}
         </MenuItem>
       ))}
       <DropdownMenu.Separator className="my-1 border-t" />

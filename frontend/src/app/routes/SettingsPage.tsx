@@ -1,66 +1,102 @@
 import { useParams, useRouteContext } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
 import { KeyTable } from "@/features/auth/KeyTable";
 import { NewKeyForm } from "@/features/auth/NewKeyForm";
+import { Profile } from "@/features/auth/Profile";
 import { SessionTable } from "@/features/auth/SessionTable";
 import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
+import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
-const HEADING = "mb-2 font-semibold";
+const ROLE_TEXTS = {
+  owner: "You are an owner: you also invite people.",
+  editor: "You are an editor: you upload data and start runs.",
+  viewer: "You are a viewer: you see everything and change nothing.",
+} as const;
 
+/** First what concerns the person, then the team. */
 export function SettingsPage() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
-  const isOwner = me.teams.find(({ slug }) => slug === team)?.role === "owner";
+  const membership = me.teams.find(({ slug }) => slug === team);
   return (
     <>
       <TitleRow title="Settings" />
+      <nav aria-label="Settings" className="mb-6 flex flex-wrap gap-x-4 gap-y-1">
+        {SECTIONS.filter(({ ownerOnly }) => ownerOnly !== true || membership?.role === "owner").map(({ id, title }) => (
+          <a key={id} href={`#${id}`} className="text-accent underline-offset-2 hover:underline max-tablet:leading-10">
+            {title}
+          </a>
+        ))}
+      </nav>
       <div className="flex max-w-4xl flex-col gap-10">
-        <section>
-          <h2 className={HEADING}>Quota of {team}</h2>
-          <Boundary>
-            <QuotaMeters team={team} />
-          </Boundary>
-        </section>
-        <section>
-          <h2 className={HEADING}>Members</h2>
-          <Boundary>
-            <MemberTable team={team} />
-          </Boundary>
-        </section>
-        {isOwner && (
-          <section>
-            <h2 className={HEADING}>Invitations</h2>
-            <p className="mb-3 text-soft">Invite people to the team by sending them a link.</p>
-            <div className="flex flex-col gap-3">
-              <InviteForm team={team} />
-              <Boundary>
-                <InvitationTable team={team} />
-              </Boundary>
-            </div>
-          </section>
-        )}
-        <section>
-          <h2 className={HEADING}>Your API keys</h2>
-          <p className="mb-3 text-soft">A key lets the client, the command line or any program act as you.</p>
+        <Section id="you">
+          <Profile me={me} />
+        </Section>
+        <Section id="keys" help="A key lets the client, the command line or any program act as you.">
           <div className="flex flex-col gap-3">
             <NewKeyForm />
             <Boundary>
               <KeyTable />
             </Boundary>
           </div>
-        </section>
-        <section>
-          <h2 className={HEADING}>Where you are signed in</h2>
-          <p className="mb-3 text-soft">Sign out a browser that you do not know or no longer use.</p>
+        </Section>
+        <Section id="browsers" help="Sign out a browser that you do not know or no longer use.">
           <Boundary>
             <SessionTable />
           </Boundary>
-        </section>
+        </Section>
+        <Section id="members" help={`Team ${membership?.name ?? team}. ${membership === undefined ? "" : ROLE_TEXTS[membership.role]}`}>
+          <Boundary>
+            <MemberTable team={team} />
+          </Boundary>
+        </Section>
+        {membership?.role === "owner" && (
+          <Section id="invitations" help="Invite people to the team by sending them a link.">
+            <div className="flex flex-col gap-3">
+              <InviteForm team={team} />
+              <Boundary>
+                <InvitationTable team={team} />
+              </Boundary>
+            </div>
+          </Section>
+        )}
+        <Section id="quota" help={me.site_admin ? "What the team may use at once. As a site admin you can change the limits." : "What the team may use at once. Site admins set the limits."}>
+          <Boundary>
+            <QuotaMeters team={team} />
+            {me.site_admin && <QuotaForm team={team} />}
+          </Boundary>
+        </Section>
       </div>
     </>
+  );
+}
+
+interface SectionInfo {
+  id: string;
+  title: string;
+  ownerOnly?: true;
+}
+
+const SECTIONS: readonly SectionInfo[] = [
+  { id: "you", title: "You" },
+  { id: "keys", title: "Your API keys" },
+  { id: "browsers", title: "Where you are signed in" },
+  { id: "members", title: "Team and members" },
+  { id: "invitations", title: "Invitations", ownerOnly: true },
+  { id: "quota", title: "Quota" },
+];
+
+function Section({ id, help, children }: { id: string; help?: string; children: ReactNode }) {
+  return (
+    <section id={id} className="scroll-mt-4">
+      <h2 className="mb-2 font-semibold">{SECTIONS.find((one) => one.id === id)?.title}</h2>
+      {help !== undefined && <p className="mb-3 text-soft">{help}</p>}
+      {children}
+    </section>
   );
 }

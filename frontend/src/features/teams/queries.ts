@@ -33,6 +33,11 @@ export async function revokeInvitation(team: string, invitation: string): Promis
   await api.DELETE("/api/v1/teams/{team}/invitations/{invitation}", { params: { path: { team, invitation } } });
 }
 
+/** Changes a limit of slots; for site admins. */
+export async function setQuota(team: string, device: string, limit: number) {
+  return body(await api.PUT("/api/v1/teams/{team}/quota/{device}", { params: { path: { team, device } }, body: { limit } }));
+}
+
 /** Usage of the last `days` days. */
 export function usageQuery(team: string, days: number) {
   return queryOptions({

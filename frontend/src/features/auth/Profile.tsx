@@ -1,0 +1,47 @@
+import { useState } from "react";
+import type { Me } from "@/api/types";
+import { Field } from "@/components/Field";
+import { Select } from "@/components/Select";
+import { applyTheme, storedTheme, THEME_LABELS, type Theme } from "@/lib/theme";
+
+/** Who is signed in, and how the pages look in this browser. */
+export function Profile({ me }: { me: Me }) {
+  const [theme, setTheme] = useState(storedTheme);
+  return (
+    <div className="panel flex flex-wrap items-start justify-between gap-x-8 gap-y-4 p-4">
+      <dl className="grid grid-cols-[auto_1fr] gap-x-6 gap-y-1">
+        <dt className="text-soft">Name</dt>
+        <dd>{me.name}</dd>
+        <dt className="text-soft">Email</dt>
+        <dd className="min-w-0 break-all">{me.email}</dd>
+        {me.site_admin && (
+          <>
+            <dt className="text-soft">Rights</dt>
+            <dd>site admin: nodes, and the quota of every team</dd>
+          </>
+        )}
+      </dl>
+      <div className="w-48 max-tablet:w-full">
+        <Field label="Theme" help="In this browser.">
+          {(control) => (
+            <Select
+              {...control}
+              value={theme}
+              onChange={(event) => {
+                const next = event.target.value as Theme;
+                applyTheme(next);
+                setTheme(next);
+              }}
+            >
+              {Object.entries(THEME_LABELS).map(([value, label]) => (
+                <option key={value} value={value}>
+                  {label}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+      </div>
+    </div>
+  );
+}
