@@ -23,7 +23,7 @@ it("shows repeated events as one line that opens, and changes of state one by on
   const saved = (sequence: number, step: number) => ({ sequence, time: at, type: "checkpoint_saved", state: null, attempt: 1, step, message: `saved step ${step} (8.0 MiB in 0.05 s)` });
   const moved = (sequence: number, state: string) => ({ sequence, time: at, type: "state", state, attempt: 1, step: null, message: `now ${state}` });
   const events = [moved(1, "starting"), moved(2, "running"), ...Array.from({ length: 10 }, (_, n) => saved(3 + n, 50 * (n + 1))), moved(13, "completing"), saved(14, 550)];
-  server.use(http.get("*/runs/run_1/events", () => HttpResponse.json(events)));
+  server.use(http.get("*/runs/run_1/events", () => HttpResponse.json({ items: events })));
   renderRoute(<EventList team="lab" run="run_1" live={false} />);
   expect(await screen.findByText(/saved 10 checkpoints, steps 50 to 500\./)).toBeDefined();
   expect(screen.getAllByRole("listitem")).toHaveLength(5);
