@@ -121,8 +121,13 @@ def _largest_first(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def _descendants(process: str) -> Iterator[str]:
     """Process ids of living children, grandchildren and so on. Which thread started a child does not matter."""
-    for children in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in _read(children).split():
+    tasks = Path(f"/proc/{process}/task")
+    try:
+        threads = os.listdir(tasks)
+    except OSError:
+        return  # the process has ended, or there is no /proc
+    for thread in threads:
+        for child in _read(tasks / thread / "children").split():
             yield child
             yield from _descendants(child)
 
