@@ -123,11 +123,11 @@ def _descendants(process: str) -> Iterator[str]:
     """Process ids of living children, grandchildren and so on. Which thread started a child does not matter."""
     tasks = Path(f"/proc/{process}/task")
     try:
-        threads = os.listdir(tasks)
+        threads = list(tasks.iterdir())
     except OSError:
         return  # the process has ended, or there is no /proc
     for thread in threads:
-        for child in _read(tasks / thread / "children").split():
+        for child in _read(thread / "children").split():
             yield child
             yield from _descendants(child)
 
