@@ -107,7 +107,7 @@ def create_run(
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
     add_run(session, run)
     for reason in choice.reasons:
-        add_event(session, run, "note", reason)
+        add_event(session, run, "precision_chosen", reason)
     session.add(
         RunSummary(
             run_id=run.id,

@@ -13,9 +13,9 @@ def report(agent: Agent, peak: dict[str, float] | None) -> None:
     agent.heartbeat(inventory=inventory() | {"cpu_peak": peak})
 
 
-def notes(scene: Scene, run_id: str) -> list[str]:
+def choices(scene: Scene, run_id: str) -> list[str]:
     events = scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()
-    return [event["message"] for event in events if event["type"] == "note"]
+    return [event["message"] for event in events if event["type"] == "precision_chosen"]
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_auto_is_the_faster_format_of_the_nodes(
     assert (checked["valid"], checked["spec"]["precision"]["kind"]) == (True, kind)
     work = scene.start(**auto)
     assert scene.show(work.run_id)["spec"]["precision"]["kind"] == kind == work.claim.job.spec.precision.kind
-    assert notes(scene, work.run_id) == [f"precision auto: {kind}, {reason}"]
+    assert choices(scene, work.run_id) == [f"precision auto: {kind}, {reason}"]
 
 
 def test_a_given_format_is_kept_and_the_default_is_auto(scene: Scene) -> None:
     report(scene.agent, SLOW_BF16)
     given = scene.submit(precision={"kind": "bf16"})
-    assert (scene.show(given)["spec"]["precision"]["kind"], notes(scene, given)) == ("bf16", [])
+    assert (scene.show(given)["spec"]["precision"]["kind"], choices(scene, given)) == ("bf16", [])
     spec = {name: value for name, value in scene.spec().items() if name != "precision"}
     checked = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
     assert checked["spec"]["precision"]["kind"] == "fp32"
@@ -61,4 +61,4 @@ def test_a_cpu_run_is_compiled_only_if_that_pays(scene: Scene, peak: float, comp
     run_id = scene.submit(**long)
     assert scene.show(run_id)["spec"]["precision"]["compile"] == compile
     reason = "compile auto: off, since the run takes about 1 min and compilation 1 min"
-    assert notes(scene, run_id) == ([] if compile == "auto" else [reason])
+    assert choices(scene, run_id) == ([] if compile == "auto" else [reason])
