@@ -19,7 +19,7 @@ from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, R
 from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.core.policy import GuardedRoute
-from trainwright_backend.runs.joined_nodes import joined_slots
+from trainwright_backend.runs.joined_nodes import with_joined_slots
 from trainwright_backend.teams import one_time_links, service
 
 router = APIRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
@@ -43,9 +43,7 @@ def create_team(new: NewTeam, admin: SiteAdmin, session: WriteSession, settings:
 def get_team(access: Viewer, session: ReadSession) -> Team:
     """A team with its quota and storage."""
     team = service.show_team(session, access.team_id)
-    joined = joined_slots(session)
-    quota = [item.model_copy(update={"joined": joined.get(item.device, 0)}) for item in team.quota]
-    return team.model_copy(update={"quota": quota})
+    return team.model_copy(update={"quota": with_joined_slots(session, team.quota)})
 
 
 @router.get("/{team}/members", response_model=Page[Member])

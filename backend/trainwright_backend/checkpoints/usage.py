@@ -12,6 +12,7 @@ from trainwright.contracts.api.usage import RunUsage, Usage
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.core.ids import public_id
+from trainwright_backend.runs.joined_nodes import with_joined_slots
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.service import show_team
 from trainwright_backend.teams.usage import list_daily_usage, list_top_runs
@@ -27,7 +28,7 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
     theirs = select(Run.id, Run.name).where(Run.id.in_([item.run_id for item in used]))
     names = {row.id: row.name for row in session.execute(theirs)}
     return Usage(
-        quota=team.quota,
+        quota=with_joined_slots(session, team.quota),
         storage=team.storage,
         team_checkpoint_bytes=checkpoint_bytes(session, team_id),
         days=list_daily_usage(session, team_id, first),

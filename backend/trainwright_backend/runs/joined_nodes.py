@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 
 from trainwright.contracts.agent_protocol import CpuPeak
+from trainwright.contracts.api.people import Quota
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import Read
@@ -43,10 +44,11 @@ def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
     return [item for item in every if item.slots.get(resources.device.value, 0) >= resources.slots_per_node]
 
 
-def joined_slots(session: Read) -> dict[str, int]:
-    """Slots of all joined nodes, by device."""
+def with_joined_slots(session: Read, quota: list[Quota]) -> list[Quota]:
+    """``quota`` with the slots of all joined nodes."""
     sizes = select(NodeSize.device, func.sum(NodeSize.slots)).where(NodeSize.joined).group_by(NodeSize.device)
-    return {device: int(slots) for device, slots in session.execute(sizes)}
+    joined = {device: int(slots) for device, slots in session.execute(sizes)}
+    return [item.model_copy(update={"joined": joined.get(item.device, 0)}) for item in quota]
 
 
 def check_engine(session: Read, spec: RunSpec) -> None:
