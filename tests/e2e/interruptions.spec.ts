@@ -117,7 +117,7 @@ async function viewer(browser: Browser, link: string): Promise<void> {
 
 /** Every team page that a viewer can open, and the text it shows once loaded. */
 const PAGES: readonly (readonly [string, string | RegExp])[] = [
-  ["", "Active runs"],
+  ["", "Running now"],
   ["/runs", "short"],
   [`/runs/${LONG}/overview`, "Running"],
   [`/runs/${DONE}/logs`, "rank 0"],
