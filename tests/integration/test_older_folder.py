@@ -44,6 +44,7 @@ OF_RUN = (
     *("id", "name", "state", "sentence", "reason", "attempt", "created", "created_by", "started", "ended"),
     *("tags", "notes"),
 )
+FRACTIONS = ("mfu", "bf16_mfu", "hfu")
 OF_PREPARATION = ("id", "state", "validation_fraction", "documents", "train_tokens", "validation_tokens")
 
 
@@ -61,6 +62,10 @@ class Older:
 
     def run_id(self, name: str) -> str:
         return str(self.run(name)["run"]["id"])
+
+    def beat_its_peak(self, name: str) -> bool:
+        """Whether the run stored fractions above 1 of a wrong peak, which the upgrade deletes with all of its fractions."""
+        return any(curve["last"] > 1 for key, curve in self.run(name)["curves"].items() if key in FRACTIONS)
 
     def ended_runs(self) -> list[str]:
         return [name for name in self.expected["runs"] if name != "under_way"]
@@ -150,10 +155,15 @@ def test_ended_runs_are_as_they_were(older: Older) -> None:
     for name in older.ended_runs():
         expected, run_id = older.run(name), older.run_id(name)
         run = older.team.run(run_id).model_dump(mode="json")
-        fields = [field for field in OF_RUN if field in expected["run"]]
+        beaten = older.beat_its_peak(name)
+        fields = [
+            field for field in OF_RUN if field in expected["run"] and not (beaten and field == "sentence")
+        ]
+        values = expected["run"]["summary"]["values"]
+        values = {key: value for key, value in values.items() if not (beaten and key in FRACTIONS)}
         assert [run[field] for field in fields] == [expected["run"][field] for field in fields]
         assert lacking(upgrade_spec(expected["run"]["spec"]), run["spec"]) == []
-        assert lacking(expected["run"]["summary"]["values"], run["summary"]["values"]) == []
+        assert lacking(values, run["summary"]["values"]) == []
         events = [event.model_dump(mode="json") for event in older.team.events(run_id)]
         assert lacking(expected["events"], events) == []
         attempts = [mark.model_dump(mode="json") for mark in older.team.metrics(run_id).attempts]
@@ -174,7 +184,10 @@ def test_their_curves_are_equal_point_by_point(older: Older) -> None:
             }
             for item in found
         }
-        assert curves == older.run(name)["curves"]
+        expected = older.run(name)["curves"]
+        if older.beat_its_peak(name):
+            expected = {key: curve for key, curve in expected.items() if key not in FRACTIONS}
+        assert curves == expected
 
 
 def test_their_logs_are_complete(older: Older) -> None:

@@ -362,6 +362,7 @@ def test_events_tell_the_story_and_stream(scene: Scene) -> None:
     shown = scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json()
     assert [event["sequence"] for event in shown] == list(range(1, len(shown) + 1))
     assert [event["type"] for event in shown if event["type"] != "state"] == [
+        "precision_chosen",
         "attempt_started",
         "note",
         "checkpoint_saved",
