@@ -170,7 +170,7 @@ def _free_slots(live: Live) -> int:
 
 
 def _bytes_below(folder: Path) -> int:
-    """Size of the files, some of which may be deleted during the count."""
+    """Size of the files. Some may be deleted during the count."""
     found = 0
     for path, _, names in os.walk(folder):
         for name in names:

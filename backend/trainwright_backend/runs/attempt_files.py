@@ -4,8 +4,8 @@ The agent sends ranges of a file in order, each with its start offset. A range t
 stored bytes end is refused with the right offset, so repeated, lost and reordered messages do no harm. Ranges
 of a log are rows, written in one transaction with the offset, so every API process can read them.
 
-All logs of a run together have a limit. The log that reaches it ends with a line that says so, and what is sent after
-that line is refused; the agent then sends no more of this log.
+All logs of a run together have a limit. The log that reaches it ends with a line that says so. The server rejects
+anything sent after that line, and the agent stops sending that log.
 """
 
 import codecs
@@ -87,7 +87,7 @@ def _within_limit(session: Read, run: Run, file: str, content: bytes) -> bytes:
     newest = select(LogChunk.content).where(*mine).order_by(LogChunk.offset.desc()).limit(1)
     last = session.scalars(newest).first() or b""
     if last.endswith(LIMIT_NOTICE):
-        detail = f"The logs of this run are at their limit of {MOST_LOG_BYTES} bytes. Send no more of {file}."
+        detail = f"The logs of this run are at their limit of {MOST_LOG_BYTES} bytes. Stop sending {file}."
         raise AppError("log_limit", 413, detail)
     kept = content[:room]
     line_is_open = not (kept or last or b"\n").endswith(b"\n")

@@ -220,8 +220,10 @@ def _smallest_slot(session: Read, spec: RunSpec) -> Slot | None:
 
 
 def _largest_slot(session: Read, spec: RunSpec) -> Slot | None:
-    """The most memory that any joined node could give each rank. The ranks of a run may use all memory of a CPU node, as
-    far as no other run needs it. None if no node reported its memory."""
+    """The most memory that any joined node could give each rank; None if no node reported its memory.
+
+    The ranks of a run share the memory of a CPU node when nothing else runs there.
+    """
     ranks = spec.resources.slots_per_node
     shares = spec.resources.device is Device.CPU
     sizes = [

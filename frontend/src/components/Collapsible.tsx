@@ -1,5 +1,5 @@
-import { ChevronRight } from "lucide-react";
 import { useId, useState, type ReactNode } from "react";
+import { CollapsibleHeader } from "@/components/CollapsibleHeader";
 
 interface Props {
   title: string;
@@ -15,19 +15,16 @@ export function Collapsible({ title, summary, defaultOpen = false, children }: P
   const bodyId = useId();
   return (
     <div>
-      <button
-        type="button"
-        aria-expanded={open}
-        aria-controls={bodyId}
-        className="flex min-h-8 w-full items-center gap-2 px-4 py-1 text-left hover:bg-raised max-tablet:min-h-11"
-        onClick={() => {
+      <CollapsibleHeader
+        title={title}
+        isOpen={open}
+        controls={bodyId}
+        onToggle={() => {
           setOpen(!open);
         }}
       >
-        <ChevronRight aria-hidden size={14} className={`shrink-0 ${open ? "rotate-90" : ""}`} />
-        <span className="shrink-0 font-medium">{title}</span>
         {summary !== undefined && <span className="min-w-0 truncate text-small text-soft">{summary}</span>}
-      </button>
+      </CollapsibleHeader>
       <div id={bodyId} hidden={!open} className="px-4 pt-1 pb-3">
         {open && children}
       </div>

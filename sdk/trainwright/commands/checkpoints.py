@@ -13,7 +13,7 @@ from trainwright.commands.terminal import (
     Server,
     TeamSlug,
     describe_freed,
-    format_mib,
+    format_bytes,
     open_team,
     out,
     table_of,
@@ -34,7 +34,7 @@ def list_checkpoints(
 ) -> None:
     """List the checkpoints of all runs, newest first."""
     with open_team(server, key, team) as api:
-        table = table_of("run", "kind", "step", "MiB", "")
+        table = table_of("run", "kind", "step", "size", "")
         for checkpoint in api.all_checkpoints(kind, True if pinned else None):
             remark = "pinned" if checkpoint.pinned else "" if checkpoint.valid else "damaged"
             table.add_row(
@@ -42,7 +42,7 @@ def list_checkpoints(
                 checkpoint.run,
                 checkpoint.kind,
                 f"{checkpoint.step:,}",
-                format_mib(checkpoint.bytes),
+                format_bytes(checkpoint.bytes),
                 remark,
             )
         out.print(table)
@@ -105,10 +105,10 @@ def retain(
     )
     with open_team(server, key, team) as api:
         result = api.retain(rule)
-        table = table_of("run", "kind", "step", "MiB", "kept because")
+        table = table_of("run", "kind", "step", "size", "kept because")
         for item in result.checkpoints:
             shown = item.checkpoint
-            row = (shown.run_name, shown.kind, f"{shown.step:,}", format_mib(shown.bytes), item.kept or "–")
+            row = (shown.run_name, shown.kind, f"{shown.step:,}", format_bytes(shown.bytes), item.kept or "–")
             table.add_row(shown.id, *row)
         out.print(table)
         typer.echo(describe_freed(result.freed))

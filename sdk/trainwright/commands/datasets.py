@@ -20,7 +20,7 @@ from trainwright.commands.terminal import (
     apply_set,
     err,
     exit_with_problems,
-    format_mib,
+    format_bytes,
     open_team,
     out,
     print_error,
@@ -137,11 +137,11 @@ def preview(
 def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List the team's datasets."""
     with open_team(server, key, team) as api:
-        table = table_of("name", "version", "MiB", "state")
+        table = table_of("name", "version", "size", "state")
         for dataset in api.datasets():
             newest = dataset.versions[0]
             table.add_row(
-                dataset.id, dataset.name, str(newest.number), format_mib(newest.bytes), newest.state
+                dataset.id, dataset.name, str(newest.number), format_bytes(newest.bytes), newest.state
             )
         out.print(table)
 

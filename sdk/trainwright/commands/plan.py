@@ -18,7 +18,6 @@ from trainwright.commands.terminal import (
     apply_set,
     exit_with_problems,
     format_bytes,
-    format_mib,
     open_team,
     out,
     print_error,
@@ -93,11 +92,11 @@ def show_estimate(found: RunEstimate) -> None:
     storage = found.storage
     typer.echo(f"parameters   {found.parameters:,}")
     typer.echo(f"arithmetic   {found.flops:.3g} FLOPs, {found.petaflop_days:.3g} petaFLOP/s-days")
-    typer.echo(f"memory       {format_mib(found.memory_bytes)} MiB on the rank that needs most")
+    typer.echo(f"memory       {format_bytes(found.memory_bytes)} on the rank that needs most")
     if found.host_bytes:
-        typer.echo(f"host memory  {format_mib(found.host_bytes)} MiB on each node, by offload")
+        typer.echo(f"host memory  {format_bytes(found.host_bytes)} on each node, by offload")
     typer.echo(
-        f"checkpoints  {format_mib(found.checkpoint_bytes)} MiB each, {format_mib(found.stored_bytes)} MiB in total"
+        f"checkpoints  {format_bytes(found.checkpoint_bytes)} each, {format_bytes(found.stored_bytes)} in total"
     )
     typer.echo(
         f"stored now   {format_bytes(found.team_checkpoint_bytes)} of checkpoints, which have no limit; "
@@ -124,14 +123,14 @@ def show(plan: RunPlan) -> None:
     if plan.too_large is not None:
         typer.echo(f"This will not fit. {plan.too_large}")
     if plan.slot_bytes is not None:
-        typer.echo(f"The smallest slot, on {plan.slot_node}, has {plan.slot_bytes / 2**20:,.0f} MiB.")
+        typer.echo(f"The smallest slot, on {plan.slot_node}, has {format_bytes(plan.slot_bytes)}.")
     if plan.host_bytes:
         has = (
             ""
             if plan.host_node_bytes is None
-            else f"; {plan.host_node} has {format_mib(plan.host_node_bytes)} MiB"
+            else f"; {plan.host_node} has {format_bytes(plan.host_node_bytes)}"
         )
-        typer.echo(f"Offload uses {format_mib(plan.host_bytes)} MiB of host memory on each node{has}.")
+        typer.echo(f"Offload uses {format_bytes(plan.host_bytes)} of host memory on each node{has}.")
     for warning in plan.warnings:
         typer.secho(warning, fg=typer.colors.YELLOW)
     if plan.stages_are_measured:

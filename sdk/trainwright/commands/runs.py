@@ -21,7 +21,7 @@ from trainwright.commands.terminal import (
     describe_freed,
     err,
     exit_with_problems,
-    format_mib,
+    format_bytes,
     format_or_dash,
     open_team,
     out,
@@ -219,9 +219,11 @@ def delete_runs(
 def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List a run's checkpoints."""
     with open_team(server, key, team) as api:
-        table = table_of("kind", "step", "MiB")
+        table = table_of("kind", "step", "size")
         for checkpoint in api.checkpoints(run):
-            table.add_row(checkpoint.id, checkpoint.kind, str(checkpoint.step), format_mib(checkpoint.bytes))
+            table.add_row(
+                checkpoint.id, checkpoint.kind, str(checkpoint.step), format_bytes(checkpoint.bytes)
+            )
         out.print(table)
 
 

@@ -178,12 +178,6 @@ def table_of(*columns: str) -> Table:
     return Table(Column("id", no_wrap=True, min_width=30), *columns, box=None)
 
 
-def format_mib(size_bytes: int) -> str:
-    """A size in MiB with at least three significant digits."""
-    size = size_bytes / 2**20
-    return f"{size:,.1f}" if size >= 1 or not size else f"{size:.3g}"
-
-
 def format_bytes(size_bytes: int) -> str:
     """A size in the largest fitting unit: 4.7 MiB, 1,000 TiB."""
     size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -196,7 +190,7 @@ def describe_freed(freed: FreedSpace) -> str:
     """Space that a deletion freed, or would free."""
     verb = "Would free" if freed.dry_run else "Freed"
     number = "1 checkpoint" if freed.checkpoints == 1 else f"{freed.checkpoints:,} checkpoints"
-    return f"{verb} {format_mib(freed.bytes)} MiB: {number}."
+    return f"{verb} {format_bytes(freed.bytes)}: {number}."
 
 
 def format_or_dash(value: float | None, form: str) -> str:

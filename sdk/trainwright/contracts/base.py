@@ -184,7 +184,7 @@ def _in_plain_words(item: Mapping[str, Any]) -> str:
     if kind in ("too_long", "too_short"):
         most = kind == "too_long"
         bound = f"{context['max_length' if most else 'min_length']:,}"
-        return f"This list is too {'long' if most else 'short'}: it can have {'at most' if most else 'no less than'} {bound} elements"
+        return f"This list is too {'long' if most else 'short'}: it needs {'at most' if most else 'at least'} {bound} elements"
     if kind == "string_too_long":
         return f"This is too long: write at most {context['max_length']:,} characters"
     if kind == "string_too_short":

@@ -9,7 +9,10 @@ MAX_UPLOAD_NAME_CHARACTERS = 255
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether ``name`` is a plain file name, as of logs, checkpoint files and parts of object keys: ASCII letters, digits and . _ - only, no separators, no leading dot."""
+    """Whether ``name`` is a plain file name: ASCII letters, digits and . _ - only, no separators, no leading dot.
+
+    Logs, checkpoint files and parts of object keys have plain names.
+    """
     return _PLAIN.fullmatch(name) is not None
 
 

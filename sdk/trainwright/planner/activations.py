@@ -134,7 +134,7 @@ def _factors(weights: Sequence[BlockWeight], model: ModelSpec, mode: BlockMode) 
     total = 0.0
     for number, weight in enumerate(linear):
         for dim, features in enumerate(weight.shape(model)):
-            shared = dim == 1 and weight.reads_input and any(one.reads_input for one in linear[:number])
+            shared = dim == 1 and weight.reads_input and any(before.reads_input for before in linear[:number])
             if not shared:
                 total += features / (mode.tensor if dim == weight.shard_dim else 1)
     return total

@@ -233,7 +233,7 @@ def test_a_node_that_did_not_measure_fp8_shows_no_fraction_of_it(scene: Scene) -
 
 
 def test_cores_are_shared_by_the_allowed_slots(scene: Scene) -> None:
-    """Eight cores and two reported slots, of which one is allowed: its rank has all threads, and their peak."""
+    """A node with eight cores reports two slots, and one is allowed: its rank has all threads, and their peak."""
     before = scene.submit()
     [node] = scene.site.admin.get("/api/v1/nodes").json()
     allow = {"allowed_slots": {"cpu": 1}}

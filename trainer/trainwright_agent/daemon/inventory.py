@@ -142,7 +142,7 @@ def cpu_name() -> str:
 
 
 def _hardware(settings: Settings) -> PeakRecord:
-    """A record of this machine's CPU, of which no peak is known yet."""
+    """A record of this machine's CPU, whose peak is not known yet."""
     cores = len(os.sched_getaffinity(0))
     return PeakRecord(cpu_name=cpu_name(), cpu_slots=settings.cpu_slots, cores=cores, method=METHOD)
 

@@ -33,7 +33,7 @@ _CPU_SECONDS_PER_SAMPLE = 0.02
 _SLOWEST_PRODUCT_SECONDS = 0.3
 """After a size with a slower product, larger sizes are not measured: they are no faster."""
 _LONGEST_SECONDS = 10.0
-"""Wall time for one dtype. Samples are few, but there are some, if others use the cores that long."""
+"""Wall time for one dtype. On a busy machine this leaves fewer samples, but always some."""
 
 
 def selftest(slots: int) -> dict[str, Any]:

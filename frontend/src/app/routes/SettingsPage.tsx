@@ -94,7 +94,7 @@ const SECTIONS: readonly SectionInfo[] = [
 function Section({ id, help, children }: { id: string; help?: string; children: ReactNode }) {
   return (
     <section id={id} className="scroll-mt-4">
-      <h2 className="mb-2 font-semibold">{SECTIONS.find((one) => one.id === id)?.title}</h2>
+      <h2 className="mb-2 font-semibold">{SECTIONS.find((section) => section.id === id)?.title}</h2>
       {help !== undefined && <p className="mb-3 text-soft">{help}</p>}
       {children}
     </section>

@@ -1,5 +1,5 @@
-import { ChevronRight } from "lucide-react";
 import { useState, type ReactNode } from "react";
+import { CollapsibleHeader } from "@/components/CollapsibleHeader";
 import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
 import { belongsTo, changedFields, shownFields } from "@/features/runs/form/formParts";
 import { NONE, type SpecField, type SpecSection, type SpecValues } from "@/features/runs/spec/specFields";
@@ -30,21 +30,18 @@ export function FoldedSection({ section, context, below }: Props) {
   return (
     <section className="min-w-0">
       <h3>
-        <button
-          type="button"
-          aria-expanded={isOpen}
-          aria-controls={bodyId}
-          className="flex min-h-10 w-full items-center gap-2 px-4 py-2 text-left hover:bg-raised max-tablet:min-h-11"
-          onClick={() => {
+        <CollapsibleHeader
+          title={section.label}
+          isOpen={isOpen}
+          controls={bodyId}
+          onToggle={() => {
             setOpen(!isOpen);
           }}
         >
-          <ChevronRight aria-hidden size={14} className={`shrink-0 ${isOpen ? "rotate-90" : ""}`} />
-          <span className="shrink-0 font-medium">{section.label}</span>
           <span className="min-w-0 flex-1 truncate text-small text-soft">{isOpen ? section.help : summaryOf(fields, changed, values)}</span>
           {hasProblem && <span className="shrink-0 text-small text-bad">needs attention</span>}
           {changed.length > 0 && <span className="shrink-0 rounded-pill bg-raised px-2 text-small text-accent">{changed.length} changed</span>}
-        </button>
+        </CollapsibleHeader>
       </h3>
       {isOpen && (
         <div id={bodyId} className="border-t px-4 py-4">
