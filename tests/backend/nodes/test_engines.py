@@ -120,7 +120,7 @@ def test_plans_and_estimates_include_the_host_memory_of_offload(
     show(planned)
     show_estimate(found)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "of host memory on each node; node-h has 16,384.0 MiB." in printed and "by offload" in printed
+    assert "of host memory on each node; node-h has 16 GiB." in printed and "by offload" in printed
 
 
 def test_nodes_say_whether_they_have_it(scene: Scene) -> None:

@@ -67,8 +67,8 @@ def test_delete_reports_the_freed_bytes_of_each_run(
     assert done.exit_code == 1 and done.stderr == would.stderr
     assert done.stdout == would.stdout.replace("Would free", "Freed")
     first, last = done.stdout.splitlines()
-    assert first.startswith(work.run_id) and first.endswith("MiB: 1 checkpoint.")
-    assert last == f"{ended}  Freed 0.0 MiB: 0 checkpoints."
+    assert first.startswith(work.run_id) and first.endswith("KiB: 1 checkpoint.")
+    assert last == f"{ended}  Freed 0 B: 0 checkpoints."
     left = [item["id"] for item in scene.site.admin.get(scene.runs).json()["items"]]
     assert left == [waiting]
     scene.cancel(waiting)

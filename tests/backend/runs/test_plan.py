@@ -93,7 +93,7 @@ def test_a_rank_over_its_slot_is_a_warning_and_no_refusal(
     assert "on node-a a slot's share of the memory is 8.0 GiB" in warning
     show(RunPlan.model_validate(plan.json()))
     printed = " ".join(capsys.readouterr().out.split())
-    assert "The smallest slot, on node-a, has 8,192 MiB." in printed and warning in printed
+    assert "The smallest slot, on node-a, has 8 GiB." in printed and warning in printed
 
 
 def test_a_layout_that_no_node_has_slots_for_is_planned(scene: Scene) -> None:
