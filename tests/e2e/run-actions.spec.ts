@@ -69,13 +69,13 @@ test("a run is paused, edited, compared and found by keyboard", async ({ page })
 
   await test.step("checkpoints are pinned, described and cleaned up", async () => {
     await page.goto(`/${TEAM}/checkpoints`);
-    const rows = page.getByRole("row");
-    const state = rows.filter({ hasText: "pilot-1" }).filter({ hasText: "Resumable state" }).first();
+    const ofRun = page.getByRole("rowgroup").filter({ hasText: "pilot-1" }).first().getByRole("row");
+    const state = ofRun.filter({ hasText: "Resumable state" }).first();
     await expect(state).toContainText(/parameters, .+ float32, by 1 rank/);
     await state.getByRole("button", { name: /^Pin/ }).click();
     await expect(page.getByRole("button", { name: /^Pinned/ })).toHaveCount(1);
     await audit(page, "checkpoints");
-    await rows.filter({ hasText: "pilot-1" }).first().getByRole("button", { name: /^More/ }).click();
+    await state.getByRole("button", { name: /^More/ }).click();
     await page.getByRole("menuitem", { name: "Download with curl or Python" }).click();
     await expect(page.getByRole("region", { name: /curl/ })).toContainText("$TRAINWRIGHT_KEY");
     await audit(page, "checkpoint-snippets");

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import CheckpointEdit, FreedSpace, Retention, RetentionResult
-from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
+from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile, CheckpointOrder
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright_backend.api.dependencies import (
@@ -21,6 +21,7 @@ from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.checkpoints import deletion, downloads, service
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.metrics.validation import retained_with_validation, with_validation
 from trainwright_backend.runs.service import get_run
 
 router = APIRouter(prefix="/teams/{team}", tags=["checkpoints"], route_class=GuardedRoute)
@@ -32,7 +33,7 @@ def list_checkpoints(
 ) -> Page[Checkpoint] | Response:
     """The run's checkpoints and exports, newest first."""
     found = service.list_checkpoints(session, get_run(session, access.team_id, run))
-    return page_of(found, asked, lambda checkpoint: checkpoint.id)
+    return page_of(with_validation(session, found), asked, lambda checkpoint: checkpoint.id)
 
 
 @router.patch("/runs/{run}/checkpoints/{checkpoint}")
@@ -40,7 +41,8 @@ def edit_checkpoint(
     access: Editor, session: WriteSession, run: str, checkpoint: str, body: CheckpointEdit
 ) -> Checkpoint:
     """Pin a checkpoint, so that nothing deletes it, or unpin it."""
-    return service.pin(session, access.team_id, run, checkpoint, pinned=body.pinned)
+    pinned = service.pin(session, access.team_id, run, checkpoint, pinned=body.pinned)
+    return with_validation(session, [pinned])[0]
 
 
 @router.delete("/runs/{run}/checkpoints/{checkpoint}")
@@ -82,14 +84,19 @@ def list_team_checkpoints(
     session: ReadSession,
     kind: CheckpointKind | None = None,
     pinned: Flag | None = None,
+    order: CheckpointOrder = CheckpointOrder.NEWEST,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Page[Checkpoint]:
-    """The checkpoints and exports of all the team's runs, newest first."""
-    return service.list_all(session, access.team_id, kind, pinned, limit, cursor)
+    """The checkpoints and exports of all the team's runs, newest first or run by run."""
+    asked = service.CheckpointQuery(kind, pinned, order)
+    page = service.list_all(session, access.team_id, asked, limit, cursor)
+    return page.model_copy(update={"items": with_validation(session, page.items)})
 
 
 @router.post("/checkpoints/retention")
 def retain_checkpoints(access: Editor, database: CurrentDatabase, body: Retention) -> RetentionResult:
     """Delete the checkpoints that no rule keeps. By default it only lists them."""
-    return deletion.retain(database, access.team_id, body)
+    result = deletion.retain(database, access.team_id, body)
+    with database.read() as session:
+        return retained_with_validation(session, result)

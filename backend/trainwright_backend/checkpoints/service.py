@@ -8,16 +8,17 @@ outside of transactions, so an upload takes two short ones around that.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import Select, case, delete, func, or_, select
+from sqlalchemy import Select, case, delete, func, or_, select, tuple_
 from sqlalchemy.orm import defer
 
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.api.checkpoints import Checkpoint as ShownCheckpoint
-from trainwright.contracts.api.checkpoints import CheckpointContents
+from trainwright.contracts.api.checkpoints import CheckpointContents, CheckpointOrder
 from trainwright.contracts.api.envelopes import Page
-from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry
+from trainwright.contracts.checkpoint import LARGEST_STEP, CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 from trainwright.contracts.training_spec import CheckpointSpec
@@ -38,6 +39,15 @@ from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.service import locked_run, run_folder
 from trainwright_backend.runs.tables import Run
+
+
+@dataclass(frozen=True)
+class CheckpointQuery:
+    """Filters and order of a list of checkpoints."""
+
+    kind: CheckpointKind | None = None
+    pinned: bool | None = None
+    order: CheckpointOrder = CheckpointOrder.NEWEST
 
 
 def announce(session: Write, store: LocalStore, run: Run, request: UploadRequest) -> Checkpoint:
@@ -234,40 +244,52 @@ def pin(session: Write, team_id: UUID, run_id: str, checkpoint_id: str, *, pinne
 def list_all(
     session: Read,
     team_id: UUID,
-    kind: CheckpointKind | None,
-    pinned: bool | None,
+    query: CheckpointQuery,
     limit: int,
     cursor: str | None,
 ) -> Page[ShownCheckpoint]:
-    """A page of the committed checkpoints of all the team's runs, newest first. The cursor is the last one's id.
+    """A page of the committed checkpoints of all the team's runs.
 
     Raises:
-        Invalid: the cursor is malformed.
+        Invalid: the cursor is malformed, or of another order.
     """
+    by_run = query.order is CheckpointOrder.RUN
+    keys = (Run.id, Checkpoint.step, Checkpoint.id) if by_run else (Checkpoint.id,)
     rows = (
         select(Checkpoint, Run)
         .join(Run, Run.id == Checkpoint.run_id)
         .where(Run.team_id == team_id, Checkpoint.committed.is_not(None))
-        .order_by(Checkpoint.id.desc())
+        .order_by(*(key.desc() for key in keys))
         .limit(limit + 1)
         .options(defer(Checkpoint.files), defer(Run.spec))
     )
-    if kind is not None:
-        rows = rows.where(Checkpoint.kind == kind)
-    if pinned is not None:
-        rows = rows.where(Checkpoint.pinned.is_(pinned))
+    if query.kind is not None:
+        rows = rows.where(Checkpoint.kind == query.kind)
+    if query.pinned is not None:
+        rows = rows.where(Checkpoint.pinned.is_(query.pinned))
     if cursor is not None:
-        rows = rows.where(Checkpoint.id < _cursor_id(cursor))
+        rows = rows.where(tuple_(*keys) < _position(cursor, by_run=by_run))
     found = session.execute(rows).all()
     items = [show_checkpoint(row.Checkpoint, row.Run) for row in found[:limit]]
-    return Page[ShownCheckpoint](items=items, next_cursor=items[-1].id if len(found) > limit else None)
+    more = _cursor(items[-1], by_run=by_run) if len(found) > limit else None
+    return Page[ShownCheckpoint](items=items, next_cursor=more)
 
 
-def _cursor_id(cursor: str) -> UUID:
+def _cursor(last: ShownCheckpoint, *, by_run: bool) -> str:
+    return f"{last.run}.{last.step}.{last.id}" if by_run else last.id
+
+
+def _position(cursor: str, *, by_run: bool) -> tuple[UUID | int, ...]:
+    """The sort key of the checkpoint that a page starts after."""
     try:
-        return parse_id("ckpt", cursor)
-    except NotFound:
-        rule = "This cursor is not valid here: use `next_cursor` of the previous page."
+        if not by_run:
+            return (parse_id("ckpt", cursor),)
+        run, step, checkpoint = cursor.split(".")
+        if not (step.isascii() and step.isdecimal() and int(step) <= LARGEST_STEP):
+            raise ValueError(step)
+        return parse_id("run", run), int(step), parse_id("ckpt", checkpoint)
+    except (NotFound, ValueError):
+        rule = "This cursor is not valid here: use `next_cursor` of the previous page, with the same order."
         raise Invalid.at("cursor", rule, cursor[:200]) from None
 
 

@@ -589,7 +589,7 @@ export interface paths {
         };
         /**
          * List Team Checkpoints
-         * @description The checkpoints and exports of all the team's runs, newest first.
+         * @description The checkpoints and exports of all the team's runs, newest first or run by run.
          */
         get: operations["list_team_checkpoints"];
         put?: never;
@@ -1822,6 +1822,16 @@ export interface components {
             step: number;
             /** Valid */
             valid: boolean;
+            /**
+             * Validation Loss
+             * @description Of the last validation at or before its step; empty: none came before it.
+             */
+            validation_loss?: number | null;
+            /**
+             * Validation Step
+             * @description Step of that validation.
+             */
+            validation_step?: number | null;
         };
         /**
          * CheckpointCommit
@@ -1892,6 +1902,12 @@ export interface components {
          * @enum {string}
          */
         CheckpointKind: "state" | "export";
+        /**
+         * CheckpointOrder
+         * @description Order of the checkpoints of several runs.
+         * @enum {string}
+         */
+        CheckpointOrder: "newest" | "run";
         /**
          * CheckpointSpec
          * @description How often checkpoints are saved. The last step is always saved.
@@ -6183,6 +6199,7 @@ export interface operations {
             query?: {
                 kind?: components["schemas"]["CheckpointKind"] | null;
                 pinned?: boolean | null;
+                order?: components["schemas"]["CheckpointOrder"];
                 limit?: number;
                 cursor?: string | null;
             };

@@ -11,13 +11,15 @@ interface Props {
   minWidthPx?: number;
   /** Number of rows in the full list, if not all of them are rendered. */
   rowCount?: number;
+  /** The children are bodies of their own, one for each group of rows. */
+  grouped?: boolean;
   /** Scrolls within the page under a sticky header, except on phones. */
   scrolls?: boolean;
   ref?: Ref<HTMLDivElement>;
 }
 
 /** A full-width table. It scrolls sideways instead of wrapping its rows, also by keyboard. */
-export function Table({ label, head, children, minWidthPx, rowCount, scrolls = false, ref }: Props) {
+export function Table({ label, head, children, minWidthPx, rowCount, grouped = false, scrolls = false, ref }: Props) {
   return (
     <div
       ref={ref}
@@ -35,7 +37,7 @@ export function Table({ label, head, children, minWidthPx, rowCount, scrolls = f
         <thead className={scrolls ? "tablet:sticky tablet:top-0 tablet:z-2 tablet:bg-surface tablet:shadow-[0_1px_0_var(--color-line)]" : ""}>
           <tr className={`h-8 ${scrolls ? "max-tablet:border-b" : "border-b"}`}>{head}</tr>
         </thead>
-        <tbody>{children}</tbody>
+        {grouped ? children : <tbody>{children}</tbody>}
       </table>
     </div>
   );

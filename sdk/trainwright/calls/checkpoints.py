@@ -14,7 +14,7 @@ from trainwright.contracts.api.actions import (
     Retention,
     RetentionResult,
 )
-from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile
+from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile, CheckpointOrder
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import FINAL
@@ -29,10 +29,13 @@ class CheckpointCalls(TeamCalls):
         return self._client.get_pages(f"{self._path}/runs/{run_id}/checkpoints", Checkpoint)
 
     def all_checkpoints(
-        self, kind: CheckpointKind | None = None, pinned: bool | None = None
+        self,
+        kind: CheckpointKind | None = None,
+        pinned: bool | None = None,
+        order: CheckpointOrder = CheckpointOrder.NEWEST,
     ) -> list[Checkpoint]:
-        """Checkpoints and exports of all runs of the team, newest first."""
-        asked = {"kind": kind, "pinned": pinned}
+        """Checkpoints and exports of all runs of the team, newest first or run by run."""
+        asked = {"kind": kind, "pinned": pinned, "order": order}
         given = {name: value for name, value in asked.items() if value is not None}
         return self._client.get_pages(f"{self._path}/checkpoints", Checkpoint, given)
 

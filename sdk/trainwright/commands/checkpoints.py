@@ -14,11 +14,13 @@ from trainwright.commands.terminal import (
     TeamSlug,
     describe_freed,
     format_bytes,
+    format_validation,
     open_team,
     out,
     table_of,
 )
 from trainwright.contracts.api.actions import Retention
+from trainwright.contracts.api.checkpoints import CheckpointOrder
 from trainwright.contracts.checkpoint import CheckpointKind
 
 app = typer.Typer(no_args_is_help=True, help="Keep and delete checkpoints.")
@@ -31,17 +33,21 @@ def list_checkpoints(
     server: Server = LOCAL_SERVER,
     kind: CheckpointKind | None = None,
     pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned checkpoints.")] = False,
+    order: Annotated[
+        CheckpointOrder, typer.Option(help="The checkpoint saved last first, or run by run.")
+    ] = CheckpointOrder.NEWEST,
 ) -> None:
-    """List the checkpoints of all runs, newest first."""
+    """List the checkpoints of all runs, newest first or run by run."""
     with open_team(server, key, team) as api:
-        table = table_of("run", "kind", "step", "size", "")
-        for checkpoint in api.all_checkpoints(kind, True if pinned else None):
+        table = table_of("run", "kind", "step", "validation loss", "size", "")
+        for checkpoint in api.all_checkpoints(kind, True if pinned else None, order):
             remark = "pinned" if checkpoint.pinned else "" if checkpoint.valid else "damaged"
             table.add_row(
                 checkpoint.id,
                 checkpoint.run,
                 checkpoint.kind,
                 f"{checkpoint.step:,}",
+                format_validation(checkpoint),
                 format_bytes(checkpoint.bytes),
                 remark,
             )
@@ -105,10 +111,17 @@ def retain(
     )
     with open_team(server, key, team) as api:
         result = api.retain(rule)
-        table = table_of("run", "kind", "step", "size", "kept because")
+        table = table_of("run", "kind", "step", "validation loss", "size", "kept because")
         for item in result.checkpoints:
             shown = item.checkpoint
-            row = (shown.run_name, shown.kind, f"{shown.step:,}", format_bytes(shown.bytes), item.kept or "–")
-            table.add_row(shown.id, *row)
+            table.add_row(
+                shown.id,
+                shown.run_name,
+                shown.kind,
+                f"{shown.step:,}",
+                format_validation(shown),
+                format_bytes(shown.bytes),
+                item.kept or "–",
+            )
         out.print(table)
         typer.echo(describe_freed(result.freed))

@@ -23,6 +23,7 @@ from trainwright.commands.terminal import (
     exit_with_problems,
     format_bytes,
     format_or_dash,
+    format_validation,
     open_team,
     out,
     parse_sets,
@@ -219,10 +220,14 @@ def delete_runs(
 def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List a run's checkpoints."""
     with open_team(server, key, team) as api:
-        table = table_of("kind", "step", "size")
+        table = table_of("kind", "step", "validation loss", "size")
         for checkpoint in api.checkpoints(run):
             table.add_row(
-                checkpoint.id, checkpoint.kind, str(checkpoint.step), format_bytes(checkpoint.bytes)
+                checkpoint.id,
+                checkpoint.kind,
+                str(checkpoint.step),
+                format_validation(checkpoint),
+                format_bytes(checkpoint.bytes),
             )
         out.print(table)
 

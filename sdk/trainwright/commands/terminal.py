@@ -18,6 +18,7 @@ from rich.table import Column, Table
 
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.actions import FreedSpace
+from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Problem, problems, problems_in
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_field, upgrade_spec
@@ -184,6 +185,13 @@ def format_bytes(size_bytes: int) -> str:
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]
     return f"{size:,.0f} {units[0]}" if size >= 100 or size.is_integer() else f"{size:,.1f} {units[0]}"
+
+
+def format_validation(checkpoint: Checkpoint) -> str:
+    """2.8104, `2.8104 at step 90` if the checkpoint is of a later step, or – without a validation."""
+    if checkpoint.validation_loss is None or checkpoint.validation_step == checkpoint.step:
+        return format_or_dash(checkpoint.validation_loss, ".4f")
+    return f"{checkpoint.validation_loss:.4f} at step {checkpoint.validation_step:,}"
 
 
 def describe_freed(freed: FreedSpace) -> str:

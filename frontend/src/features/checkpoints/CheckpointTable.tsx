@@ -15,20 +15,19 @@ import { Time } from "@/components/Time";
 import { DeleteCheckpoint } from "@/features/checkpoints/DeleteCheckpoint";
 import { archiveUrl, checkpointKeys, pinCheckpoint } from "@/features/checkpoints/queries";
 import { SnippetDialog } from "@/features/checkpoints/SnippetDialog";
+import { groupText, lowestLoss, type CheckpointGroup } from "@/features/checkpoints/checkpointGroups";
 import { contentText, KIND_LABELS, originText } from "@/features/checkpoints/checkpointText";
-import { count } from "@/lib/format";
+import { count, decimal } from "@/lib/format";
 import { useCanEdit } from "@/lib/permissions";
 
 interface Props {
   team: string;
-  checkpoints: readonly Checkpoint[];
-  /** Adds a column with the run's name. */
-  showRun?: boolean;
+  groups: readonly CheckpointGroup[];
   onFork: (checkpoint: Checkpoint) => void;
 }
 
-/** Checkpoints with their content, origin and actions. */
-export function CheckpointTable({ team, checkpoints, showRun = false, onFork }: Props) {
+/** Checkpoints with their content, validation loss, origin and actions, run by run. */
+export function CheckpointTable({ team, groups, onFork }: Props) {
   const [dialog, setDialog] = useState<{ what: "snippets" | "delete"; checkpoint: Checkpoint } | null>(null);
   const client = useQueryClient();
   const canEdit = useCanEdit();
@@ -45,10 +44,11 @@ export function CheckpointTable({ team, checkpoints, showRun = false, onFork }: 
       )}
       <Table
         label="Checkpoints"
+        grouped
         head={
           <>
-            {showRun && <Th>run</Th>}
             <Th className="text-right">step</Th>
+            <Th className="text-right max-tablet:hidden">validation loss</Th>
             <Th>content</Th>
             <Th className="max-tablet:hidden">verified</Th>
             <Th className="max-tablet:hidden">origin</Th>
@@ -60,110 +60,129 @@ export function CheckpointTable({ team, checkpoints, showRun = false, onFork }: 
           </>
         }
       >
-        {checkpoints.map((checkpoint) => (
-          <tr key={checkpoint.id} className={rowClass}>
-            {showRun && (
-              <Td className="max-w-56 max-tablet:max-w-24">
-                <Link
-                  to="/$team/runs/$runId/$tab"
-                  params={{ team, runId: checkpoint.run, tab: "checkpoints" }}
-                  className="block truncate font-medium hover:text-accent"
-                  title={checkpoint.run_name}
-                >
-                  {checkpoint.run_name}
-                </Link>
-              </Td>
-            )}
-            <Td className="text-right font-medium">{count(checkpoint.step)}</Td>
-            <Td>
-              <span className="block">{KIND_LABELS[checkpoint.kind]}</span>
-              <span className="block text-small text-soft max-tablet:hidden">{contentText(checkpoint)}</span>
-              <span className="text-small tablet:hidden">
-                <Bytes value={checkpoint.bytes} />
-              </span>
-            </Td>
-            <Td className="max-tablet:hidden">
-              <VerificationStatus valid={checkpoint.valid} />
-            </Td>
-            <Td className="whitespace-nowrap text-soft max-tablet:hidden">{originText(checkpoint)}</Td>
-            <Td className="text-right whitespace-nowrap max-tablet:hidden">
-              <Bytes value={checkpoint.bytes} />
-            </Td>
-            <Td className="max-tablet:hidden">
-              <Time at={checkpoint.created} />
-            </Td>
-            <Td>
-              <span className="flex items-center justify-end gap-2 whitespace-nowrap">
-                {(canEdit || checkpoint.pinned) && (
-                  <button
-                    type="button"
-                    aria-pressed={checkpoint.pinned}
-                    aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
-                    title={checkpoint.pinned ? "Pinned: protected from deletion" : "Pin to protect from deletion"}
-                    disabled={!canEdit || pin.isPending}
-                    className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 max-tablet:min-w-7 max-tablet:justify-center ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
-                    onClick={() => {
-                      pin.mutate(checkpoint);
-                    }}
-                  >
-                    <Pin aria-hidden size={13} fill={checkpoint.pinned ? "currentColor" : "none"} />
-                    <span className="max-tablet:hidden">{checkpoint.pinned ? "pinned" : "pin"}</span>
-                  </button>
-                )}
-                <a
-                  href={archiveUrl(team, checkpoint.run, checkpoint.id)}
-                  download
-                  className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:min-h-11"
-                >
-                  <Download aria-hidden size={14} />
-                  <span className="max-tablet:sr-only">Download .tar</span>
-                  <span className="sr-only">
-                    {" "}
-                    of step {count(checkpoint.step)}, {KIND_LABELS[checkpoint.kind]}
+        {groups.map((group) => {
+          const lowest = lowestLoss(group);
+          return (
+            <tbody key={group.run?.id ?? ""} className="border-b last:border-b-0">
+              {group.run !== undefined && (
+                <tr className="border-b bg-raised">
+                  <th scope="rowgroup" colSpan={8} className="h-8 px-4 py-1 text-left font-normal max-tablet:h-11">
+                    <span className="flex flex-wrap items-baseline gap-x-3">
+                      <Link
+                        to="/$team/runs/$runId/$tab"
+                        params={{ team, runId: group.run.id, tab: "checkpoints" }}
+                        className="min-w-0 font-medium wrap-anywhere hover:text-accent"
+                      >
+                        {group.run.name}
+                      </Link>
+                      <span className="text-small text-soft">{groupText(group)}</span>
+                    </span>
+                  </th>
+                </tr>
+              )}
+              {group.checkpoints.map((checkpoint) => (
+              <tr key={checkpoint.id} className={rowClass}>
+                <Td className="text-right font-medium">{count(checkpoint.step)}</Td>
+                <Td className="text-right whitespace-nowrap max-tablet:hidden">
+                  <ValidationLoss checkpoint={checkpoint} isLowest={checkpoint.validation_loss === lowest} />
+                </Td>
+                <Td>
+                  <span className="block">{KIND_LABELS[checkpoint.kind]}</span>
+                  <span className="block text-small text-soft max-tablet:hidden">{contentText(checkpoint)}</span>
+                  <span className="block text-small tablet:hidden">
+                    <Bytes value={checkpoint.bytes} />
                   </span>
-                </a>
-                <Menu
-                  trigger={
-                    <button
-                      type="button"
-                      aria-label={`More actions for step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
-                      className="inline-grid size-7 place-items-center rounded-box text-soft hover:bg-raised hover:text-text max-tablet:size-11"
-                    >
-                      <Ellipsis aria-hidden size={16} />
-                    </button>
-                  }
-                >
-                  <MenuAction
-                    onSelect={() => {
-                      setDialog({ what: "snippets", checkpoint });
-                    }}
-                  >
-                    Download with curl or Python
-                  </MenuAction>
-                  {canEdit && checkpoint.kind === "state" && checkpoint.valid && (
-                    <MenuAction
-                      onSelect={() => {
-                        onFork(checkpoint);
-                      }}
-                    >
-                      Fork from this checkpoint
-                    </MenuAction>
+                  {typeof checkpoint.validation_loss === "number" && (
+                    <span className="block text-small tablet:hidden">
+                      validation <ValidationLoss checkpoint={checkpoint} isLowest={checkpoint.validation_loss === lowest} />
+                    </span>
                   )}
-                  {canEdit && (
-                    <MenuAction
-                      danger
-                      onSelect={() => {
-                        setDialog({ what: "delete", checkpoint });
-                      }}
+                </Td>
+                <Td className="max-tablet:hidden">
+                  <VerificationStatus valid={checkpoint.valid} />
+                </Td>
+                <Td className="whitespace-nowrap text-soft max-tablet:hidden">{originText(checkpoint)}</Td>
+                <Td className="text-right whitespace-nowrap max-tablet:hidden">
+                  <Bytes value={checkpoint.bytes} />
+                </Td>
+                <Td className="max-tablet:hidden">
+                  <Time at={checkpoint.created} />
+                </Td>
+                <Td>
+                  <span className="flex items-center justify-end gap-2 whitespace-nowrap">
+                    {(canEdit || checkpoint.pinned) && (
+                      <button
+                        type="button"
+                        aria-pressed={checkpoint.pinned}
+                        aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
+                        title={checkpoint.pinned ? "Pinned: protected from deletion" : "Pin to protect from deletion"}
+                        disabled={!canEdit || pin.isPending}
+                        className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 max-tablet:min-w-7 max-tablet:justify-center ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
+                        onClick={() => {
+                          pin.mutate(checkpoint);
+                        }}
+                      >
+                        <Pin aria-hidden size={13} fill={checkpoint.pinned ? "currentColor" : "none"} />
+                        <span className="max-tablet:hidden">{checkpoint.pinned ? "pinned" : "pin"}</span>
+                      </button>
+                    )}
+                    <a
+                      href={archiveUrl(team, checkpoint.run, checkpoint.id)}
+                      download
+                      className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:min-h-11"
                     >
-                      Delete
-                    </MenuAction>
-                  )}
-                </Menu>
-              </span>
-            </Td>
-          </tr>
-        ))}
+                      <Download aria-hidden size={14} />
+                      <span className="max-tablet:sr-only">Download .tar</span>
+                      <span className="sr-only">
+                        {" "}
+                        of step {count(checkpoint.step)}, {KIND_LABELS[checkpoint.kind]}
+                      </span>
+                    </a>
+                    <Menu
+                      trigger={
+                        <button
+                          type="button"
+                          aria-label={`More actions for step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
+                          className="inline-grid size-7 place-items-center rounded-box text-soft hover:bg-raised hover:text-text max-tablet:size-11"
+                        >
+                          <Ellipsis aria-hidden size={16} />
+                        </button>
+                      }
+                    >
+                      <MenuAction
+                        onSelect={() => {
+                          setDialog({ what: "snippets", checkpoint });
+                        }}
+                      >
+                        Download with curl or Python
+                      </MenuAction>
+                      {canEdit && checkpoint.kind === "state" && checkpoint.valid && (
+                        <MenuAction
+                          onSelect={() => {
+                            onFork(checkpoint);
+                          }}
+                        >
+                          Fork from this checkpoint
+                        </MenuAction>
+                      )}
+                      {canEdit && (
+                        <MenuAction
+                          danger
+                          onSelect={() => {
+                            setDialog({ what: "delete", checkpoint });
+                          }}
+                        >
+                          Delete
+                        </MenuAction>
+                      )}
+                    </Menu>
+                  </span>
+                </Td>
+              </tr>
+              ))}
+            </tbody>
+          );
+        })}
       </Table>
       {dialog?.what === "snippets" && <SnippetDialog team={team} checkpoint={dialog.checkpoint} onClose={close} />}
       {dialog?.what === "delete" && (
@@ -187,6 +206,19 @@ export function CheckpointTable({ team, checkpoints, showRun = false, onFork }: 
   async function refresh(run = ""): Promise<void> {
     await Promise.all(checkpointKeys(team, run).map((queryKey) => client.invalidateQueries({ queryKey })));
   }
+}
+
+/** The loss of the last validation at or before the checkpoint's step. */
+function ValidationLoss({ checkpoint, isLowest }: { checkpoint: Checkpoint; isLowest: boolean }) {
+  const { validation_loss: loss, validation_step: at, step } = checkpoint;
+  if (typeof loss !== "number") return <span title="No validation came before it">–</span>;
+  return (
+    <>
+      <span className={isLowest ? "font-medium" : ""}>{decimal(loss)}</span>
+      {typeof at === "number" && at !== step && <span className="text-small text-soft"> at step {count(at)}</span>}
+      {isLowest && <span className="text-small text-good"> lowest</span>}
+    </>
+  );
 }
 
 function VerificationStatus({ valid }: { valid: boolean }) {

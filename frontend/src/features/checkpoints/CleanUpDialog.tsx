@@ -7,7 +7,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { applyRetention } from "@/features/checkpoints/queries";
-import { bytes, count, plural } from "@/lib/format";
+import { bytes, count, decimal, plural } from "@/lib/format";
 
 interface Props {
   team: string;
@@ -154,6 +154,7 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
                     <span className="min-w-0 truncate">
                       {checkpoint.run_name}, step {count(checkpoint.step)}
                       {checkpoint.kind === "export" && ", weights"}
+                      {typeof checkpoint.validation_loss === "number" && `, validation loss ${decimal(checkpoint.validation_loss)}`}
                     </span>
                     <span className="whitespace-nowrap">{bytes(checkpoint.bytes)}</span>
                   </li>

@@ -25,7 +25,7 @@ export function RunCheckpointList({ team, run, live, onFork }: Props) {
   const newestFirst = data.toSorted((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
   return (
     <>
-      <CheckpointTable team={team} checkpoints={newestFirst} onFork={onFork} />
+      <CheckpointTable team={team} groups={[{ checkpoints: newestFirst, isComplete: true }]} onFork={onFork} />
       <div className="mt-4">
         <CleanUpButton team={team} runs={[run]} />
       </div>

@@ -4,6 +4,7 @@ import type { Checkpoint } from "@/api/types";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { CheckpointTable } from "@/features/checkpoints/CheckpointTable";
+import { checkpointGroups } from "@/features/checkpoints/checkpointGroups";
 import { teamCheckpointsQuery, type CheckpointFilter } from "@/features/checkpoints/queries";
 
 interface Props {
@@ -15,7 +16,7 @@ interface Props {
   empty: ReactNode;
 }
 
-/** The checkpoints of all the team's runs, newest first. */
+/** The checkpoints of all the team's runs: newest run first, and of each run the highest step first. */
 export function TeamCheckpointList({ team, filter, onClear, onFork, empty }: Props) {
   const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(teamCheckpointsQuery(team, filter));
   // Pages are read one after another: a checkpoint saved in between shifts the rest.
@@ -31,7 +32,7 @@ export function TeamCheckpointList({ team, filter, onClear, onFork, empty }: Pro
   return (
     <div className="flex flex-col items-start gap-4">
       <div className="w-full">
-        <CheckpointTable team={team} checkpoints={all} showRun onFork={onFork} />
+        <CheckpointTable team={team} groups={checkpointGroups(all, hasNextPage)} onFork={onFork} />
       </div>
       {hasNextPage && (
         <Button disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>

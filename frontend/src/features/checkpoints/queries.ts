@@ -30,7 +30,7 @@ export function teamCheckpointsQuery(team: string, { content: kind, pinned }: Ch
     queryFn: async ({ pageParam, signal }) =>
       body(
         await api.GET("/api/v1/teams/{team}/checkpoints", {
-          params: { path: { team }, query: { kind, pinned, limit: PAGE, cursor: pageParam ?? undefined } },
+          params: { path: { team }, query: { kind, pinned, order: "run", limit: PAGE, cursor: pageParam ?? undefined } },
           signal,
         }),
       ),

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import AwareDatetime
 
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.checkpoint import CheckpointKind
+
+
+class CheckpointOrder(StrEnum):
+    """Order of the checkpoints of several runs."""
+
+    NEWEST = "newest"
+    """The checkpoint saved last first."""
+    RUN = "run"
+    """Newest run first; of one run the highest step first."""
 
 
 class CheckpointContents(Envelope):
@@ -35,6 +46,12 @@ class Checkpoint(Envelope):
     pinned: bool = False
     contents: CheckpointContents | None = None
     """Empty if an older version committed it."""
+
+    validation_loss: float | None = None
+    """Of the last validation at or before its step; empty: none came before it."""
+
+    validation_step: int | None = None
+    """Step of that validation."""
 
 
 class CheckpointFile(Envelope):

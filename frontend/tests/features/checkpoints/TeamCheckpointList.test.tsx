@@ -1,0 +1,65 @@
+import { screen, within } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import type { Checkpoint } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { TeamCheckpointList } from "@/features/checkpoints/TeamCheckpointList";
+import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
+
+function checkpoint(run: string, step: number, validation: [loss: number, step: number] | null): Checkpoint {
+  return {
+    id: `ckpt_${run}_${step}`,
+    run: `run_${run}`,
+    run_name: `pilot ${run}`,
+    kind: "state",
+    step,
+    attempt: 1,
+    bytes: 2 ** 20,
+    created: "2026-11-21T13:00:00Z",
+    valid: true,
+    pinned: false,
+    contents: null,
+    validation_loss: validation?.[0] ?? null,
+    validation_step: validation?.[1] ?? null,
+  };
+}
+
+async function show(items: Checkpoint[], cursor: string | null) {
+  let asked = "";
+  server.use(
+    http.get("*/api/v1/teams/lab/checkpoints", ({ request }) => {
+      asked = new URL(request.url).search;
+      return HttpResponse.json({ items, next_cursor: cursor });
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <TeamCheckpointList team="lab" filter={{}} onClear={() => undefined} onFork={() => undefined} empty={null} />
+    </Boundary>,
+  );
+  const table = await screen.findByRole("region", { name: "Checkpoints" });
+  expect(asked).toContain("order=run");
+  return within(table).getAllByRole("row").slice(1).map((row) => row.textContent);
+}
+
+it("groups checkpoints by run and shows each one's last validation", async () => {
+  const rows = await show(
+    [checkpoint("2", 30, [2.5, 25]), checkpoint("2", 20, [2.25, 20]), checkpoint("2", 10, null), checkpoint("1", 5, [3, 5])],
+    null,
+  );
+  expect(rows[0]).toBe("pilot 23 checkpoints, 3 MiB");
+  expect(rows[1]).toContain("2.500 at step 25");
+  expect(rows[1]).not.toContain("lowest");
+  expect(rows[2]).toContain("2.250 lowest");
+  expect(rows[3]).toContain("10–");
+  expect(rows[4]).toBe("pilot 11 checkpoint, 1 MiB");
+  expect(rows[5]).toContain("3.000");
+  expect(rows[5]).not.toContain("lowest");
+});
+
+it("does not call a loss the lowest of a run that may have more checkpoints", async () => {
+  const rows = await show([checkpoint("1", 20, [2.5, 20]), checkpoint("1", 10, [3, 10])], "next");
+  expect(rows[0]).toBe("pilot 1at least 2 checkpoints");
+  expect(rows.join()).not.toContain("lowest");
+});
