@@ -6,6 +6,8 @@ The trainer runs as it does for users. The processes of a run are found by an en
 import os
 import secrets
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +17,7 @@ from typing import Any
 
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.datasets import Dataset
+from trainwright.contracts.api.nodes import JoinToken
 from trainwright.contracts.api.people import NewTeam, OneTimeLink, Team
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import FINAL
@@ -70,6 +73,44 @@ def live_platform(
         data.release()
 
 
+@dataclass(frozen=True)
+class LiveAgent:
+    """The agent of one more node on this machine."""
+
+    data: Path
+    name: str
+    process: subprocess.Popen[bytes]
+
+    def is_online(self, live: Live) -> bool:
+        assert self.process.poll() is None, "the agent has ended"
+        return any(node.online and node.name == self.name for node in live.client.nodes())
+
+    def kill(self) -> None:
+        """SIGKILL the agent, its supervisors and all that they started, as a loss of power would."""
+        self.process.kill()
+        self.process.wait()
+        for pid in marked_processes(self.data):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def live_agent(live: Live, data: Path, name: str, cpu_slots: int = 2) -> Iterator[LiveAgent]:
+    """Run an agent beside the platform's own for the block. A folder that has joined before is used again."""
+    data.mkdir(exist_ok=True)
+    token_file = data.with_name(f"{data.name}.token")
+    if not (data / "agent.json").exists():
+        token_file.write_text(live.client.post("/join-tokens", JoinToken, json={"name": name}).token)
+    command = [sys.executable, "-m", "trainwright_agent.main", "run", "--data", data, "--name", name]
+    command += ["--api", live.platform.url, "--token-file", token_file]
+    agent = LiveAgent(data, name, subprocess.Popen([*map(str, command), "--cpu-slots", str(cpu_slots)]))
+    try:
+        eventually(lambda: agent.is_online(live), f"{name} joins", 120)
+        yield agent
+    finally:
+        agent.kill()
+
+
 def new_team(live: Live, slug: str) -> TeamClient:
     """Make a team for one test, so that tests can share a platform. The first owner owns it."""
     live.client.post("/teams", Team, json=NewTeam(slug=slug, name=slug).model_dump(mode="json"))
@@ -95,7 +136,7 @@ def eventually(check: Callable[[], object], claim: str, seconds: float = 30.0) -
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, f"not within {seconds} s: {claim}"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def small_spec(dataset: Dataset, **sections: Any) -> dict[str, Any]:

@@ -65,11 +65,13 @@ class Agent:
     name: str
 
     @classmethod
-    def join(cls, site: Site, name: str = "node-a", cpu_slots: int = 2, gpus: int = 0) -> "Agent":
+    def join(
+        cls, site: Site, name: str = "node-a", cpu_slots: int = 2, gpus: int = 0, **fields: Any
+    ) -> "Agent":
         made = site.admin.post("/api/v1/join-tokens", json={"name": name})
         assert made.status_code == 201, made.text
         client = site.anonymous()
-        body = {"token": made.json()["token"], "name": name, "inventory": inventory(cpu_slots, gpus)}
+        body = {"token": made.json()["token"], "name": name, "inventory": inventory(cpu_slots, gpus) | fields}
         joined = client.post("/api/v1/agent/join", json=body)
         assert joined.status_code == 200, joined.text
         client.headers["Authorization"] = f"Bearer {joined.json()['node_token']}"

@@ -31,20 +31,34 @@ TINY = {
 
 
 def write_job(
-    folder: Path, shards: Path, ranks: int = 1, job: dict[str, Any] | None = None, **sections: Any
+    folder: Path,
+    shards: Path,
+    ranks: int = 1,
+    job: dict[str, Any] | None = None,
+    nodes: int = 1,
+    **sections: Any,
 ) -> Path:
-    """Create a job's folder; ``sections`` override those of the tiny spec. Returns its ``job.json``."""
+    """Create a job's folder; ``sections`` override those of the tiny spec. Returns its ``job.json``.
+
+    Args:
+        folder: of the job.
+        shards: of its data.
+        ranks: on each node.
+        job: fields of the job that differ from those of the tiny one.
+        nodes: of the run.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "data").exists():
         (folder / "data").symlink_to(shards)
     spec = {name: _over(TINY.get(name), section) for name, section in (TINY | sections).items()}
-    spec["resources"] = {"device": "cpu", "slots_per_node": ranks}
+    spec["resources"] = {"device": "cpu", "slots_per_node": ranks, "nodes": nodes}
     given = {
         "run_id": "run_test",
         "attempt": 1,
         "fence": 1,
         "device": "cpu",
         "slots": list(range(ranks)),
+        "nodes": nodes,
         "spec": spec,
     }
     path = folder / "job.json"

@@ -28,6 +28,8 @@ from trainwright.contracts.agent_protocol import (
     CommitReply,
     EndReply,
     EndReport,
+    ExportJob,
+    ExportRequest,
     Heartbeat,
     HeartbeatReply,
     Join,
@@ -48,6 +50,8 @@ TIMEOUT_SECONDS = 10.0
 _TRANSFER_TIMEOUT_SECONDS = 60.0
 _ANSWER_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
+_IN_TRANSIT = ("events_behind", "awaiting_nodes", "not_committed")
+"""Codes of refusals that end when something that was already sent, or that another node sends, has been stored."""
 
 
 class ApiError(Exception):
@@ -68,8 +72,8 @@ class RefusedError(ApiError):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether a retry may succeed: the token or link is not valid right now, or events are still in transit."""
-        return self.status in (401, 403) or self.code == "events_behind"
+        """Whether a retry may succeed: the token or link is not valid right now, or something is still in transit."""
+        return self.status in (401, 403) or self.code in _IN_TRANSIT
 
 
 class RunDeletedError(RefusedError):
@@ -118,6 +122,7 @@ class Client:
     """The calls of one node. Thread-safe: every call opens its own connection."""
 
     def __init__(self, api_url: str, token: str | None = None) -> None:
+        self.api_url = api_url
         self._base = api_url.rstrip("/")
         self._token = token
 
@@ -151,6 +156,9 @@ class Client:
 
     def report_end(self, run_id: str, report: EndReport) -> EndReply:
         return self._post(_run(run_id, "end"), report, EndReply)
+
+    def export_job(self, run_id: str, request: ExportRequest) -> ExportJob:
+        return self._post(_run(run_id, "export-job"), request, ExportJob)
 
     def offsets(self, run_id: str, attempt: int) -> Offsets:
         path = f"{_run(run_id, 'offsets')}?{urlencode({'attempt': attempt})}"

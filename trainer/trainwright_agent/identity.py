@@ -39,6 +39,12 @@ class Settings(Envelope):
     object_store: Path | None = None
     """Folder of the platform's object store, if it is on this disk: files are then linked instead of sent."""
 
+    peer_address: str | None = None
+    """Address at which other nodes reach this one; None for that of the route to the server."""
+
+    location: str = ""
+    """Such as a rack or a switch: the nodes of a run are chosen from as few locations as possible."""
+
     trainer_module: str = "trainwright_trainer"
     """Package that provides the `launch` and `main` modules to start."""
 

@@ -37,6 +37,19 @@ Data = Annotated[Path, typer.Option(help="The agent's data folder; created if it
 CpuSlots = Annotated[
     int | None, typer.Option(min=0, help="Ranks that may run on the CPU at once [default: 2].")
 ]
+PeerAddress = Annotated[
+    str | None,
+    typer.Option(
+        help="Address at which other nodes reach this one, for runs on several nodes"
+        " [default: that of its route to the server]."
+    ),
+]
+Location = Annotated[
+    str | None,
+    typer.Option(
+        help="Its rack or switch, such as rack-3. A run's nodes are chosen from as few as possible."
+    ),
+]
 TrainerModule = Annotated[
     str | None, typer.Option(hidden=True, help="Package to start instead of the trainer.")
 ]
@@ -59,13 +72,21 @@ def join(
     token: Annotated[str, typer.Option(help="One-time join token.")],
     data: Data,
     cpu_slots: CpuSlots = None,
+    peer_address: PeerAddress = None,
+    location: Location = None,
     trainer_module: TrainerModule = None,
 ) -> None:
     """Register this machine with the server."""
     workspace = _open_workspace(data)
     if load_identity(workspace.data) is not None:
         raise _fail(f"{data} has already joined. Use another folder, or `run`.")
-    settings = _settings(workspace, cpu_slots, None, None, trainer_module)
+    settings = _settings(
+        workspace,
+        cpu_slots=cpu_slots,
+        peer_address=peer_address,
+        location=location,
+        trainer_module=trainer_module,
+    )
     _join(workspace, api, name, token, settings)
 
 
@@ -84,11 +105,21 @@ def run(
     object_store: Annotated[
         Path | None, typer.Option(help="The server's object folder, if it is on this disk.")
     ] = None,
+    peer_address: PeerAddress = None,
+    location: Location = None,
     trainer_module: TrainerModule = None,
 ) -> None:
     """Work for the server until SIGTERM."""
     workspace = _open_workspace(data)
-    settings = _settings(workspace, cpu_slots, cache_gib, object_store, trainer_module)
+    settings = _settings(
+        workspace,
+        cpu_slots=cpu_slots,
+        cache_limit_bytes=None if cache_gib is None else cache_gib * 2**30,
+        object_store=None if object_store is None else object_store.resolve(),
+        peer_address=peer_address,
+        location=location,
+        trainer_module=trainer_module,
+    )
     try:
         with workspace.lock():
             _ensure_joined(workspace, api, name, token_file, settings)
@@ -126,20 +157,8 @@ def _open_workspace(data: Path) -> Workspace:
     return workspace
 
 
-def _settings(
-    workspace: Workspace,
-    cpu_slots: int | None,
-    cache_gib: int | None,
-    object_store: Path | None,
-    trainer_module: str | None,
-) -> Settings:
-    """Save the options of the command line; options left out keep their last value."""
-    given = {
-        "cpu_slots": cpu_slots,
-        "cache_limit_bytes": None if cache_gib is None else cache_gib * 2**30,
-        "object_store": None if object_store is None else object_store.resolve(),
-        "trainer_module": trainer_module,
-    }
+def _settings(workspace: Workspace, **given: object) -> Settings:
+    """Save the options of the command line; options left out (None) keep their last value."""
     update = {name: value for name, value in given.items() if value is not None}
     settings = load_settings(workspace.data).model_copy(update=update)
     save_settings(workspace.data, settings)
@@ -159,7 +178,7 @@ def _ensure_joined(
 
 
 def _join(workspace: Workspace, api: str, name: str, token: str, settings: Settings) -> None:
-    inventory = collect_inventory(workspace.data, settings)
+    inventory = collect_inventory(workspace.data, settings, api)
     try:
         joined = Client(api).join(Join(token=token, name=name, inventory=inventory))
     except (ApiError, ValueError) as error:

@@ -13,6 +13,8 @@ from trainwright.contracts.agent_protocol import (
     CommitReply,
     EndReply,
     EndReport,
+    ExportJob,
+    ExportRequest,
     Heartbeat,
     HeartbeatReply,
     Join,
@@ -112,6 +114,14 @@ def commit_checkpoint(
     """Make an uploaded checkpoint visible."""
     committed = ingest.commit_checkpoint(database, store, node.node_id, run, body)
     return CommitReply(checkpoint_id=public_id("ckpt", committed))
+
+
+@node_router.post("/runs/{run}/export-job")
+def request_export_job(
+    node: AsNode, session: WriteSession, store: Store, run: str, body: ExportRequest
+) -> ExportJob:
+    """Get the export of an attempt on several nodes, once its last checkpoint is committed."""
+    return claims.export_job(session, store, node.node_id, run, body)
 
 
 @node_router.post("/runs/{run}/end")

@@ -179,7 +179,7 @@ def _nodes_that_could_not_read(session: Read, run: Run, parents: Checkpoint) -> 
 
 def _nodes_for(session: Read, run: Run) -> int:
     """Joined nodes that are large enough for the run."""
-    fitting = (NodeSize.device == run.device, NodeSize.joined, NodeSize.slots >= run.slots)
+    fitting = (NodeSize.device == run.device, NodeSize.joined, NodeSize.slots >= run.slots // run.nodes)
     return session.scalar(select(func.count()).select_from(NodeSize).where(*fitting)) or 0
 
 

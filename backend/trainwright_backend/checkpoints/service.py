@@ -20,6 +20,7 @@ from trainwright.contracts.api.checkpoints import CheckpointContents, Checkpoint
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.checkpoint import LARGEST_STEP, CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.job_spec import EVENTS_NAME
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 from trainwright.contracts.training_spec import CheckpointSpec
 from trainwright_backend.checkpoints.manifests import checkpoint_contents
@@ -100,6 +101,13 @@ def missing_links(store: LocalStore, prefix: str, files: Sequence[FileEntry]) ->
     return links
 
 
+def count_missing(store: LocalStore, checkpoint: Checkpoint) -> int:
+    """How many of the announced files the store lacks. It queries the store: call it outside transactions."""
+    return sum(
+        store.stat(f"{checkpoint.prefix}/{file['name']}") != file["bytes"] for file in checkpoint.files
+    )
+
+
 def announced(session: Read, run: Run, commit: CheckpointCommit) -> Checkpoint:
     """The announced checkpoint that ``commit`` refers to.
 
@@ -147,6 +155,13 @@ def newest_state(session: Read, run_id: UUID) -> Checkpoint | None:
     """The checkpoint to resume from: committed, valid, highest step."""
     states = _visible(run_id).where(Checkpoint.kind == CheckpointKind.STATE, Checkpoint.valid)
     return session.scalars(states.order_by(Checkpoint.step.desc(), Checkpoint.fence.desc()).limit(1)).first()
+
+
+def last_checkpoint(session: Read, run: Run) -> Checkpoint | None:
+    """The newest valid checkpoint, if it is of the run's last step."""
+    newest = newest_state(session, run.id)
+    steps = RunSpec.model_validate(run.spec).schedule.steps
+    return newest if newest is not None and newest.step >= steps else None
 
 
 def last_saving_attempt(session: Read, run_id: UUID) -> tuple[int, int]:

@@ -137,8 +137,8 @@ class ControlLoop:
         again."""
         with self._database.read() as session:
             planned = plan(session, self._timers)
-        for run_id, node_id in planned.placements.items():
-            run_step(self._in_transaction(place, run_id, node_id, self._timers), run=str(run_id))
+        for run_id, node_ids in planned.placements.items():
+            run_step(self._in_transaction(place, run_id, node_ids, self._timers), run=str(run_id))
         if planned.reasons:
             self._in_transaction(explain, planned.reasons)()
 

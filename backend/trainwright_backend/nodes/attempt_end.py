@@ -1,7 +1,8 @@
 """The end of an attempt: the run succeeds, is retried, or ends.
 
 An end is accepted once everything that was shipped before it is stored. Accepting it closes the placement, and
-repeating it is harmless. Whether a run is retried is for `retry_policy`; an end that a new layout may have
+repeating it is harmless. A run on several nodes ends when the placements on all of them are closed: if one ends early,
+the others are stopped. Whether a run is retried is for `retry_policy`; an end that a new layout may have
 caused does not count there: the run continues in another layout (`layout_rollback`).
 """
 
@@ -15,7 +16,7 @@ from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.checkpoints.fork import has_lost_resume_point, mark_parent_invalid
-from trainwright_backend.checkpoints.service import has_export, mark_invalid
+from trainwright_backend.checkpoints.service import has_export, last_checkpoint, mark_invalid
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
@@ -26,7 +27,15 @@ from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.layout import roll_back_layout
 from trainwright_backend.runs.state_text import end_text, failed_text, lost_resume_point_text
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run
-from trainwright_backend.runs.transitions import add_event, lock_run, move, set_attempt_reason, settle, stop
+from trainwright_backend.runs.transitions import (
+    add_event,
+    has_open_claim,
+    lock_run,
+    move,
+    set_attempt_reason,
+    settle,
+    stop,
+)
 
 
 def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, timers: Timers) -> EndReply:
@@ -43,7 +52,8 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
     _check_shipped(session, run, report.offsets)
     finished = report.exit.code is EndCode.FINISHED
     exported = finished and has_export(session, run)
-    if finished and not exported and run.state is not RunState.STOPPING:
+    exports_here = placement.node_rank == 0
+    if finished and exports_here and not exported and run.state is not RunState.STOPPING:
         raise Conflict(
             "not_exported", "The export of this attempt is not committed yet. Send it, then report again."
         )
@@ -51,13 +61,20 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
     if run.state is RunState.STOPPING:
         if run.verdict is Verdict.PAUSE:
             _note_paused_end(session, run, report.exit)
+        elif _explains(run, report.exit):
+            end_attempt(session, run, report.exit, timers)
         settle(session, run, finished=_trained(run) if exported else "")
-    elif finished:
+    elif not finished:
+        end_attempt(session, run, report.exit, timers)
+    elif exported and not has_open_claim(session, run):
         advance(session, run, RunState.COMPLETING)
         move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
-    else:
-        end_attempt(session, run, report.exit, timers)
     return EndReply(state=run.state, code=report.exit.code)
+
+
+def _explains(run: Run, exit: Outcome) -> bool:
+    """Whether a node gives the reason for what another node only noticed: that a rank was gone."""
+    return run.reason is EndCode.RANK_LOST and exit.code not in (EndCode.RANK_LOST, *PLANNED_ENDS)
 
 
 def _trained(run: Run) -> str:
@@ -93,6 +110,10 @@ def expire_lease(session: Write, placement_id: UUID, seen_renewal: int, timers: 
     if run.state is RunState.STOPPING:
         settle(session, run, finished=_trained(run) if has_export(session, run) else "")
         return True
+    if placement.node_rank != 0 and last_checkpoint(session, run) is not None:
+        if has_export(session, run) and not has_open_claim(session, run):
+            move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
+        return True  # only the first node has something left to do
     seconds = placement.lease_seconds or timers.lease_seconds
     message = f"{placement.node_name} was silent for {seconds:g} s"
     end_attempt(session, run, Outcome(code=EndCode.LEASE_EXPIRED, message=message), timers)

@@ -1,16 +1,19 @@
 """Claiming: a node takes a run that was placed on it, with a lease and a fence, exactly once.
 
 The agent generates the claim id before it claims, so a claim whose answer was lost can be repeated with the same
-answer until its placement is closed: an ended attempt gets no new links to files. The placement is taken by compare-and-set, and the transition to `leased` increments the
-fence under the same guard. A claim starts nothing yet: the answer to the supervisor's first renewal does.
+answer until its placement is closed: an ended attempt gets no new links to files. The placement is taken by
+compare-and-set. The first claim of a run moves it to `leased`, which increments the fence under the same guard; the
+other nodes of the run claim that fence, and the last one starts the attempt. A claim starts nothing on its node: the
+answer to a renewal of its supervisor does.
 """
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select, update
 
-from trainwright.contracts.agent_protocol import Claim, Download, Inventory, Timers
+from trainwright.contracts.agent_protocol import Claim, Download, ExportJob, ExportRequest, Inventory, Timers
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, JobSpec, Peak, ResumePoint
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
@@ -18,16 +21,21 @@ from trainwright.contracts.run_state import RunState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME
 from trainwright.planner.peak_flops import vendor_peak
 from trainwright_backend.checkpoints.fork import Resume, resume_point
-from trainwright_backend.core.db import Write, now
+from trainwright_backend.checkpoints.service import last_checkpoint
+from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.deletion_queue import LINK_SECONDS
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
+from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
 from trainwright_backend.nodes.service import threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 from trainwright_backend.runs.transitions import lock_run, move
+
+SHOWN_NODES = 4
+"""Names in the message of an attempt."""
 
 
 def claim(
@@ -51,20 +59,49 @@ def claim(
     node = session.get_one(Node, node_id)
     if node.draining:  # since the run was placed; the control loop places it on another node
         raise _refused()
-    resume = resume_point(session, run)
-    if resume is None and run.forked_checkpoint_id is not None:
-        raise _refused()  # the control loop fails it: `fork.fail_fork_without_resume_point`
-    job = _job(run, node, placement, resume)
-    move(session, run, RunState.LEASED, f"claimed by {node.name}")
+    granted = _granted_to_others(session, run)
+    if granted:
+        job = _for_node(JobSpec.model_validate(granted[0].job), node, placement)
+        downloads = granted[0].downloads
+    else:
+        resume = resume_point(session, run)
+        if resume is None and run.forked_checkpoint_id is not None:
+            raise _refused()  # the control loop fails it: `fork.fail_fork_without_resume_point`
+        job = _for_node(_job(session, run, resume), node, placement)
+        downloads = _downloads(session, run, job, resume)
+        move(session, run, RunState.LEASED, f"claimed by {node.name}")
     if not take_placement(session, placement, claim_id, run.fence):
         raise _refused()
     placement.job = job.model_dump(mode="json")
-    placement.downloads = _downloads(session, run, job, resume)
+    placement.downloads = downloads
     placement.lease_seconds = timers.lease_seconds
     placement.renewed = now()
     session.flush()
-    start_attempt(session, run, node, job)
+    if len(granted) + 1 == run.nodes:
+        names = [item.node_name for item in sorted([*granted, placement], key=lambda item: item.node_rank)]
+        start_attempt(session, run, names, job)
     return _answer(store, placement, timers)
+
+
+def export_job(
+    session: Write, store: LocalStore, node_id: UUID, run_id: str, request: ExportRequest
+) -> ExportJob:
+    """The export of an attempt that trained on several nodes, for its first node.
+
+    Raises:
+        Conflict: ``stale_fence``; ``not_committed``: the last checkpoint has not been committed yet.
+    """
+    run = run_of_node(session, node_id, run_id)
+    placement = placement_of_claim(session, node_id, run, request.claim_id)
+    check_placement(run, placement, request.fence)
+    last = last_checkpoint(session, run)
+    if last is None:
+        raise Conflict("not_committed", "The checkpoint of the last step is not committed yet. Ask again.")
+    resume = Resume(last, forked=False, data_from_start=False)
+    job = JobSpec.model_validate(placement.job).model_copy(
+        update={"kind": JobKind.EXPORT, "resume": _point(resume)}
+    )
+    return ExportJob(job=job, downloads=_signed(store, _resume_downloads(resume)))
 
 
 def take_placement(session: Write, placement: Placement, claim_id: str, fence: int) -> bool:
@@ -75,16 +112,34 @@ def take_placement(session: Write, placement: Placement, claim_id: str, fence: i
     return taken == 1
 
 
-def start_attempt(session: Write, run: Run, node: Node, job: JobSpec) -> None:
+def start_attempt(session: Write, run: Run, node_names: Sequence[str], job: JobSpec) -> None:
     """Start the run's next attempt: all its placements are claimed."""
     resume_step = job.resume.step if job.resume else 0
     what = "exporting" if job.kind is JobKind.EXPORT else "training"
     origin = f"from step {resume_step:,}" if job.resume else "from the start"
-    move(session, run, RunState.STARTING, f"attempt {run.attempt + 1} on {node.name}: {what} {origin}")
+    move(
+        session,
+        run,
+        RunState.STARTING,
+        f"attempt {run.attempt + 1} on {_listed(node_names)}: {what} {origin}",
+    )
     session.add(
         Attempt(run_id=run.id, number=run.attempt, fence=run.fence, resume_step=resume_step, started=now())
     )
     session.flush()
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_NODES
+    return ", ".join(names[:SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _granted_to_others(session: Write, run: Run) -> list[Placement]:
+    """The placements of the attempt that is being claimed which other nodes have claimed already."""
+    if run.state is not RunState.LEASED:
+        return []
+    claimed = select(Placement).where(Placement.run_id == run.id, Placement.fence == run.fence)
+    return list(session.scalars(claimed.order_by(Placement.node_rank)))
 
 
 def _placement_of(session: Write, run: Run, claim_id: str) -> Placement | None:
@@ -94,7 +149,7 @@ def _placement_of(session: Write, run: Run, claim_id: str) -> Placement | None:
 
 def unclaimed_placement(session: Write, run: Run, node_id: UUID) -> Placement | None:
     """The node's placement of a run that still waits for its claim."""
-    if run.state is not RunState.QUEUED:
+    if run.state not in (RunState.QUEUED, RunState.LEASED):
         return None
     mine = (Placement.run_id == run.id, Placement.node_id == node_id)
     return session.scalars(select(Placement).where(*mine, Placement.claim_id.is_(None))).one_or_none()
@@ -104,12 +159,10 @@ def _refused() -> Conflict:
     return Conflict("claim_refused", "This run is not waiting for this node. Delete the folder of the claim.")
 
 
-def _job(run: Run, node: Node, placement: Placement, resume: Resume | None) -> JobSpec:
-    """The attempt's job, with the values that only the node's inventory knows."""
+def _job(session: Read, run: Run, resume: Resume | None) -> JobSpec:
+    """The attempt's job, as far as it is the same on all its nodes."""
     spec = RunSpec.model_validate(run.spec)
     kind = spec.precision.kind
-    inventory = Inventory.model_validate(node.inventory)
-    threads = threads_per_slot(node, placement.device)
     point = None if resume is None else _point(resume)
     trained = point is not None and point.step >= spec.schedule.steps
     return JobSpec(
@@ -118,15 +171,23 @@ def _job(run: Run, node: Node, placement: Placement, resume: Resume | None) -> J
         attempt=run.attempt + 1,
         fence=run.fence + 1,
         spec=spec,
-        device="cuda" if placement.device == "cuda" else "cpu",
-        slots=tuple(placement.slots),
-        threads_per_rank=threads,
-        peak=_peak(inventory, placement, kind, threads),
-        bf16_peak=_peak(inventory, placement, PrecisionKind.BF16, threads)
-        if kind is PrecisionKind.FP8
-        else None,
+        device="cuda" if run.device == "cuda" else "cpu",
+        slots=tuple(range(run.slots // run.nodes)),
+        nodes=run.nodes,
+        peak=_mean_peak(session, run, kind),
+        bf16_peak=_mean_peak(session, run, PrecisionKind.BF16) if kind is PrecisionKind.FP8 else None,
         resume=point,
     )
+
+
+def _for_node(job: JobSpec, node: Node, placement: Placement) -> JobSpec:
+    """``job`` for one of the run's nodes."""
+    own = {
+        "slots": tuple(placement.slots),
+        "node_rank": placement.node_rank,
+        "threads_per_rank": threads_per_slot(node, placement.device),
+    }
+    return job.model_copy(update=own)
 
 
 def _point(resume: Resume) -> ResumePoint:
@@ -138,6 +199,31 @@ def _point(resume: Resume) -> ResumePoint:
         forked=resume.forked,
         data_from_start=resume.data_from_start,
     )
+
+
+def _mean_peak(session: Read, run: Run, kind: PrecisionKind) -> Peak | None:
+    """The mean peak of a rank on the nodes of the attempt that is being claimed; None if one is not known."""
+    placed = (
+        select(Placement, Node)
+        .join(Node, Node.id == Placement.node_id)
+        .where(Placement.run_id == run.id, Placement.claim_id.is_(None))
+        .order_by(Placement.node_rank)
+    )
+    peaks = [
+        _peak(
+            Inventory.model_validate(node.inventory),
+            placement,
+            kind,
+            threads_per_slot(node, placement.device),
+        )
+        for placement, node in session.execute(placed)
+    ]
+    known = [peak for peak in peaks if peak is not None]
+    if not known or len(known) < len(peaks):
+        return None
+    mean = sum(peak.flops_per_second for peak in known) / len(known)
+    devices = ", ".join(dict.fromkeys(peak.device for peak in known))
+    return known[0].model_copy(update={"flops_per_second": mean, "device": devices})
 
 
 def _peak(inventory: Inventory, placement: Placement, kind: PrecisionKind, threads: int) -> Peak | None:
@@ -165,17 +251,18 @@ def _downloads(session: Write, run: Run, job: JobSpec, resume: Resume | None) ->
     files = [
         _download(f"{DATA_FOLDER}/{file.name}", file.bytes, file.digest, file.object_key) for file in needed
     ]
-    if resume is not None:
-        files += [
-            _download(
-                f"{RESUME_FOLDER}/{file['name']}",
-                file["bytes"],
-                file["digest"],
-                f"{resume.checkpoint.prefix}/{file['name']}",
-            )
-            for file in resume.checkpoint.files
-        ]
-    return files
+    return files if resume is None else files + _resume_downloads(resume)
+
+
+def _resume_downloads(resume: Resume) -> list[dict[str, Any]]:
+    """The files of a checkpoint."""
+    prefix = resume.checkpoint.prefix
+    return [
+        _download(
+            f"{RESUME_FOLDER}/{file['name']}", file["bytes"], file["digest"], f"{prefix}/{file['name']}"
+        )
+        for file in resume.checkpoint.files
+    ]
 
 
 def _download(path: str, count: int, digest: str, key: str) -> dict[str, Any]:
@@ -185,10 +272,6 @@ def _download(path: str, count: int, digest: str, key: str) -> dict[str, Any]:
 def _answer(store: LocalStore, placement: Placement, timers: Timers) -> Claim:
     assert placement.claim_id is not None and placement.fence is not None and placement.job is not None
     job = JobSpec.model_validate(placement.job)
-    downloads = [
-        Download(**file, url=store.sign("GET", file["object_key"], LINK_SECONDS))
-        for file in placement.downloads
-    ]
     granted = timers.model_copy(update={"lease_seconds": placement.lease_seconds or timers.lease_seconds})
     return Claim(
         claim_id=placement.claim_id,
@@ -196,5 +279,9 @@ def _answer(store: LocalStore, placement: Placement, timers: Timers) -> Claim:
         attempt=job.attempt,
         timers=granted,
         job=job,
-        downloads=downloads,
+        downloads=_signed(store, placement.downloads),
     )
+
+
+def _signed(store: LocalStore, downloads: Sequence[dict[str, Any]]) -> list[Download]:
+    return [Download(**file, url=store.sign("GET", file["object_key"], LINK_SECONDS)) for file in downloads]

@@ -155,8 +155,13 @@ def kind_of_job(job: JobSpec) -> Kind | None:
 
 def _claimed_placements(session: Read, team_id: UUID, spec: RunSpec) -> Iterator[tuple[Run, Placement]]:
     """Claimed placements of the team's runs on as many slots of the device, newest first."""
-    device, slots = spec.resources.device.value, spec.resources.slots_per_node
-    like_it = (Run.team_id == team_id, Run.device == device, Run.slots == slots)
+    resources = spec.resources
+    like_it = (
+        Run.team_id == team_id,
+        Run.device == resources.device.value,
+        Run.slots == resources.ranks,
+        Run.nodes == resources.nodes,
+    )
     newest = select(Run.id).where(*like_it, Run.tokens_per_second.is_not(None)).order_by(Run.id.desc())
     found = (
         select(Run, Placement)

@@ -7,7 +7,7 @@ not exist.
 
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict
@@ -60,6 +60,17 @@ def check_placement(run: Run, placement: Placement, fence: int) -> None:
     """
     if placement.closed is not None or fence != run.fence or placement.fence != fence:
         raise stale_fence(run, fence)
+
+
+def has_other_open_claim(session: Read, node_id: UUID, run: Run) -> bool:
+    """Whether another node still works on the run's newest attempt."""
+    others = exists().where(
+        Placement.run_id == run.id,
+        Placement.fence == run.fence,
+        Placement.closed.is_(None),
+        Placement.node_id != node_id,
+    )
+    return bool(session.scalar(select(others)))
 
 
 def placement_of_claim(session: Read, node_id: UUID, run: Run, claim_id: str) -> Placement:

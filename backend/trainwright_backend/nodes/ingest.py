@@ -14,10 +14,16 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.checkpoints import service as checkpoints
 from trainwright_backend.checkpoints.manifests import verify_upload
 from trainwright_backend.core.db import Database, Write
-from trainwright_backend.core.errors import AppError, Invalid
+from trainwright_backend.core.errors import AppError, Conflict, Invalid
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.metrics import service as metrics
-from trainwright_backend.nodes.fencing import check_fence, check_live_fence, run_of_node, stale_fence
+from trainwright_backend.nodes.fencing import (
+    check_fence,
+    check_live_fence,
+    has_other_open_claim,
+    run_of_node,
+    stale_fence,
+)
 from trainwright_backend.runs import attempt_files
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Run
@@ -92,15 +98,21 @@ def commit_checkpoint(
     """Compare an upload with its manifest and make it visible.
 
     Raises:
-        Conflict: ``stale_fence``, ``not_announced``, ``events_behind``, ``checkpoint_incomplete``.
+        Conflict: ``stale_fence``, ``not_announced``, ``events_behind``, ``checkpoint_incomplete``, ``awaiting_nodes``.
     """
     with database.write() as session:
         run = run_of_node(session, node_id, run_id)
         check_live_fence(session, node_id, run, request.fence)
         checkpoint = checkpoints.announced(session, run, request)
+        others_send = run.nodes > 1 and has_other_open_claim(session, node_id, run)
         session.expunge(checkpoint)
     manifest = None
     if checkpoint.committed is None:
+        if others_send and (missing := checkpoints.count_missing(store, checkpoint)):
+            detail = (
+                f"{missing} of {len(checkpoint.files)} files are missing, which other nodes may still send."
+            )
+            raise Conflict("awaiting_nodes", detail)
         manifest = verify_upload(store, checkpoint, request.manifest_digest)
     with database.write() as session:
         run = run_of_node(session, node_id, run_id)

@@ -1,13 +1,16 @@
 """Placing queued runs on nodes.
 
-Runs are placed in order of submission, with all their slots or not at all. A drained node gets no runs. A node
-without a run's engine does not get that run, nor does one with too little host memory for its offload while
-another has enough. A run that does not fit now reserves the nodes that could ever run it, so that later small
-runs cannot starve a large one; nodes that are too small for it stay available. Of the nodes with enough free
-slots the fullest is chosen, to keep large gaps.
+Runs are placed in order of submission, with all their nodes and slots or not at all. A drained node gets no runs. A
+node without a run's engine does not get that run, nor does one with too little host memory for its offload while
+another has enough. A run that does not fit now reserves nodes, so that later small runs cannot starve a large one;
+nodes that are too small for it stay available. A run on one node reserves all that could ever run it; a run on several,
+as many as it needs, those with most free slots.
+
+A run on one node gets the fullest one with enough free slots, to keep large gaps. A run on several gets nodes of as
+few locations as possible, in the order of their locations, so that neighbouring ranks are near each other.
 
 A round plans and then executes. The plan is made for all runs in one snapshot and changes nothing. Then each
-run is placed in its own transaction, under the locks of the run and its node, if it still fits. So an error
+run is placed in its own transaction, under the locks of the run and its nodes, if it still fits. So an error
 with one run does not stop the others, and no two runs are ever locked at once.
 """
 
@@ -29,7 +32,12 @@ from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.message_queue import enqueuer_of
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.nodes.requirements import engine_of, has_engine, host_bytes_of
+from trainwright_backend.nodes.requirements import (
+    engine_of,
+    host_bytes_of,
+    meets_requirements,
+    slots_per_node,
+)
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.notify import notify_run
@@ -58,23 +66,28 @@ class NodeCapacity:
         found: int = self.node.inventory["memory_bytes"]
         return found
 
+    @property
+    def location(self) -> str:
+        return str(self.node.inventory.get("location", ""))
+
     def is_large_enough(self, run: Run) -> bool:
-        return len(slots_of(self.node)[run.device]) >= run.slots
+        return len(slots_of(self.node)[run.device]) >= slots_per_node(run)
 
     def could_run(self, run: Run) -> bool:
-        return self.is_large_enough(run) and has_engine(self.node, run)
+        return self.is_large_enough(run) and meets_requirements(self.node, run)
 
     def can_run_now(self, run: Run) -> bool:
         kept = run.device in self.reserved_devices
-        return not kept and len(self.free[run.device]) >= run.slots and has_engine(self.node, run)
+        has_free = len(self.free[run.device]) >= slots_per_node(run)
+        return not kept and has_free and meets_requirements(self.node, run)
 
 
 @dataclass
 class Plan:
     """The result of planning a round."""
 
-    placements: dict[UUID, UUID] = field(default_factory=dict)
-    """Node by run, for the runs that can be placed."""
+    placements: dict[UUID, tuple[UUID, ...]] = field(default_factory=dict)
+    """Nodes by run, in the order of their ranks, for the runs that can be placed."""
     reasons: dict[UUID, str] = field(default_factory=dict)
     """What the other runs wait for, if it has changed."""
 
@@ -109,26 +122,35 @@ def plan(session: Read, timers: Timers) -> Plan:
     return found
 
 
-def place(session: Write, run_id: UUID, node_id: UUID, timers: Timers) -> bool:
-    """Place a queued run on a node, if it still fits; a run whose data is shorter than one sequence fails instead.
+def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers) -> bool:
+    """Place a queued run on its nodes, if it still fits; a run whose data is shorter than one sequence fails instead.
 
     Only the leader of the control loops calls this, but the locks and the slots' primary key would protect
     against two.
     """
     run = lock_run(session, run_id)
-    node = session.get(Node, node_id, with_for_update=True, populate_existing=True)
-    if run is None or run.state is not RunState.QUEUED or _is_placed(session, run) or node is None:
+    if run is None or run.state is not RunState.QUEUED or _is_placed(session, run):
         return False
-    if _fail_too_short(session, run):
+    ordered = sorted(node_ids)  # two placements that lock the same nodes do not wait for each other
+    locked = {
+        node_id: session.get(Node, node_id, with_for_update=True, populate_existing=True)
+        for node_id in ordered
+    }
+    nodes = [node for node_id in node_ids if (node := locked[node_id]) is not None]
+    if len(nodes) < run.nodes or _fail_too_short(session, run):
         return False
-    free = free_slots(node, run.device, taken_slots(session).get(node.id, set()))
-    if len(free) < run.slots or node.draining or not has_engine(node, run):
-        return False
-    if not is_online(node, now(), timers):
-        return False
-    _add_placement(session, run, node, free[: run.slots])
-    explain(session, {run.id: f"placed on {node.name}"})
-    _hint(session, run, node)
+    taken = taken_slots(session)
+    free = [free_slots(node, run.device, taken.get(node.id, set()))[: slots_per_node(run)] for node in nodes]
+    for node, slots in zip(nodes, free, strict=True):
+        if len(slots) < slots_per_node(run) or node.draining or not meets_requirements(node, run):
+            return False
+        if not is_online(node, now(), timers):
+            return False
+    for node_rank, (node, slots) in enumerate(zip(nodes, free, strict=True)):
+        _add_placement(session, run, node, node_rank, slots)
+    explain(session, {run.id: f"placed on {_names(nodes)}"})
+    for node in nodes:
+        _hint(session, run, node)
     return True
 
 
@@ -179,11 +201,21 @@ def unclaimed(timers: Timers) -> Select[UUID]:
 
 
 def withdraw(session: Write, placement_id: UUID) -> None:
-    """Withdraw a placement that no agent has claimed; its run is placed again."""
+    """Withdraw the placements of a run of which this one was not claimed; the run is placed again.
+
+    Those that were claimed in time have started nothing, and their supervisors' next renewals are refused.
+    """
     placement = session.get(Placement, placement_id)
     run = None if placement is None else lock_run(session, placement.run_id)
-    if run is not None and run.state is RunState.QUEUED:
-        session.execute(delete(Placement).where(Placement.id == placement_id, Placement.claim_id.is_(None)))
+    if run is None or placement is None:
+        return
+    session.refresh(placement)
+    if placement.claim_id is not None or run.state not in (RunState.QUEUED, RunState.LEASED):
+        return
+    if run.state is RunState.LEASED:
+        move(session, run, RunState.QUEUED, f"{placement.node_name} did not take its part in time")
+        session.execute(delete(Placement).where(Placement.run_id == run.id, Placement.fence == run.fence))
+    session.execute(delete(Placement).where(Placement.run_id == run.id, Placement.claim_id.is_(None)))
 
 
 def due_hints(session: Write, timers: Timers) -> None:
@@ -231,16 +263,16 @@ def _plan_queue(
     position = 0
     for run in queue:
         suited = _suited(available, unavailable, run)
-        capacity = _fitting(suited, run)
-        if capacity is not None:
-            found.placements[run.id] = capacity.node.id
-            del capacity.free[run.device][: run.slots]
+        chosen = _fitting(suited, run)
+        if chosen:
+            found.placements[run.id] = tuple(capacity.node.id for capacity in chosen)
+            for capacity in chosen:
+                del capacity.free[run.device][: slots_per_node(run)]
             continue
         position += 1
         found.explain(run, _waits_for(run, suited, unavailable, position))
-        for could in suited:
-            if could.could_run(run):
-                could.reserved_devices.add(run.device)
+        for capacity in _to_reserve(suited, run):
+            capacity.reserved_devices.add(run.device)
 
 
 def _suited(available: list[NodeCapacity], unavailable: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
@@ -256,9 +288,36 @@ def _could_offload(capacity: NodeCapacity, run: Run) -> bool:
     return capacity.could_run(run) and capacity.memory_bytes >= host_bytes_of(run)
 
 
-def _fitting(available: list[NodeCapacity], run: Run) -> NodeCapacity | None:
+def _fitting(available: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
+    """The nodes for the run, in the order of their ranks; none if it does not fit now."""
     able = [capacity for capacity in available if capacity.can_run_now(run)]
-    return min(able, key=lambda capacity: (len(capacity.free[run.device]), capacity.node.name), default=None)
+    if len(able) < run.nodes:
+        return []
+    able.sort(key=lambda capacity: (len(capacity.free[run.device]), capacity.node.name))
+    chosen = able[: run.nodes] if run.nodes == 1 else _near_each_other(able, run.nodes)
+    return sorted(chosen, key=lambda capacity: (capacity.location, capacity.node.name))
+
+
+def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]:
+    """``count`` of the nodes: of the smallest location that has enough of them, otherwise of as few as possible."""
+    by_location: dict[str, list[NodeCapacity]] = {}
+    for capacity in able:
+        by_location.setdefault(capacity.location, []).append(capacity)
+    locations = sorted(by_location.values(), key=len)
+    enough = next((nodes for nodes in locations if len(nodes) >= count), None)
+    if enough is not None:
+        return enough[:count]
+    return [capacity for nodes in reversed(locations) for capacity in nodes][:count]
+
+
+def _to_reserve(suited: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
+    """The nodes that are kept free for a run that does not fit now."""
+    able = [capacity for capacity in suited if capacity.could_run(run)]
+    if run.nodes == 1 or len(able) <= run.nodes:
+        return able
+    able = [capacity for capacity in able if run.device not in capacity.reserved_devices]
+    able.sort(key=lambda capacity: (-len(capacity.free[run.device]), capacity.node.name))
+    return able[: run.nodes]
 
 
 def _is_placed(session: Read, run: Run) -> bool:
@@ -266,7 +325,7 @@ def _is_placed(session: Read, run: Run) -> bool:
     return session.scalars(waiting.limit(1)).first() is not None
 
 
-def _add_placement(session: Write, run: Run, node: Node, slots: list[int]) -> None:
+def _add_placement(session: Write, run: Run, node: Node, node_rank: int, slots: list[int]) -> None:
     placement = Placement(
         id=new_id(),
         run_id=run.id,
@@ -274,6 +333,8 @@ def _add_placement(session: Write, run: Run, node: Node, slots: list[int]) -> No
         node_name=node.name,
         device=run.device,
         slots=slots,
+        node_rank=node_rank,
+        peer=None,
         placed=now(),
         downloads=[],
         renewal=0,
@@ -304,7 +365,7 @@ def _waits_for(
     if not available and not unavailable:
         return NO_NODE
     able = [capacity for capacity in available if capacity.could_run(run)]
-    needs = f"needs {_slots(run.slots)}"
+    needs = f"needs {_size(run)}"
     if not able and (others := [capacity.node for capacity in unavailable if _could_offload(capacity, run)]):
         if names := [node.name for node in others if node.draining]:
             return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
@@ -316,11 +377,33 @@ def _waits_for(
         return f"{needs} and engine {engine_of(run)}, which is not installed on {', '.join(names[:3])}"
     if not able:
         return f"{needs} on one node; no node that is online has so many {run.device} slots"
-    free = sum(len(capacity.free[run.device]) for capacity in able)
-    nodes = "1 node" if len(able) == 1 else f"{len(able)} nodes"
     place = "" if position == 1 else f"; {ordinal(position)} in line"
-    return f"{needs}, {free} free on {nodes}{place}"
+    if run.nodes > 1:
+        return f"{needs}; {_state_of_nodes(able, run)}{place}"
+    free = sum(len(capacity.free[run.device]) for capacity in able)
+    return f"{needs}, {free} free on {_nodes(len(able))}{place}"
 
 
-def _slots(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"
+def _state_of_nodes(able: list[NodeCapacity], run: Run) -> str:
+    """How many nodes a run on several nodes could use now."""
+    if len(able) < run.nodes:
+        return f"{_nodes(len(able))} of that size {'is' if len(able) == 1 else 'are'} online"
+    ready = sum(len(capacity.free[run.device]) >= slots_per_node(run) for capacity in able)
+    return f"{ready} of {_nodes(len(able))} of that size have so many free"
+
+
+def _size(run: Run) -> str:
+    slots = _count(slots_per_node(run), "slot")
+    return slots if run.nodes == 1 else f"{_nodes(run.nodes)} with {slots} each"
+
+
+def _nodes(number: int) -> str:
+    return _count(number, "node")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _names(nodes: Sequence[Node]) -> str:
+    return ", ".join(node.name for node in nodes)

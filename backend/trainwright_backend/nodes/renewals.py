@@ -6,13 +6,13 @@ the states between, with one event for each. Leases depend on the renewal's numb
 
 from uuid import UUID
 
-from sqlalchemy import exists, select
+from sqlalchemy import and_, exists, not_, select
 
 from trainwright.contracts.agent_protocol import Order, Phase, Renewal, RenewalReply, Timers
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobKind
 from trainwright.contracts.run_state import ADVANCING, RunState, Verdict
-from trainwright_backend.core.db import Write, now, storable
+from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.notify import notify_run
@@ -45,12 +45,22 @@ def renew(session: Write, node_id: UUID, run_id: str, request: Renewal, timers: 
     check_placement(run, placement, request.fence)
     if request.phase is Phase.ENDED:
         return RenewalReply(order=_ended(session, run, placement, request, timers), timers=timers)
+    placement.peer = request.peer
     _keep(session, run, placement, request.progress, timers)
     if run.state is RunState.STOPPING:
         return RenewalReply(order=_order_to_stop(session, run), timers=timers)
     advance(session, run, REACHED[request.phase])
     order = Order.WAIT if run.state is RunState.LEASED else Order.GO
-    return RenewalReply(order=order, timers=timers)
+    return RenewalReply(order=order, timers=timers, rendezvous=_rendezvous(session, run))
+
+
+def _rendezvous(session: Read, run: Run) -> str | None:
+    """Where the launchers of a run on several nodes meet, once all nodes have fetched their files."""
+    if run.nodes == 1:
+        return None
+    attempt = (Placement.run_id == run.id, Placement.fence == run.fence)
+    peers = session.scalars(select(Placement.peer).where(*attempt).order_by(Placement.node_rank)).all()
+    return peers[0] if all(peers) else None
 
 
 def advance(session: Write, run: Run, target: RunState) -> None:
@@ -67,8 +77,11 @@ def _order_to_stop(session: Write, run: Run) -> Order:
     """Ranks save together or not at all: once one node has ended or gone silent, the others are only stopped."""
     if run.verdict is not Verdict.PAUSE:
         return Order.KILL
+    saved = and_(
+        Placement.closed == PlacementEnd.ENDED, Placement.end_reason.in_((EndCode.SAVED, EndCode.FINISHED))
+    )
     gone = exists().where(
-        Placement.run_id == run.id, Placement.fence == run.fence, Placement.closed.is_not(None)
+        Placement.run_id == run.id, Placement.fence == run.fence, Placement.closed.is_not(None), not_(saved)
     )
     return Order.KILL if session.scalar(select(gone)) else Order.SAVE
 

@@ -1,4 +1,5 @@
-"""What a run requires of a node besides slots: its engine, and host memory for DeepSpeed's offload."""
+"""What a run requires of a node: slots, its engine, host memory for DeepSpeed's offload, and, of several nodes, an
+address for the others."""
 
 from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
 from trainwright.contracts.run_spec import RunSpec
@@ -11,6 +12,17 @@ def engine_of(run: Run) -> str:
     """The engine of the run's next attempt."""
     engine: str = run.spec.get("parallelism", {}).get("engine", EngineKind.NATIVE)
     return engine
+
+
+def slots_per_node(run: Run) -> int:
+    """Slots that the run occupies on each of its nodes."""
+    return run.slots // run.nodes
+
+
+def meets_requirements(node: Node, run: Run) -> bool:
+    """Whether the node's software can run the run, or its part of it."""
+    can_reach_others = run.nodes == 1 or node.inventory.get("peer_address") is not None
+    return can_reach_others and has_engine(node, run)
 
 
 def has_engine(node: Node, run: Run) -> bool:

@@ -202,7 +202,14 @@ def machines(session: Read) -> list[JoinedNode]:
 def _machine(node: Node) -> JoinedNode:
     inventory = Inventory.model_validate(node.inventory)
     slots = _numbers_of(slots_of(node))
-    return JoinedNode(node.name, slots, inventory.memory_bytes, inventory.deepspeed, inventory.cpu_peak)
+    return JoinedNode(
+        node.name,
+        slots,
+        inventory.memory_bytes,
+        inventory.deepspeed,
+        inventory.cpu_peak,
+        inventory.peer_address,
+    )
 
 
 NODE_SOURCES.append(machines)

@@ -17,7 +17,8 @@ from trainwright.contracts.api.logs import LogFile, LogText
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError, Conflict, NotFound
-from trainwright_backend.runs.tables import AttemptFile, LogChunk, Run
+from trainwright_backend.runs.attempts import node_of_log, nodes_by_fence
+from trainwright_backend.runs.tables import Attempt, AttemptFile, LogChunk, Run
 
 MOST_LOG_BYTES = 2**30
 """Of all logs of all attempts of a run; each log may end with a notice beyond it."""
@@ -101,8 +102,17 @@ def list_logs(session: Read, run: Run) -> list[LogFile]:
         .where(AttemptFile.run_id == run.id, AttemptFile.file != EVENTS_NAME)
         .order_by(AttemptFile.attempt, AttemptFile.file)
     )
+    attempts = session.execute(select(Attempt.number, Attempt.fence).where(Attempt.run_id == run.id))
+    fences = {row.number: row.fence for row in attempts}
+    nodes = nodes_by_fence(session, [run.id])
     return [
-        LogFile(attempt=file.attempt, file=file.file, bytes=file.bytes) for file in session.scalars(files)
+        LogFile(
+            attempt=file.attempt,
+            file=file.file,
+            bytes=file.bytes,
+            node=node_of_log(nodes.get((run.id, fences.get(file.attempt, 0)), []), run.slots, file.file),
+        )
+        for file in session.scalars(files)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Layouts of attempts, from the JobSpecs that their claims were granted.
+"""Layouts and nodes of attempts, from their placements and the JobSpecs that their claims were granted.
 
 A run's spec has the layout of its next attempt, which may differ.
 """
@@ -37,6 +37,34 @@ def newest_layouts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, RunLayo
         with suppress(ValidationError):  # written by a version with other rules
             found[run_id] = _layout(parallelism, size)
     return found
+
+
+def nodes_by_fence(session: Read, run_ids: Sequence[UUID]) -> dict[tuple[UUID, int], list[str]]:
+    """Names of the nodes that claimed each attempt of the runs, in the order of their ranks."""
+    claimed = (
+        select(Placement.run_id, Placement.fence, Placement.node_name)
+        .where(Placement.run_id.in_(run_ids), Placement.fence.is_not(None))
+        .order_by(Placement.fence, Placement.node_rank)
+    )
+    found: dict[tuple[UUID, int], list[str]] = {}
+    for run_id, fence, name in session.execute(claimed):
+        assert fence is not None, "a claimed placement has a fence"
+        found.setdefault((run_id, fence), []).append(name)
+    return found
+
+
+def node_of_log(nodes: Sequence[str], slots: int, file: str) -> str | None:
+    """The node of the rank that wrote ``file`` (`rank-<n>.log`).
+
+    Args:
+        nodes: of the attempt, in the order of their ranks.
+        slots: of all nodes together.
+        file: name of the log.
+    """
+    rank = file.removeprefix("rank-").removesuffix(".log")
+    if file != f"rank-{rank}.log" or not rank.isdecimal() or not nodes or int(rank) >= slots:
+        return None
+    return nodes[int(rank) * len(nodes) // slots]
 
 
 def _layout(parallelism: dict[str, Any] | None, micro_sequences: int) -> RunLayout:

@@ -32,6 +32,8 @@ class JoinedNode:
     deepspeed: bool | None
     """Whether DeepSpeed is installed; None if the agent did not report it."""
     cpu_peak: CpuPeak | None
+    peer_address: str | None
+    """At which other nodes reach it; None if its agent cannot run a part of a run."""
 
 
 NODE_SOURCES: list[Callable[[Read], list[JoinedNode]]] = []

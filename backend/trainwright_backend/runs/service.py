@@ -20,7 +20,7 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.datasets.preparations import PREPARATION_USERS
-from trainwright_backend.runs.attempts import newest_layouts
+from trainwright_backend.runs.attempts import newest_layouts, nodes_by_fence
 from trainwright_backend.runs.state_text import state_text
 from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary, RunTag
 from trainwright_backend.runs.transitions import lock_run, move, stop
@@ -128,11 +128,12 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
     placements: dict[UUID, list[Placement]] = {run.id: [] for run, _ in runs if run.state not in FINAL}
     if placements:
         open_ones = select(Placement).where(Placement.run_id.in_(placements), Placement.closed.is_(None))
-        for placement in session.scalars(open_ones.order_by(Placement.node_name)):
+        for placement in session.scalars(open_ones.order_by(Placement.node_rank)):
             placements[placement.run_id].append(placement)
     tags = _tags_of(session, [run.id for run, _ in runs])
     parents = _parents_of(session, [run for run, _ in runs])
     layouts = newest_layouts(session, [run.id for run, _ in runs])
+    nodes = nodes_by_fence(session, [run.id for run, _ in runs])
     shown = [_shown(run, summary, placements.get(run.id, []), scale) for run, summary in runs]
     return [
         one.model_copy(
@@ -140,6 +141,7 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
                 "tags": tags.get(run.id, []),
                 "forked_from": _forked_from(run, parents),
                 "attempt_layout": layouts.get(run.id),
+                "attempt_nodes": nodes.get((run.id, run.fence), []),
             }
         )
         for one, (run, _) in zip(shown, runs, strict=True)
@@ -215,6 +217,7 @@ def _shown(run: Run, summary_row: RunSummary | None, placements: list[Placement]
         notes=run.notes,
         forked_from=None,
         attempt_layout=None,
+        attempt_nodes=[],
     )
 
 

@@ -32,7 +32,7 @@ from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.data_resolution import check_data, resolve_data
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.runs.joined_nodes import can_run, check_engine, nodes_for
+from trainwright_backend.runs.joined_nodes import can_run, check_engine, named, nodes_for
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
 from trainwright_backend.runs.transitions import add_event, add_run
@@ -147,8 +147,31 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
             f"{largest.node_name}, has {largest.slots}. Request fewer, or add a larger node.",
             resources.slots_per_node,
         )
+    _check_nodes(session, resolved)
     check_engine(session, resolved)
     return resolved
+
+
+def _check_nodes(session: Read, spec: RunSpec) -> None:
+    """Refuse more nodes than joined, as far as they can be part of a run on several nodes."""
+    resources = spec.resources
+    able = nodes_for(session, spec)
+    if resources.nodes == 1 or not able:
+        return
+    peers = [node for node in able if node.peer_address is not None]
+    if resources.nodes > len(peers):
+        number = "1 node has" if len(peers) == 1 else f"{len(peers)} nodes have"
+        older = (
+            f" The agents of {named(able)} are too old for it: upgrade them."
+            if len(peers) < len(able)
+            else ""
+        )
+        raise Invalid.at(
+            "resources.nodes",
+            f"{resources.nodes} nodes with {resources.slots_per_node} {resources.device} slots each are requested, but "
+            f"{number} so many and can be part of a run on several nodes.{older} Request fewer, or add nodes.",
+            resources.nodes,
+        )
 
 
 def with_device(session: Read, spec: RunSpec) -> RunSpec:
@@ -284,7 +307,8 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
         name=spec.name,
         spec=spec.model_dump(mode="json"),
         device=spec.resources.device.value,
-        slots=spec.resources.slots_per_node,
+        slots=spec.resources.ranks,
+        nodes=spec.resources.nodes,
         state=RunState.QUEUED,
         verdict=None,
         reason=None,

@@ -106,7 +106,9 @@ class Run(Base):
     device: Mapped[str]
     """`cuda` or `cpu`."""
     slots: Mapped[int]
-    """On one node."""
+    """On all its nodes together."""
+    nodes: Mapped[int] = mapped_column(default=1)
+    """Each has the same number of slots."""
 
     state: Mapped[RunState] = mapped_column(words(RunState))
     verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
@@ -268,7 +270,7 @@ class RunSummary(Base):
 
 
 class Placement(Base):
-    """A run's allocation on one node. A claimed one is kept as the record of its attempt."""
+    """A run's allocation on one of its nodes. A claimed one is kept as the record of its attempt."""
 
     __tablename__ = "placement"
     __table_args__ = (UniqueConstraint("run_id", "claim_id"),)
@@ -279,6 +281,10 @@ class Placement(Base):
     node_name: Mapped[str]
     device: Mapped[str]
     slots: Mapped[list[int]] = mapped_column(JSON)
+    node_rank: Mapped[int] = mapped_column(default=0)
+    """Position of the node in the run; rank 0 is on node 0, which ships the events and exports."""
+    peer: Mapped[str | None]
+    """Where the node's launcher could listen, as ``host:port``; empty until its files are fetched."""
     placed: Mapped[datetime] = mapped_column(UtcDateTime)
 
     claim_id: Mapped[str | None]

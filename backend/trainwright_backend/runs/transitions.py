@@ -26,7 +26,7 @@ from trainwright.contracts.run_state import (
     RunState,
     Verdict,
 )
-from trainwright_backend.core.db import Write, now, storable
+from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.runs.metering import add_metered_time, metered_until_after
 from trainwright_backend.runs.notify import notify_control, notify_run
@@ -122,7 +122,7 @@ def stop(
     if run.state is not RunState.STOPPING:
         move(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
         set_attempt_reason(session, run, attempt_reason or reason)
-    elif run.verdict is None or verdict.strength > run.verdict.strength:
+    elif run.verdict is None or verdict.strength > run.verdict.strength or run.reason is EndCode.RANK_LOST:
         _write(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
         if verdict is not Verdict.PAUSE:
             set_attempt_reason(session, run, attempt_reason or reason)
@@ -135,7 +135,7 @@ def settle(session: Write, run: Run, *, finished: str = "") -> Run:
     ``finished`` describes what the ending attempt completed, if nothing is left to do: then the run succeeds
     instead of pausing.
     """
-    if run.state is not RunState.STOPPING or _has_open_claim(session, run):
+    if run.state is not RunState.STOPPING or has_open_claim(session, run):
         return run
     assert run.verdict is not None, "a stopping run has a verdict"
     if finished and run.verdict is Verdict.PAUSE:
@@ -252,7 +252,8 @@ def set_attempt_reason(session: Write, run: Run, reason: EndCode) -> None:
     session.execute(current.values(reason=reason))
 
 
-def _has_open_claim(session: Write, run: Run) -> bool:
+def has_open_claim(session: Read, run: Run) -> bool:
+    """Whether a node has claimed the run's newest attempt, and its end was not accepted yet."""
     claimed = exists().where(
         Placement.run_id == run.id, Placement.fence == run.fence, Placement.closed.is_(None)
     )

@@ -124,6 +124,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent/runs/{run}/export-job": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Request Export Job
+         * @description Get the export of an attempt on several nodes, once its last checkpoint is committed.
+         */
+        post: operations["request_export_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agent/runs/{run}/logs/{file}": {
         parameters: {
             query?: never;
@@ -2319,7 +2339,7 @@ export interface components {
          *     newer version.
          * @enum {string}
          */
-        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
+        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
         /** EndReply */
         EndReply: {
             code: components["schemas"]["EndCode"];
@@ -2383,6 +2403,28 @@ export interface components {
              * @default about:blank
              */
             type: string;
+        };
+        /**
+         * ExportJob
+         * @description The export of an attempt that has trained to the last step.
+         */
+        ExportJob: {
+            /**
+             * Downloads
+             * @description The files of the checkpoint.
+             */
+            downloads: components["schemas"]["Download"][];
+            job: components["schemas"]["JobSpec"];
+        };
+        /**
+         * ExportRequest
+         * @description The supervisor on the first of several nodes asks for the last checkpoint, whose files were written by all nodes.
+         */
+        ExportRequest: {
+            /** Claim Id */
+            claim_id: string;
+            /** Fence */
+            fence: number;
         };
         /**
          * FP8Level
@@ -2641,10 +2683,21 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Hostname */
             hostname: string;
+            /**
+             * Location
+             * @description Such as a rack or a switch, in the operator's words. A run's nodes are chosen from as few locations as possible.
+             * @default
+             */
+            location: string;
             /** Memory Bytes */
             memory_bytes: number;
             /** Os */
             os: string;
+            /**
+             * Peer Address
+             * @description Address at which other nodes reach this one; empty from agents that cannot run a part of a run.
+             */
+            peer_address?: string | null;
         };
         /**
          * Invitation
@@ -2693,10 +2746,32 @@ export interface components {
             device: "cuda" | "cpu";
             /** Fence */
             fence: number;
+            /**
+             * Interface
+             * @description Network interface through which the ranks of several nodes communicate. The supervisor writes it.
+             */
+            interface?: string | null;
             /** @default train */
             kind: components["schemas"]["JobKind"];
+            /**
+             * Node Rank
+             * @description This node's position among them. Its first rank is ``node_rank`` × slots.
+             * @default 0
+             */
+            node_rank: number;
+            /**
+             * Nodes
+             * @description Nodes of the attempt; each has the same number of slots.
+             * @default 1
+             */
+            nodes: number;
             /** @description Peak of the device in the dtype of the run's matrix products. */
             peak?: components["schemas"]["Peak"] | null;
+            /**
+             * Rendezvous
+             * @description ``host:port`` on the node with rank 0 where the launchers of several nodes meet. The supervisor writes it.
+             */
+            rendezvous?: string | null;
             resume?: components["schemas"]["ResumePoint"] | null;
             /** Run Id */
             run_id: string;
@@ -2708,7 +2783,7 @@ export interface components {
             schema_version: 1;
             /**
              * Slots
-             * @description Indices of the node's GPUs or CPU slots. One rank runs on each.
+             * @description Indices of this node's GPUs or CPU slots. One rank runs on each.
              */
             slots: number[];
             spec: components["schemas"]["RunSpec"];
@@ -2797,6 +2872,11 @@ export interface components {
             bytes: number;
             /** File */
             file: string;
+            /**
+             * Node
+             * @description The node of the rank that wrote it; empty if it is no rank's, or its node was never recorded.
+             */
+            node?: string | null;
         };
         /** LogLine */
         LogLine: {
@@ -4029,6 +4109,12 @@ export interface components {
             exit?: components["schemas"]["Outcome"] | null;
             /** Fence */
             fence: number;
+            /**
+             * Peer
+             * @description ``host:port`` at which this node could hold the rendezvous. Sent once its files are fetched; with several nodes
+             *     only.
+             */
+            peer?: string | null;
             phase: components["schemas"]["Phase"];
             /**
              * Progress
@@ -4040,6 +4126,11 @@ export interface components {
         /** RenewalReply */
         RenewalReply: {
             order: components["schemas"]["Order"];
+            /**
+             * Rendezvous
+             * @description Where the launchers of a run on several nodes meet; empty until all nodes are ready.
+             */
+            rendezvous?: string | null;
             timers: components["schemas"]["Timers"];
         };
         /**
@@ -4059,7 +4150,7 @@ export interface components {
             max_attempts?: number | null;
             /**
              * Nodes
-             * @description Number of nodes.
+             * @description Number of nodes. The run starts when all of them have free slots, and ends on all of them together.
              * @default 1
              */
             nodes: number;
@@ -4163,6 +4254,12 @@ export interface components {
             /** @description Layout of the newest attempt. Empty before the first one, and if it only exports. */
             attempt_layout?: components["schemas"]["RunLayout"] | null;
             /**
+             * Attempt Nodes
+             * @description Nodes of the newest attempt in the order of their ranks; each has `resources.slots_per_node` of them.
+             * @default []
+             */
+            attempt_nodes: string[];
+            /**
              * Created
              * Format: date-time
              */
@@ -4183,6 +4280,7 @@ export interface components {
             name: string;
             /**
              * Nodes
+             * @description Nodes that the run occupies now, in the order of their ranks.
              * @default []
              */
             nodes: string[];
@@ -5372,6 +5470,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EndReply"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    request_export_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExportRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportJob"];
                 };
             };
             /** @description Refused. */

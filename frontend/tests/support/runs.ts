@@ -77,6 +77,7 @@ export function aRun(change: Partial<Run> = {}): Run {
     ended: null,
     retry_at: null,
     nodes: ["node-a"],
+    attempt_nodes: ["node-a"],
     tags: [],
     notes: "",
     forked_from: null,

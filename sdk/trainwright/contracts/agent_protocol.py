@@ -13,7 +13,8 @@ POST      /runs/{run}/renew                      Renewal → RenewalReply (409 `
 POST      /runs/{run}/batches                    Batch → OffsetReply (409 ``wrong_offset``, extension ``offset``)
 POST      /runs/{run}/logs/{file}?attempt&fence&offset  bytes → OffsetReply (409 ``wrong_offset``)
 POST      /runs/{run}/uploads                    UploadRequest → UploadLinks
-POST      /runs/{run}/checkpoints                CheckpointCommit → CommitReply (409 ``events_behind``)
+POST      /runs/{run}/checkpoints                CheckpointCommit → CommitReply (409 ``events_behind``, ``awaiting_nodes``)
+POST      /runs/{run}/export-job                 ExportRequest → ExportJob (409 ``not_committed``)
 POST      /runs/{run}/end                        EndReport → EndReply (409 ``file_short``, ``not_exported``)
 GET       /runs/{run}/offsets?attempt            → Offsets: what is stored, for a new agent to continue from
 ========  =====================================  ====================================================
@@ -154,6 +155,11 @@ class Inventory(Report):
     """Whether the engine `deepspeed` is installed; empty from agents that do not report it yet."""
 
     agent_version: ShortText = ""
+    peer_address: ShortText | None = None
+    """Address at which other nodes reach this one; empty from agents that cannot run a part of a run."""
+
+    location: ShortText = ""
+    """Such as a rack or a switch, in the operator's words. A run's nodes are chosen from as few locations as possible."""
 
     @model_validator(mode="after")
     def _gpus_differ(self) -> Self:
@@ -257,6 +263,10 @@ class Renewal(Envelope):
     claim_id: str
     fence: int
     phase: Phase
+    peer: ShortText | None = None
+    """``host:port`` at which this node could hold the rendezvous. Sent once its files are fetched; with several nodes
+    only."""
+
     progress: str = ""
     """Current activity, for users: `fetching shards 3 of 8`."""
 
@@ -276,6 +286,8 @@ class Order(StrEnum):
 class RenewalReply(Envelope):
     order: Order
     timers: Timers
+    rendezvous: str | None = None
+    """Where the launchers of a run on several nodes meet; empty until all nodes are ready."""
 
 
 class MetricBlock(Envelope):
@@ -368,6 +380,21 @@ class CheckpointCommit(Report):
 
 class CommitReply(Envelope):
     checkpoint_id: str
+
+
+class ExportRequest(Report):
+    """The supervisor on the first of several nodes asks for the last checkpoint, whose files were written by all nodes."""
+
+    claim_id: ShortText
+    fence: int
+
+
+class ExportJob(Envelope):
+    """The export of an attempt that has trained to the last step."""
+
+    job: JobSpec
+    downloads: list[Download]
+    """The files of the checkpoint."""
 
 
 class EndReport(Report):

@@ -35,6 +35,7 @@ class EndCode(StrEnum):
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     CRASHED = "crashed"
+    RANK_LOST = "rank_lost"
     START_TIMEOUT = "start_timeout"
     FETCH_FAILED = "fetch_failed"
     CHECKPOINT_INVALID = "checkpoint_invalid"
@@ -84,6 +85,10 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     EndCode.CRASHED: (
         EndClass.RETRYABLE,
         "A training process ended without giving a reason. Read the log of that rank.",
+    ),
+    EndCode.RANK_LOST: (
+        EndClass.RETRYABLE,
+        "A rank lost contact with one on another node. Check the network between the nodes.",
     ),
     EndCode.START_TIMEOUT: (
         EndClass.RETRYABLE,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from trainwright.contracts.base import Envelope, Strict
+from trainwright.contracts.base import Envelope, Strict, field_error
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
@@ -27,11 +27,11 @@ STOP_NAME = "stop.json"
 OUTPUT_FOLDER = "out"
 EVENTS_NAME = "events.jsonl"
 LOGS_FOLDER = "logs"
-"""One ``rank-<n>.log`` per rank, and ``export.log``."""
+"""One ``rank-<n>.log`` per rank, ``launcher.log`` or ``launcher-<node>.log``, and ``export.log``."""
 CHECKPOINTS_FOLDER = "checkpoints"
 EXPORT_FOLDER = "export"
 OUTCOME_NAME = "outcome.json"
-"""Written by rank 0 at a planned end."""
+"""Written by the first rank of each node at a planned end."""
 RANKS_NAME = "ranks.json"
 """Written by the launcher: how each failed rank exited."""
 
@@ -87,7 +87,19 @@ class JobSpec(Strict):
     spec: RunSpec
     device: Literal["cuda", "cpu"]
     slots: tuple[int, ...] = Field(min_length=1)
-    """Indices of the node's GPUs or CPU slots. One rank runs on each."""
+    """Indices of this node's GPUs or CPU slots. One rank runs on each."""
+
+    nodes: int = Field(default=1, ge=1)
+    """Nodes of the attempt; each has the same number of slots."""
+
+    node_rank: int = Field(default=0, ge=0)
+    """This node's position among them. Its first rank is ``node_rank`` × slots."""
+
+    rendezvous: str | None = None
+    """``host:port`` on the node with rank 0 where the launchers of several nodes meet. The supervisor writes it."""
+
+    interface: str | None = None
+    """Network interface through which the ranks of several nodes communicate. The supervisor writes it."""
 
     threads_per_rank: int = Field(default=1, ge=1)
     peak: Peak | None = None
@@ -107,9 +119,27 @@ class JobSpec(Strict):
         chosen = spec.precision.model_copy(update={"kind": PrecisionKind.BF16})
         return spec.model_copy(update={"precision": chosen})
 
+    @model_validator(mode="after")
+    def _node_is_one_of_them(self) -> Self:
+        if self.node_rank >= self.nodes:
+            raise field_error("node_rank", self.node_rank, f"must be below nodes = {self.nodes}")
+        return self
+
     @property
     def ranks(self) -> int:
-        return len(self.slots)
+        """Ranks on all nodes."""
+        return self.nodes * len(self.slots)
+
+    @property
+    def local_ranks(self) -> range:
+        """The ranks on this node."""
+        first = self.node_rank * len(self.slots)
+        return range(first, first + len(self.slots))
+
+    @property
+    def is_first_node(self) -> bool:
+        """Whether rank 0 runs here: its node ships the events and exports."""
+        return self.node_rank == 0
 
 
 class Outcome(Envelope):
@@ -149,6 +179,10 @@ def failure_name(rank: int) -> str:
 
 def log_name(rank: int) -> str:
     return f"rank-{rank}.log"
+
+
+def launcher_log_name(node_rank: int) -> str:
+    return f"launcher-{node_rank}.log" if node_rank else "launcher.log"
 
 
 def output_folder(job_file: Path) -> Path:

@@ -146,20 +146,14 @@ class ResourcesSpec(Strict):
     device: Device = Device.AUTO
     """`cuda`, `cpu`, or `auto`: cuda if a joined node has it."""
 
-    nodes: int = Field(default=1, ge=1)
-    """Number of nodes."""
+    nodes: int = Field(default=1, ge=1, le=4_096)
+    """Number of nodes. The run starts when all of them have free slots, and ends on all of them together."""
 
     slots_per_node: int = Field(default=1, ge=1, le=1_024)
     """GPUs, or shares of a CPU node's cores, on each node."""
 
     max_attempts: int | None = Field(default=None, ge=1)
     """Fail the run after this many attempts, not counting those that ended with a pause. Empty: no limit."""
-
-    @model_validator(mode="after")
-    def _one_node(self) -> Self:
-        if self.nodes != 1:
-            raise field_error("nodes", self.nodes, "nodes are not supported yet: use 1")
-        return self
 
     @property
     def ranks(self) -> int:

@@ -22,6 +22,8 @@ from trainwright_agent.daemon.inventory import (
 )
 from trainwright_agent.identity import Settings
 
+API = "http://127.0.0.1:8000"
+
 
 def test_the_drivers_table_is_parsed_and_other_lines_are_skipped() -> None:
     answer = "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\nNo devices were found\n2, Broken, [N/A]\n"
@@ -34,7 +36,7 @@ def test_the_drivers_table_is_parsed_and_other_lines_are_skipped() -> None:
 def test_a_failed_self_test_is_logged_and_leaves_no_peak(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    inventory = collect_inventory(tmp_path, Settings(trainer_module="no_such_trainer"))
+    inventory = collect_inventory(tmp_path, Settings(trainer_module="no_such_trainer"), API)
     assert inventory.cpu_peak is None
     assert inventory.cores >= 1
     assert inventory.cpu_name
@@ -51,20 +53,20 @@ def test_the_inventory_reports_whether_deepspeed_is_installed(
     settings = Settings(trainer_module="no_such_trainer")
     monkeypatch.delitem(sys.modules, "deepspeed", raising=False)
     monkeypatch.setattr(sys, "path", [str(packages)])
-    assert collect_inventory(tmp_path, settings).deepspeed is True
+    assert collect_inventory(tmp_path, settings, API).deepspeed is True
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert collect_inventory(tmp_path, settings).deepspeed is False
+    assert collect_inventory(tmp_path, settings, API).deepspeed is False
 
 
 def test_the_peak_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(repository))
     settings = Settings(trainer_module="tests.agent.standin", cpu_slots=3)
-    measured = collect_inventory(tmp_path, settings)
+    measured = collect_inventory(tmp_path, settings, API)
     assert measured.cpu_peak is not None
     monkeypatch.delenv("PYTHONPATH")
-    assert collect_inventory(tmp_path, settings).cpu_peak == measured.cpu_peak
+    assert collect_inventory(tmp_path, settings, API).cpu_peak == measured.cpu_peak
     other_slots = settings.model_copy(update={"cpu_slots": 2, "trainer_module": "no_such_trainer"})
-    assert collect_inventory(tmp_path, other_slots).cpu_peak is None
+    assert collect_inventory(tmp_path, other_slots, API).cpu_peak is None
 
 
 def test_a_peak_of_a_busy_machine_is_measured_again_and_the_best_counts(
@@ -76,7 +78,7 @@ def test_a_peak_of_a_busy_machine_is_measured_again_and_the_best_counts(
     for is_calm in (False, True):
         monkeypatch.setattr(inventories, "is_machine_calm", partial(bool, is_calm))
         (tmp_path / PEAK_NAME).unlink(missing_ok=True)
-        collect_inventory(tmp_path, settings)
+        collect_inventory(tmp_path, settings, API)
         assert wants_calm_peak(tmp_path, settings) is not is_calm
     saved = json.loads((tmp_path / PEAK_NAME).read_text())
     saved["peak"] = {"fp32": 1e9, "bf16": 4e9, "fp8": 4e9}
@@ -90,18 +92,18 @@ def test_a_peak_that_a_run_has_beaten_is_unknown_until_a_calm_measurement_exceed
     monkeypatch.setenv("PYTHONPATH", str(repository))
     monkeypatch.setattr(inventories, "is_machine_calm", lambda: True)
     settings = Settings(trainer_module="tests.agent.standin", cpu_slots=3)
-    assert collect_inventory(tmp_path, settings).cpu_peak == CpuPeak(fp32=2e9, bf16=1e9, fp8=3e9)
+    assert collect_inventory(tmp_path, settings, API).cpu_peak == CpuPeak(fp32=2e9, bf16=1e9, fp8=3e9)
     by = Peak(flops_per_second=4e9, dtype="fp8", device="a CPU", measured=True)
     beaten = CpuPeak(fp32=2e9, bf16=0.0, fp8=0.0)
     assert note_beaten_peak(tmp_path, settings, by) == beaten
-    assert collect_inventory(tmp_path, settings).cpu_peak == beaten
+    assert collect_inventory(tmp_path, settings, API).cpu_peak == beaten
     assert wants_calm_peak(tmp_path, settings)
     assert measure_peak_again(tmp_path, settings) == beaten, "it measures the same, which is too little"
     assert not wants_calm_peak(tmp_path, settings)
     saved = json.loads((tmp_path / PEAK_NAME).read_text())
     saved["peak"] |= {"bf16": 5e9, "fp8": 5e9}
     (tmp_path / PEAK_NAME).write_text(json.dumps(saved))
-    assert collect_inventory(tmp_path, settings).cpu_peak == CpuPeak(fp32=2e9, bf16=5e9, fp8=5e9)
+    assert collect_inventory(tmp_path, settings, API).cpu_peak == CpuPeak(fp32=2e9, bf16=5e9, fp8=5e9)
 
 
 def test_a_peak_in_wall_time_or_of_other_cores_is_measured_again(
@@ -109,12 +111,12 @@ def test_a_peak_in_wall_time_or_of_other_cores_is_measured_again(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(repository))
     settings = Settings(trainer_module="tests.agent.standin", cpu_slots=3)
-    measured = collect_inventory(tmp_path, settings).cpu_peak
+    measured = collect_inventory(tmp_path, settings, API).cpu_peak
     saved = json.loads((tmp_path / PEAK_NAME).read_text())
     wrong = {"peak": {"fp32": 9e9, "bf16": 9e9, "fp8": 9e9}}
     for old in ({"method": 1}, {"cores": saved["cores"] + 1}):
         (tmp_path / PEAK_NAME).write_text(json.dumps(saved | wrong | old))
-        assert collect_inventory(tmp_path, settings).cpu_peak == measured
+        assert collect_inventory(tmp_path, settings, API).cpu_peak == measured
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_slots_are_the_gpus_that_the_trainer_sees(
     for visible, seen in (("0,1", 2), ("1", 1), ("", 0)):  # the last like a CPU build of torch
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         caplog.clear()
-        inventory = collect_inventory(tmp_path, settings)
+        inventory = collect_inventory(tmp_path, settings, API)
         assert [gpu.index for gpu in inventory.gpus] == list(range(seen))
         assert all(gpu.name.endswith("by PCI_BUS_ID") for gpu in inventory.gpus)
         assert (f"SEES {seen} OF 2 GPUS" in caplog.text) is (seen < 2)

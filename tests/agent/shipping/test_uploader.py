@@ -21,10 +21,11 @@ from trainwright_agent import file_copies
 from trainwright_agent.client import Client
 from trainwright_agent.shipping import uploader as uploading
 from trainwright_agent.shipping.shipper import Shipper
-from trainwright_agent.shipping.uploader import DamagedCheckpointError, Uploader
+from trainwright_agent.shipping.uploader import DamagedCheckpointError, Part, Upload, Uploader
 from trainwright_agent.workspace import AttemptFolder, ClaimRecord
 
 NAMES = ("out", "checkpoints", "step-5")
+UPLOAD = Upload(CheckpointKind.STATE, 5, events_offset=1)
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_damaged_checkpoint_is_not_committed(
     (tmp_path / "store").mkdir()
     sending = uploader(api, tmp_path / "store" if beside_store else None)
     with pytest.raises(DamagedCheckpointError, match=words):
-        sending.upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+        sending.upload(UPLOAD, Part.ALL, attempt.path, *NAMES)
     assert not run.commits
     assert not [key for key in api.objects if key.endswith("model.safetensors")]
 
@@ -95,9 +96,22 @@ def test_a_checkpoint_other_than_the_announced_one_is_not_sent(
     api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, announced: dict[str, object]
 ) -> None:
     digest = save(attempt.path.joinpath(*NAMES), "state", 5)
-    claimed = {"kind": CheckpointKind.STATE, "step": 5, "digest": digest} | announced
+    claimed = Upload(**{"kind": CheckpointKind.STATE, "step": 5, "digest": digest} | announced)  # type: ignore[arg-type]
     with pytest.raises(DamagedCheckpointError, match="announced"):
-        uploader(api).upload(claimed["kind"], claimed["step"], claimed["digest"], 1, attempt.path, *NAMES)
+        uploader(api).upload(claimed, Part.ALL, attempt.path, *NAMES)
+
+
+@pytest.mark.parametrize(("part", "commits"), [(Part.OWN, 0), (Part.OWN_AND_COMMIT, 1)])
+def test_a_node_sends_the_files_that_it_has(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, part: Part, commits: int
+) -> None:
+    """Another node has the other file; the first of them commits."""
+    save(attempt.path.joinpath(*NAMES), "state", 5)
+    (attempt.path.joinpath(*NAMES) / "model.safetensors").unlink()
+    run.files["events.jsonl"] = 1
+    uploader(api).upload(UPLOAD, part, attempt.path, *NAMES)
+    assert len(run.commits) == commits
+    assert [key for key in api.objects if "/state-5/" in key] == ["run_1/f1/state-5/manifest.json"]
 
 
 def test_files_in_the_store_are_not_sent_again(
@@ -106,7 +120,7 @@ def test_files_in_the_store_are_not_sent_again(
     save(attempt.path.joinpath(*NAMES), "state", 5)
     run.files["events.jsonl"] = 1
     for _ in range(2):
-        uploader(api).upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+        uploader(api).upload(UPLOAD, Part.ALL, attempt.path, *NAMES)
         # The second upload must not need the file: the store has it.
         (attempt.path.joinpath(*NAMES) / "model.safetensors").write_bytes(b"changed meanwhile")
     assert len(run.commits) == 2
@@ -118,7 +132,7 @@ def test_copying_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder,
     api.object_store.mkdir()
     save(attempt.path.joinpath(*NAMES), "state", 5)
     for _ in range(2):
-        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+        uploader(api, tmp_path / "store").upload(UPLOAD, Part.ALL, attempt.path, *NAMES)
     found = sorted(path.name for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert found == ["manifest.json", "model.safetensors"]
 
@@ -133,7 +147,7 @@ def test_what_is_committed_no_longer_changes_with_the_trainer_s_file(
     source = attempt.path.joinpath(*NAMES, "model.safetensors")
     committed = source.read_bytes()
     with source.open("r+b") as held:  # open since before the upload
-        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+        uploader(api, tmp_path / "store").upload(UPLOAD, Part.ALL, attempt.path, *NAMES)
         held.write(b"?")
         held.flush()
         (stored,) = (tmp_path / "store").rglob("model.safetensors")
@@ -154,7 +168,7 @@ def test_a_file_that_changes_while_it_is_copied_is_damaged(
 
     monkeypatch.setattr(uploading, "copy_file", copy_changed)
     with pytest.raises(DamagedCheckpointError, match="does not match"):
-        uploader(api, tmp_path / "store").upload(CheckpointKind.STATE, 5, None, 1, attempt.path, *NAMES)
+        uploader(api, tmp_path / "store").upload(UPLOAD, Part.ALL, attempt.path, *NAMES)
     assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
 
 

@@ -285,9 +285,15 @@ def test_a_pause_replaces_a_retry_keeps_its_reason_and_only_stops_what_is_left(s
         run = lock_run(session, parse_id("run", work.run_id))
         assert run is not None
         node = session.scalars(select(Node).where(Node.name == other.name)).one()
-        seat = {"node_id": node.id, "node_name": node.name, "device": "cpu", "slots": [0], "downloads": []}
-        gone = {"claim_id": "c" * 32, "fence": run.fence, "closed": PlacementEnd.ENDED, "renewal": 0}
-        session.add(Placement(id=new_id(), run_id=run.id, placed=now(), **seat, **gone))
+        record = {"node_id": node.id, "node_name": node.name, "device": "cpu", "slots": [0], "downloads": []}
+        gone = {
+            "claim_id": "c" * 32,
+            "fence": run.fence,
+            "closed": PlacementEnd.ENDED,
+            "renewal": 0,
+            "end_reason": EndCode.CRASHED,
+        }
+        session.add(Placement(id=new_id(), run_id=run.id, placed=now(), **record, **gone))
         stop(session, run, Verdict.RETRY, EndCode.CRASHED, "rank 1 was killed", retry_at=now())
     assert scene.show(work.run_id)["verdict"] == "retry"
     assert pause(scene, work.run_id).json()["verdict"] == "pause"

@@ -104,7 +104,7 @@ def ours_write(request: Request, pacer: Pacer) -> None:
     training = _trained(request)
     where = training_position(1, training.spec) | training.skipped_steps.position()
     snapshot = take_snapshot(training.engine.updater, where, training.saver.memory)
-    origin, writer = Origin(config_digest(training.spec), 1, None), Writer(0, 1, "0")
+    origin, writer = Origin(config_digest(training.spec), 1, None), Writer(0, range(1), "0")
     pacer.start()
     while True:
         saved = save_checkpoint(request.folder / "checkpoints", snapshot, origin, writer)
@@ -125,7 +125,7 @@ def ours_read(request: Request, pacer: Pacer) -> None:
     where = training_position(1, training.spec) | training.skipped_steps.position()
     updater, digest = training.engine.updater, config_digest(training.spec)
     snapshot = take_snapshot(updater, where, training.saver.memory)
-    saved = save_checkpoint(request.folder, snapshot, Origin(digest, 1, None), Writer(0, 1, "0"))
+    saved = save_checkpoint(request.folder, snapshot, Origin(digest, 1, None), Writer(0, range(1), "0"))
     assert saved is not None
     pacer.start()
     while True:

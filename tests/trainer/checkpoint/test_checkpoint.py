@@ -39,7 +39,7 @@ from trainwright_trainer.training.build import Training
 from trainwright_trainer.training.loop import train
 
 _DIFFERS = r"00002\.safetensors does not match the manifest"
-ALONE = save.Writer(rank=0, ranks=1, nonce="of-this-test")
+ALONE = save.Writer(rank=0, on_node=range(1), nonce="of-this-test")
 
 
 def _snapshot(training: Training, step: int) -> Snapshot:

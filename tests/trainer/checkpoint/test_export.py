@@ -82,7 +82,7 @@ def test_weights_held_in_few_bits_are_exported_as_the_numbers_they_stand_for(
     weights = dict(training.engine.model.named_parameters())
     pieces = [piece for name, weight in weights.items() for piece in _in_few_bits(f"model.{name}", weight)]
     origin = Origin(config_digest(training.spec), 1, None)
-    writer = Writer(rank=0, ranks=1, nonce="again")
+    writer = Writer(rank=0, on_node=range(1), nonce="again")
     save_checkpoint(tmp_path / "out/checkpoints", Snapshot(5, pieces, {"step": 5}), origin, writer)
     assert main(["export", str(job_file)]) == 0
     reloaded, _ = load_export(tmp_path / "out/export")

@@ -76,7 +76,9 @@ def _read(folder: Path) -> CheckpointManifest:
 def written(tmp_path: Path) -> Path:
     """A checkpoint written by one rank."""
     snapshot = Snapshot(3, _pieces(list(_states())), {"step": 3})
-    saved = save_checkpoint(tmp_path, snapshot, ORIGIN, Writer(rank=0, ranks=1, nonce="of-this-test"))
+    saved = save_checkpoint(
+        tmp_path, snapshot, ORIGIN, Writer(rank=0, on_node=range(1), nonce="of-this-test")
+    )
     assert saved
     return saved.folder
 
@@ -180,7 +182,7 @@ def test_a_rank_that_answers_for_nothing_writes_no_file_of_tensors(tmp_path: Pat
 def test_a_save_ends_when_all_ranks_have_written(tmp_path: Path) -> None:
     """So no rank starts a second draft next to the first,
     and none exits while its part may still be missing."""
-    writers = [Writer(rank, 2, "of-this-test") for rank in (0, 1)]
+    writers = [Writer(rank, range(2), "of-this-test") for rank in (0, 1)]
     saved: list[SavedCheckpoint] = []
     first, second = (Saver(tmp_path, ORIGIN, writer, saved.append) for writer in writers)
     names = list(_states())

@@ -105,7 +105,7 @@ def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) ->
     where = training_position(5, trained.spec) | trained.skipped_steps.position()
     snapshot = take_snapshot(trained.engine.updater, where, HostMemory())
     origin = Origin(config_digest(trained.spec), 1, None)
-    poisoned = save_checkpoint(tmp_path, snapshot, origin, Writer(rank=0, ranks=1, nonce="poisoned"))
+    poisoned = save_checkpoint(tmp_path, snapshot, origin, Writer(rank=0, on_node=range(1), nonce="poisoned"))
     assert poisoned
     point = resume_from(poisoned.folder, tmp_path / "run")
     job_file = write_job(tmp_path / "run", data, ranks=2, job=point)

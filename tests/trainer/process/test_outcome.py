@@ -27,7 +27,7 @@ from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidErr
             EndCode.CRASHED,
             "PermissionError: [Errno 13] Permission denied",
         ),
-        (RankLostError("lost contact"), EndCode.CRASHED, None),
+        (RankLostError("lost contact"), EndCode.RANK_LOST, None),
         (KeyError("wq"), EndCode.CRASHED, "KeyError: 'wq'"),
     ],
 )

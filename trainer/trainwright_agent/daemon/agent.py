@@ -109,7 +109,7 @@ class Agent:
     def _heartbeat(self) -> None:
         client = self._connect()
         inventory = self._inventory = self._inventory or collect_inventory(
-            self._workspace.data, self._settings
+            self._workspace.data, self._settings, client.api_url
         )
         news = inventory if inventory != self._reported_inventory else None
         reply = client.heartbeat(Heartbeat(inventory=news, busy_slots=self._busy_slots()))

@@ -31,6 +31,7 @@ from trainwright_agent.daemon.cpu_peak import (
     save_record,
 )
 from trainwright_agent.identity import Settings
+from trainwright_agent.peers import address_towards
 from trainwright_agent.processes import trainer_environment
 
 log = logging.getLogger(__name__)
@@ -50,8 +51,14 @@ class _SelfTest(Envelope):
     cuda: list[Gpu]
 
 
-def collect_inventory(data: Path, settings: Settings) -> Inventory:
-    """Inspect the machine. Runs the trainer's self-test if there are GPUs or the CPU's peak is not known yet."""
+def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory:
+    """Inspect the machine. Runs the trainer's self-test if there are GPUs or the CPU's peak is not known yet.
+
+    Args:
+        data: the agent's data folder.
+        settings: the operator's settings.
+        api_url: the server; other nodes reach this one by the address on its route there, unless the settings name one.
+    """
     driver, hardware = driver_gpus(), _hardware(settings)
     record = read_record(data, hardware)
     wants_peak = settings.cpu_slots > 0 and record is None
@@ -80,6 +87,8 @@ def collect_inventory(data: Path, settings: Settings) -> Inventory:
         cpu_peak=None if record is None or settings.cpu_slots == 0 else record.known,
         deepspeed=find_spec("deepspeed") is not None,  # does not import it
         agent_version=_agent_version(),
+        peer_address=settings.peer_address or address_towards(api_url),
+        location=settings.location,
     )
 
 

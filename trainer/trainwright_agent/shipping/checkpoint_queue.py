@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.file_names import is_plain_name
-from trainwright.contracts.job_spec import CHECKPOINTS_FOLDER, OUTPUT_FOLDER
+from trainwright.contracts.job_spec import CHECKPOINTS_FOLDER, OUTPUT_FOLDER, JobSpec
 from trainwright_agent.client import (
     Backoff,
     RefusedError,
@@ -18,7 +18,13 @@ from trainwright_agent.client import (
     UnreachableError,
     is_permanent,
 )
-from trainwright_agent.shipping.uploader import DamagedCheckpointError, Uploader, delete_checkpoint
+from trainwright_agent.shipping.uploader import (
+    DamagedCheckpointError,
+    Part,
+    Upload,
+    Uploader,
+    delete_checkpoint,
+)
 from trainwright_agent.tail import SavedCheckpoint, saved_checkpoints
 from trainwright_agent.workspace import AttemptFolder
 
@@ -26,12 +32,20 @@ log = logging.getLogger(__name__)
 
 
 class CheckpointQueue:
-    """Uploads state checkpoints in order, each after its events are stored, in a second thread of the shipper."""
+    """Uploads state checkpoints in order, each after its events are stored, in a second thread of the shipper.
+
+    Of a run on several nodes, each uploads its own files; the first node, which ships the events, commits.
+    """
 
     def __init__(
-        self, folder: AttemptFolder, uploader: Callable[[], Uploader], stored_events: Callable[[], int]
+        self,
+        folder: AttemptFolder,
+        job: JobSpec,
+        uploader: Callable[[], Uploader],
+        stored_events: Callable[[], int],
     ) -> None:
         self._folder = folder
+        self._job = job
         self._uploader = uploader
         self._stored_events = stored_events
         self._read_to = 0
@@ -66,7 +80,7 @@ class CheckpointQueue:
     def _ready(self) -> bool:
         if not self._waiting or time.monotonic() < self._resting_until:
             return False
-        return self._waiting[0].end_offset <= self._stored_events()
+        return not self._job.is_first_node or self._waiting[0].end_offset <= self._stored_events()
 
     def _send(self) -> None:
         while self._ready():
@@ -103,10 +117,14 @@ class CheckpointQueue:
         if not is_plain_name(line.folder):
             raise DamagedCheckpointError(f"its folder is named {line.folder!r}")
         root, names = self._folder.path, (OUTPUT_FOLDER, CHECKPOINTS_FOLDER)
-        self._uploader().upload(
-            CheckpointKind.STATE, line.step, line.digest, saved.end_offset, root, *names, line.folder
-        )
+        upload = Upload(CheckpointKind.STATE, line.step, line.digest, saved.end_offset)
+        self._uploader().upload(upload, self._part(), root, *names, line.folder)
         self._delete_older(line.step)
+
+    def _part(self) -> Part:
+        if self._job.nodes == 1:
+            return Part.ALL
+        return Part.OWN_AND_COMMIT if self._job.is_first_node else Part.OWN
 
     def _delete_older(self, step: int) -> None:
         """Delete uploaded checkpoints before ``step``. The newest stays, because the export reads it."""

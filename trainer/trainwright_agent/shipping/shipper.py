@@ -36,7 +36,7 @@ from trainwright_agent.client import (
     is_permanent,
 )
 from trainwright_agent.shipping.checkpoint_queue import CheckpointQueue
-from trainwright_agent.shipping.uploader import DamagedCheckpointError, Uploader
+from trainwright_agent.shipping.uploader import DamagedCheckpointError, Part, Upload, Uploader
 from trainwright_agent.tail import (
     CHUNK_BYTES,
     log_names,
@@ -86,7 +86,7 @@ class Shipper:
         self._exported = False
         self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, claim.timers.heartbeat_seconds / 5)
         self._thread = threading.Thread(target=self._run, name=f"ship {folder.claim_id[:8]}", daemon=True)
-        self._checkpoints = CheckpointQueue(folder, self._uploader, self._stored_events)
+        self._checkpoints = CheckpointQueue(folder, claim.job, self._uploader, self._stored_events)
 
     def start(self) -> None:
         self._thread.start()
@@ -123,7 +123,8 @@ class Shipper:
             if not self._offsets:
                 stored = self._client.offsets(self._run_id, self._claim.attempt)
                 self._offsets = {EVENTS_NAME: 0} | stored.files
-            self._ship_events()
+            if self._claim.job.is_first_node:  # the other nodes' events are the same
+                self._ship_events()
             self._ship_logs()
         except StaleFenceError as error:
             log.info("%s: a later attempt has started: %s", self._run_id, error)
@@ -196,11 +197,11 @@ class Shipper:
 
     def _upload_export(self, exit: Outcome) -> Outcome:
         """Upload the export of a successful attempt. If it must not be sent, the outcome becomes a failure."""
-        if exit.code is not EndCode.FINISHED or self._exported:
+        if exit.code is not EndCode.FINISHED or self._exported or not self._claim.job.is_first_node:
             return exit
         try:
             self._uploader().upload(
-                CheckpointKind.EXPORT, None, None, 0, self._folder.path, OUTPUT_FOLDER, EXPORT_FOLDER
+                Upload(CheckpointKind.EXPORT), Part.ALL, self._folder.path, OUTPUT_FOLDER, EXPORT_FOLDER
             )
         except StaleFenceError as error:
             log.info("%s: the export is no longer needed: %s", self._run_id, error)

@@ -13,6 +13,8 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,6 +47,32 @@ class DamagedCheckpointError(Exception):
     """The folder does not match its manifest or the line that announced it."""
 
 
+class Part(Enum):
+    """What a node does about a checkpoint."""
+
+    ALL = auto()
+    """It has and sends all files, and commits."""
+    OWN_AND_COMMIT = auto()
+    """It sends the files that it has; the commit is refused until the other nodes have sent theirs."""
+    OWN = auto()
+    """It sends the files that it has. The run's first node commits."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Which checkpoint is uploaded, and what must be true of it."""
+
+    kind: CheckpointKind
+    step: int | None = None
+    """The announced step; None accepts the manifest's."""
+
+    digest: str | None = None
+    """The announced digest of the manifest; None accepts any."""
+
+    events_offset: int = 0
+    """The API commits only after it has stored the events up to this offset."""
+
+
 class Uploader:
     """Uploads the checkpoints of one attempt.
 
@@ -63,20 +91,16 @@ class Uploader:
 
     def upload(
         self,
-        kind: CheckpointKind,
-        step: int | None,
-        digest: str | None,
-        events_offset: int,
+        upload: Upload,
+        part: Part,
         root: Path,
         *names: str,
     ) -> None:
-        """Upload the folder ``root/names…`` and commit it.
+        """Upload the folder ``root/names…``, and commit it if that is this node's part.
 
         Args:
-            kind: state or export.
-            step: the announced step; None accepts the manifest's.
-            digest: the announced digest of the manifest; None accepts any.
-            events_offset: the API commits only after it has stored the events up to this offset.
+            upload: what is uploaded.
+            part: which files this node has, and whether it commits.
             root: the attempt's folder.
             names: path below it.
 
@@ -86,23 +110,30 @@ class Uploader:
         """
         manifest, content = _read_manifest(root, *names)
         found = digest_of(content)
-        if digest not in (None, found) or manifest.kind is not kind or step not in (None, manifest.step):
+        if (
+            upload.digest not in (None, found)
+            or manifest.kind is not upload.kind
+            or upload.step not in (None, manifest.step)
+        ):
             raise DamagedCheckpointError("its manifest is not the announced one")
         files = [*manifest.files, FileEntry(name=MANIFEST_NAME, bytes=len(content), digest=found)]
         for entry in files:
             if not is_plain_name(entry.name):
                 raise DamagedCheckpointError(f"its manifest names a file {entry.name!r}")
-        request = UploadRequest(fence=self._fence, kind=kind, step=manifest.step, files=files)
+        request = UploadRequest(fence=self._fence, kind=upload.kind, step=manifest.step, files=files)
         commit = CheckpointCommit(
             fence=self._fence,
-            kind=kind,
+            kind=upload.kind,
             step=manifest.step,
             manifest_digest=found,
-            events_offset=events_offset,
+            events_offset=upload.events_offset,
         )
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._send_and_commit(request, commit, root, *names)
+                self._send(request, part, root, *names)
+                if part is not Part.OWN:
+                    self._client.commit_checkpoint(self._run_id, commit)
+                return
             except RefusedError as error:
                 if error.code not in _RETRIED_CODES or not tries_left:
                     raise
@@ -115,15 +146,16 @@ class Uploader:
                     )
                     self._object_store = None
 
-    def _send_and_commit(
-        self, request: UploadRequest, commit: CheckpointCommit, root: Path, *names: str
-    ) -> None:
+    def _send(self, request: UploadRequest, part: Part, root: Path, *names: str) -> None:
+        """Send the files that the store lacks and this node has."""
         entries = {entry.name: entry for entry in request.files}
+        with opened_folder(root, *names) as folder:
+            own = entries if part is Part.ALL else set(os.listdir(folder))  # noqa: PTH208 - of a descriptor
         for link in self._client.request_uploads(self._run_id, request).links:
-            self._send(link, entries[link.name], root, *names)
-        self._client.commit_checkpoint(self._run_id, commit)
+            if link.name in own:
+                self._send_file(link, entries[link.name], root, *names)
 
-    def _send(self, link: UploadLink, entry: FileEntry, root: Path, *names: str) -> None:
+    def _send_file(self, link: UploadLink, entry: FileEntry, root: Path, *names: str) -> None:
         with _opened(entry, root, *names) as descriptor:
             if self._object_store is not None and _try_store(self._object_store, link, entry, descriptor):
                 return

@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 WATCHDOG_SLACK_SECONDS = 5.0
 """Time after deadline and grace before the agent kills the supervisor; less if short timers leave less."""
 
-_ENDED_RENEWAL_SECONDS = 2.0
-"""Renewal period of an ended attempt, short so that its supervisor exits soon after the end was accepted."""
+_WAITING_RENEWAL_SECONDS = 2.0
+"""Renewal period while the next step is the platform's: it accepts the end, or tells that all nodes are ready."""
 
 
 class LeaseEnd(StrEnum):
@@ -68,6 +68,8 @@ class Lease:
         self._exit: Outcome | None = None
         self._due_now = True
         self._order: Order | None = None
+        self._peer: str | None = None
+        self._rendezvous: str | None = None
         self._deadline: float | None = None
         self._heard = boottime()
         self._failing = False
@@ -82,6 +84,11 @@ class Lease:
     def order(self) -> Order | None:
         """The API's latest order; None before the first."""
         return self._order
+
+    @property
+    def rendezvous(self) -> str | None:
+        """Where the launchers of the run's nodes meet; None until all nodes are ready."""
+        return self._rendezvous
 
     @property
     def timers(self) -> Timers:
@@ -104,6 +111,12 @@ class Lease:
             self._phase, self._exit, self._progress, self._due_now = phase, exit, "", True
             self._condition.notify()
 
+    def set_ready(self, peer: str) -> None:
+        """Report that this node's files are fetched and that its launcher could listen at ``peer``, at once."""
+        with self._condition:
+            self._peer, self._due_now = peer, True
+            self._condition.notify()
+
     def set_progress(self, progress: str) -> None:
         """Set the progress that the next renewal reports."""
         self._progress = progress
@@ -118,9 +131,14 @@ class Lease:
             self._on_change()
             seconds = self._timers.renewal_seconds if acknowledged else self._timers.renewal_seconds / 2
             with self._condition:
-                if self._exit is not None:
-                    seconds = min(seconds, _ENDED_RENEWAL_SECONDS)
+                if self._waits():
+                    seconds = min(seconds, _WAITING_RENEWAL_SECONDS)
                 self._condition.wait_for(lambda: self._due_now, timeout=seconds)
+
+    def _waits(self) -> bool:
+        """Whether the platform's answer decides what happens next."""
+        is_ready = self._peer is not None and self._rendezvous is None
+        return self._exit is not None or self._order is Order.WAIT or is_ready
 
     def _renew(self) -> bool:
         with self._condition:
@@ -130,6 +148,7 @@ class Lease:
                 claim_id=claim.claim_id,
                 fence=claim.fence,
                 phase=self._phase,
+                peer=self._peer,
                 progress=self._progress,
                 exit=self._exit,
             )
@@ -172,6 +191,7 @@ class Lease:
                 return
             self._deadline_file.write(self._deadline_record(deadline, timers))
             self._timers, self._deadline, self._order = timers, deadline, reply.order
+            self._rendezvous = reply.rendezvous
 
     def _deadline_record(self, deadline: float, timers: Timers) -> Deadline:
         room = (timers.margin_seconds - timers.grace_seconds) / 2

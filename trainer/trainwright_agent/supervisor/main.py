@@ -18,29 +18,34 @@ from __future__ import annotations
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trainwright.contracts.agent_protocol import Claim, Order, Phase
+from trainwright.contracts.agent_protocol import Claim, Download, ExportJob, ExportRequest, Order, Phase
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import (
     JOB_NAME,
     LOGS_FOLDER,
     OUTPUT_FOLDER,
+    RESUME_FOLDER,
     STOP_NAME,
     JobKind,
     JobSpec,
     Outcome,
+    ResumePoint,
+    launcher_log_name,
 )
 from trainwright.durable_files import SHARED, sync_folder, write_durably
 from trainwright_agent import processes
-from trainwright_agent.client import Client
+from trainwright_agent.client import Client, RefusedError, UnreachableError
 from trainwright_agent.identity import Settings, load_identity, load_settings
+from trainwright_agent.peers import address_towards, free_port, interface_of
 from trainwright_agent.processes import boottime
 from trainwright_agent.supervisor import outcomes
 from trainwright_agent.supervisor.fetch import Fetcher, FetchError, check_downloads
@@ -55,6 +60,8 @@ log = logging.getLogger(__name__)
 _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
 _GIVE_UP_LEASES = 10
+_ASK_SECONDS = 0.5
+"""Between two questions whether the last checkpoint is committed."""
 
 
 class EarlyEndError(Exception):
@@ -134,25 +141,54 @@ class Supervisor:
 
     def _work(self) -> Outcome:
         self._await_go()
-        self._starting_since = boottime()
-        self._fetch()
         job = self._claim.job
-        write_durably(self._attempt.path / JOB_NAME, job.model_dump_json(indent=1).encode(), SHARED)
+        if job.kind is JobKind.EXPORT and not job.is_first_node:
+            return _exports_elsewhere(job.spec.schedule.steps)
+        self._starting_since = boottime()
+        self._fetch(lambda _: self._claim.downloads, job.resume)
+        if job.nodes > 1 and job.kind is JobKind.TRAIN:
+            job = self._meet_other_nodes(job)
+        self._write_job(job)
         (self._attempt.path / OUTPUT_FOLDER / LOGS_FOLDER).mkdir(parents=True, exist_ok=True)
         sync_folder(self._attempt.path)
         if job.kind is JobKind.EXPORT:
             return self._export(None)
         trained = self._train()
-        if trained.code is not EndCode.FINISHED:
+        if trained.code is not EndCode.FINISHED or not job.is_first_node:
             return trained
         self._nothing_to_save = _stopped_before_export(trained)
         return self._export(trained.step)
 
+    def _write_job(self, job: JobSpec) -> None:
+        write_durably(self._attempt.path / JOB_NAME, job.model_dump_json(indent=1).encode(), SHARED)
+
+    def _meet_other_nodes(self, job: JobSpec) -> JobSpec:
+        """Report that this node is ready, wait for the others, and return the job with the place where they meet."""
+        address = self._settings.peer_address or address_towards(self._connect().api_url)
+        interface = None if address is None else interface_of(address)
+        if address is None or interface is None:
+            raise _early(
+                EndCode.BAD_JOB,
+                f"This node has no network interface with the address {address}, at which other nodes are to reach it."
+                " Start its agent with --peer-address.",
+            )
+        self._lease.set_ready(f"{address}:{free_port(address)}")
+        self._lease.set_progress("waiting for the other nodes to fetch their data")
+        self._wait_until(lambda: self._lease.rendezvous is not None, self._note_progress)
+        return job.model_copy(update={"rendezvous": self._lease.rendezvous, "interface": interface})
+
     def _await_go(self) -> None:
         self._wait_until(lambda: self._lease.order is Order.GO)
 
-    def _fetch(self) -> None:
-        """Fetch in a thread, while this one watches the clock."""
+    def _fetch(
+        self, downloads: Callable[[threading.Event], Sequence[Download]], resume: ResumePoint | None
+    ) -> None:
+        """Fetch in a thread, while this one watches the clock.
+
+        Args:
+            downloads: returns what to fetch; called in the thread, with an event that asks it to return early.
+            resume: the checkpoint among it.
+        """
         failures: list[FetchError | OSError] = []
         fetched, stopped = threading.Event(), threading.Event()
         fetcher = Fetcher(
@@ -167,8 +203,9 @@ class Supervisor:
 
         def work() -> None:
             try:
-                check_downloads(self._claim.downloads)
-                fetcher.fetch_all(self._claim.downloads, self._attempt.path)
+                wanted = downloads(stopped)
+                check_downloads(wanted)
+                fetcher.fetch_all(wanted, self._attempt.path)
                 fetched.set()
             except (FetchError, OSError) as failure:
                 failures.append(failure)
@@ -184,7 +221,6 @@ class Supervisor:
         for failure in failures:
             if isinstance(failure, OSError):
                 raise failure
-            resume = self._claim.job.resume
             step = resume.step if resume and failure.code is EndCode.CHECKPOINT_INVALID else None
             raise EarlyEndError(Outcome(code=failure.code, message=str(failure), step=step))
         if not fetched.is_set():  # threading has printed the traceback to this log
@@ -193,7 +229,7 @@ class Supervisor:
     def _train(self) -> Outcome:
         ranks = self._claim.job.ranks
         self._lease.set_progress(f"starting {ranks} rank{'s' if ranks > 1 else ''}")
-        launcher = self._start("launch", log_name="launcher.log")
+        launcher = self._start("launch", log_name=launcher_log_name(self._claim.job.node_rank))
         watch = FirstStepWatch(self._attempt.path)
 
         def check_progress() -> None:
@@ -211,11 +247,44 @@ class Supervisor:
     def _export(self, step: int | None) -> Outcome:
         self._starting_since = None
         self._lease.set_phase(Phase.COMPLETING)
+        if self._claim.job.nodes > 1 and step is not None:
+            self._fetch_last_checkpoint()
         self._lease.set_progress("exporting")
         outcomes.clear_failures(self._attempt.path)
         export = self._start("main", "export", log_name="export.log")
         self._wait_until(lambda: export.poll() is not None)
         return outcomes.export_outcome(self._attempt.path, export.returncode, step)
+
+    def _fetch_last_checkpoint(self) -> None:
+        """Fetch the last checkpoint, whose files are on all nodes, once all of them have shipped theirs."""
+        self._lease.set_progress("waiting for the other nodes to upload the last checkpoint")
+        granted: list[ExportJob] = []
+
+        def downloads(stopped: threading.Event) -> Sequence[Download]:
+            while not granted and not stopped.wait(_ASK_SECONDS):
+                granted.extend(self._ask_for_export_job())
+            return granted[0].downloads if granted else ()
+
+        shutil.rmtree(self._attempt.path / RESUME_FOLDER)
+        self._fetch(downloads, None)
+        self._write_job(granted[0].job)
+
+    def _ask_for_export_job(self) -> list[ExportJob]:
+        """The export's job; empty while the last checkpoint is not committed.
+
+        Raises:
+            FetchError: the platform refuses it.
+        """
+        request = ExportRequest(claim_id=self._claim.claim_id, fence=self._claim.fence)
+        try:
+            return [self._connect().export_job(self._claim.job.run_id, request)]
+        except RefusedError as error:
+            if not error.is_temporary:
+                message = f"The last checkpoint is not available: {error}"
+                raise FetchError(EndCode.EXPORT_FAILED, message) from error
+        except UnreachableError as error:
+            log.warning("asking for the last checkpoint failed: %s", error)
+        return []
 
     def _start(self, module: str, *arguments: str, log_name: str) -> subprocess.Popen[bytes]:
         """Start a module of the trainer with the job file as its last argument."""
@@ -343,6 +412,11 @@ class Supervisor:
 def _nothing_new_to_save(job: JobSpec) -> Outcome:
     step = job.resume.step if job.resume is not None else 0
     return Outcome(code=EndCode.STOPPED, message="Stopped on request, with nothing new to save.", step=step)
+
+
+def _exports_elsewhere(step: int) -> Outcome:
+    message = "The run was already trained to the last step; its first node exports it."
+    return Outcome(code=EndCode.FINISHED, message=message, step=step)
 
 
 def _stopped_before_export(trained: Outcome) -> Outcome:

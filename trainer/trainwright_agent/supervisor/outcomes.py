@@ -35,6 +35,7 @@ _REPORTABLE = frozenset(
         EndCode.DIVERGED,
         EndCode.OUT_OF_MEMORY,
         EndCode.CRASHED,
+        EndCode.RANK_LOST,
         EndCode.CHECKPOINT_INVALID,
         EndCode.EXPORT_FAILED,
         EndCode.DISK_FULL,

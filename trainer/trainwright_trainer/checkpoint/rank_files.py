@@ -11,7 +11,7 @@ the checkpoint's manifest.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -45,17 +45,22 @@ def write_rank_files(draft: Path, rank: int, slices: list[StateSlice]) -> None:
     write_rank_manifest(draft, rank, RankManifest(files=files, tensors=tensors))
 
 
-def collect_rank_manifests(draft: Path, ranks: int) -> RankManifest:
-    """Wait for the manifests of all ranks, remove them and return them merged."""
-    paths = [_manifest_path(draft, rank) for rank in range(ranks)]
+def collect_rank_manifests(draft: Path, ranks: range) -> RankManifest:
+    """Wait for the manifests of ``ranks``, those of this node; remove them and return them merged."""
+    paths = [_manifest_path(draft, rank) for rank in ranks]
     while not all(path.exists() for path in paths):
         time.sleep(_POLL_SECONDS)
-    manifests = [RankManifest.model_validate_json(path.read_bytes()) for path in paths]
+    merged = merge_manifests([RankManifest.model_validate_json(path.read_bytes()) for path in paths])
+    for path in paths:
+        path.unlink()
+    return merged
+
+
+def merge_manifests(manifests: Sequence[RankManifest]) -> RankManifest:
+    """All files and tensors of ``manifests``, of which several may have slices of one tensor."""
     tensors: dict[str, TensorEntry] = {}
     for name, entry in chain.from_iterable(manifest.tensors.items() for manifest in manifests):
         tensors[name] = _merge(tensors.get(name), entry)
-    for path in paths:
-        path.unlink()
     return RankManifest(
         files=list(chain.from_iterable(manifest.files for manifest in manifests)), tensors=tensors
     )
@@ -68,7 +73,7 @@ def await_collection(draft: Path, rank: int) -> None:
 
 
 def write_rank_manifest(draft: Path, rank: int, manifest: RankManifest) -> None:
-    """Write the manifest that tells rank 0 that this rank's files are complete."""
+    """Write the manifest that tells the node's first rank that this rank's files are complete."""
     write_durably(_manifest_path(draft, rank), manifest.model_dump_json().encode(), SHARED)
 
 

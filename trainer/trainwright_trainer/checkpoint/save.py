@@ -1,19 +1,22 @@
 """Writing checkpoints in the background, so that a crash at any instant leaves no partial one.
 
     step-20.tmp-…/tensors-0-00000.safetensors, …   written by every rank, hashed, synced (``checkpoint.rank_files``)
-    step-20.tmp-…/rank-0.json, …                   manifests of the above; rank 0 waits for all and removes them
-    step-20.tmp-…/manifest.json                    by rank 0, atomically: names, sizes and digests of the rest
+    step-20.tmp-…/rank-0.json, …                   manifests of the above; the node's first rank removes them
+    step-20.tmp-…/manifest.json                    by that rank, atomically: names, sizes and digests of all files
     step-20/                                       the folder is renamed when everything in it is on disk
+
+With several nodes, each has the files of its own ranks and the manifest of all of them. The first ranks of the
+nodes exchange what they have written through the store of the process group (``checkpoint.node_manifests``).
 
 A folder without a manifest is not a checkpoint, nor is one whose manifest does not match.
 
 Invariants between the ranks: all save at the same steps, each step once, under a nonce that they agreed on,
 so that one step is one folder and never an earlier attempt's. A rank does not touch a draft after writing its
-manifest; only rank 0 does, when all manifests exist. A rank's save ends when its manifest has been collected,
-and a rank starts no save before its last one has ended. So nobody writes the draft of the next step before
-the files of this one are all on disk; and a rank that has waited for its last save may exit: its files are in
-the manifest, or rank 0's failure ends the run. If a rank is gone, the others' threads wait forever; they do
-not keep a process alive.
+manifest; only its node's first rank does, when all of the node's manifests exist. A rank's save ends when its
+manifest has been collected, and a rank starts no save before its last one has ended. So nobody writes the draft
+of the next step before the node's files of this one are all on disk; and a rank that has waited for its last
+save may exit: its files are in the manifest, or the failure of its node's first rank ends the run. If a rank is
+gone, the others' threads wait forever; they do not keep a process alive.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from secrets import randbits
@@ -35,7 +39,9 @@ from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest,
 from trainwright.contracts.shards import MANIFEST_NAME
 from trainwright.durable_files import rename_durably
 from trainwright_trainer.checkpoint.host_memory import HostMemory
+from trainwright_trainer.checkpoint.node_manifests import NodeManifests, node_manifests
 from trainwright_trainer.checkpoint.rank_files import (
+    RankManifest,
     await_collection,
     collect_rank_manifests,
     write_rank_files,
@@ -59,9 +65,12 @@ class Writer:
     """One of the ranks that write a checkpoint together."""
 
     rank: int
-    ranks: int
+    on_node: range
+    """The ranks of its node."""
     nonce: str
     """Part of the names of their drafts."""
+    nodes: NodeManifests | None = None
+    """Exchanges the nodes' manifests; None for one node."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,8 @@ def join_writers(mesh: Mesh) -> Writer:
     """Agree with all ranks on a nonce drawn by rank 0."""
     nonce = torch.tensor(randbits(48), device=mesh.device)
     mesh.world.broadcast(nonce, source=0)
-    return Writer(mesh.rank, mesh.ranks, f"{nonce.item():012x}")
+    name = f"{nonce.item():012x}"
+    return Writer(mesh.rank, mesh.on_node, name, node_manifests(mesh, name))
 
 
 class Saver:
@@ -88,7 +98,7 @@ class Saver:
     def __init__(
         self, folder: Path, origin: Origin, writer: Writer, on_saved: Callable[[SavedCheckpoint], None]
     ) -> None:
-        """``on_saved`` is called for each complete checkpoint, on rank 0."""
+        """``on_saved`` is called for each complete checkpoint, on the first rank of each node."""
         self._folder = folder
         self._origin = origin
         self._writer = writer
@@ -130,7 +140,7 @@ class Saver:
 def save_checkpoint(
     checkpoints: Path, snapshot: Snapshot, origin: Origin, writer: Writer
 ) -> SavedCheckpoint | None:
-    """Write this rank's part of ``step-<n>`` below ``checkpoints``; rank 0 completes it and returns it.
+    """Write this rank's part of ``step-<n>`` below ``checkpoints``; its node's first rank completes and returns it.
 
     An existing checkpoint of that name is replaced.
     """
@@ -139,10 +149,14 @@ def save_checkpoint(
     draft = checkpoints / f"{final.name}.tmp-{writer.nonce}"
     draft.mkdir(parents=True, exist_ok=True)
     write_rank_files(draft, writer.rank, snapshot.slices)
-    if writer.rank != 0:
+    if writer.rank != writer.on_node.start:
         await_collection(draft, writer.rank)
         return None
-    manifest = _build_manifest(draft, snapshot, origin, writer.ranks)
+    written = collect_rank_manifests(draft, writer.on_node)
+    build = partial(_manifest, snapshot, origin)
+    manifest = (
+        build(written) if writer.nodes is None else writer.nodes.exchange(snapshot.step, written, build)
+    )
     digest = write_manifest(draft, manifest)
     replace_folder(draft, final)
     size = sum(entry.bytes for entry in manifest.files)
@@ -172,17 +186,16 @@ def code_version() -> str:
     return version("trainwright")
 
 
-def _build_manifest(draft: Path, snapshot: Snapshot, origin: Origin, ranks: int) -> CheckpointManifest:
+def _manifest(snapshot: Snapshot, origin: Origin, written: RankManifest) -> CheckpointManifest:
     """The manifest of what all ranks have written."""
-    merged = collect_rank_manifests(draft, ranks)
     return CheckpointManifest(
         kind=CheckpointKind.STATE,
         step=snapshot.step,
-        files=merged.files,
+        files=written.files,
         config_digest=origin.config_digest,
         code_version=code_version(),
         world_size=origin.world_size,
         parent_digest=origin.parent_digest,
-        tensors=merged.tensors,
+        tensors=written.tensors,
         state=snapshot.state,
     )

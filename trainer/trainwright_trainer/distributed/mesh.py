@@ -27,10 +27,17 @@ class Mesh:
 
     world: Axis
     degrees: Degrees
+    on_node: range
+    """The ranks of this node."""
 
     @property
     def rank(self) -> int:
         return self.world.rank
+
+    @property
+    def leads_node(self) -> bool:
+        """Whether this is the first rank of its node, which writes what the node's agent reads."""
+        return self.rank == self.on_node.start
 
     @property
     def ranks(self) -> int:
@@ -114,19 +121,22 @@ class Mesh:
 def join_mesh(job: JobSpec) -> Mesh:
     """The mesh of this process, at the rank that the launcher wrote into the environment."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    device = _device(job, rank)
+    device = _device(job, rank - job.local_ranks.start)
     if ranks > 1:
         init_process_group(device)
-    return make_mesh(rank, job.spec.degrees, device)
+    return make_mesh(rank, job.spec.degrees, device, job.local_ranks)
 
 
-def make_mesh(rank: int, degrees: Degrees, device: torch.device) -> Mesh:
+def make_mesh(rank: int, degrees: Degrees, device: torch.device, on_node: range | None = None) -> Mesh:
     """The mesh as seen by global rank ``rank``. With several ranks, the process group must exist.
 
-    ``device`` of a GPU has an index: generators, streams and communicators are looked up by it.
+    Args:
+        device: of a GPU, with its index: generators, streams and communicators are looked up by it.
+        on_node: the ranks of this node; None for all.
     """
     assert device.type != "cuda" or device.index is not None, "a GPU without an index"
-    return Mesh(Axis((tuple(range(degrees.ranks)),), rank, device), degrees)
+    world = Axis((tuple(range(degrees.ranks)),), rank, device)
+    return Mesh(world, degrees, range(degrees.ranks) if on_node is None else on_node)
 
 
 def single_rank_mesh(device: torch.device) -> Mesh:
@@ -134,11 +144,11 @@ def single_rank_mesh(device: torch.device) -> Mesh:
     return make_mesh(0, Degrees(), device)
 
 
-def _device(job: JobSpec, rank: int) -> torch.device:
+def _device(job: JobSpec, local_rank: int) -> torch.device:
     if job.device == "cpu":
         torch.set_num_threads(job.threads_per_rank)
         return torch.device("cpu")
     order_gpus_by_pci_bus()
-    device = torch.device("cuda", job.slots[rank])
+    device = torch.device("cuda", job.slots[local_rank])
     torch.cuda.set_device(device)
     return device

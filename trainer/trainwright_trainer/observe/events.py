@@ -16,7 +16,7 @@ Report = Callable[[TrainerEvent], None]
 
 
 class EventWriter:
-    """Rank 0's writer, also used by the checkpoint writer's thread."""
+    """The writer of a node's first rank, also used by the checkpoint writer's thread."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -30,7 +30,7 @@ class EventWriter:
 
 
 def ignore_event(event: TrainerEvent) -> None:
-    """The ``Report`` of ranks other than 0."""
+    """The ``Report`` of the other ranks."""
 
 
 def now() -> datetime:

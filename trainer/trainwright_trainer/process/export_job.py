@@ -1,7 +1,7 @@
 """Exporting a job in its own process: a failed export is repeated without training twice.
 
-It exports the checkpoint of the last step, from ``out/checkpoints/`` if this attempt has trained it, or from
-``resume/`` if an earlier attempt has. It never falls back to an earlier step.
+It exports the checkpoint of the last step: from ``out/checkpoints/`` if all its ranks were on this node in this
+attempt, otherwise from ``resume/``. It never falls back to an earlier step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from trainwright.contracts.job_spec import (
     DATA_FOLDER,
     EXPORT_FOLDER,
     RESUME_FOLDER,
+    JobKind,
     JobSpec,
     Outcome,
     output_folder,
@@ -57,7 +58,7 @@ def _export(job_file: Path, out: Path) -> int:
 def _last_checkpoint(job: JobSpec, folder: Path, out: Path) -> tuple[Path, CheckpointManifest]:
     last, digest = job.spec.schedule.steps, config_digest(job.spec)
     trained = out / CHECKPOINTS_FOLDER / f"step-{last}"
-    if trained.is_dir():
+    if job.kind is JobKind.TRAIN and trained.is_dir():
         return trained, read_checkpoint(trained, digest, None)
     if job.resume is None or job.resume.step != last:
         raise BadJobError(f"there is no checkpoint of the last step, {last}, in out/checkpoints or resume")

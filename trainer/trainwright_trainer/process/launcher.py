@@ -54,24 +54,25 @@ def launch(job_file: Path) -> int:
 def _begin_attempt(out: Path, job: JobSpec) -> None:
     """Create the folders and remove outcome files of an earlier attempt."""
     (out / LOGS_FOLDER).mkdir(exist_ok=True)
-    for name in (OUTCOME_NAME, RANKS_NAME, *(failure_name(rank) for rank in range(job.ranks))):
+    for name in (OUTCOME_NAME, RANKS_NAME, *(failure_name(rank) for rank in job.local_ranks)):
         (out / name).unlink(missing_ok=True)
 
 
 def _config(job: JobSpec) -> LaunchConfig:
-    # All ranks are on this machine, so a free port and the loopback interface are enough.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    # If all ranks are on this machine, a free port and the loopback interface are enough.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", job.interface or "lo")
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", job.interface or "lo")
     if job.device == "cuda":
         use_expandable_segments()
     return LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=job.ranks,
+        min_nodes=job.nodes,
+        max_nodes=job.nodes,
+        nproc_per_node=len(job.slots),
         start_method="fork" if job.device == "cpu" else "spawn",
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        local_addr="127.0.0.1",
+        rdzv_backend="static" if job.rendezvous else "c10d",
+        rdzv_endpoint=job.rendezvous or "127.0.0.1:0",
+        rdzv_configs={"rank": job.node_rank} if job.rendezvous else {},
+        local_addr=None if job.rendezvous else "127.0.0.1",
         run_id=job.run_id,
         max_restarts=0,
         monitor_interval=0.1,

@@ -97,6 +97,8 @@ def end_code_of(error: BaseException) -> EndCode:
         return EndCode.CHECKPOINT_INVALID
     if isinstance(error, DivergedError):
         return EndCode.DIVERGED
+    if isinstance(error, RankLostError):
+        return EndCode.RANK_LOST
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _CPU_ALLOCATOR_FAILED in str(error):
         return EndCode.OUT_OF_MEMORY
     if is_disk_full(error):

@@ -45,7 +45,7 @@ def _train(job_file: Path, out: Path, report: FailureReport) -> None:
     training = build(job, job_file, mesh)
     report.last_step = lambda: training.step
     outcome = _train_to_outcome(training, _stop_requested(job_file, mesh.rank))
-    if mesh.rank == 0:
+    if mesh.leads_node:
         write_outcome(out, outcome)
     mesh.world.barrier()
     mesh.destroy()

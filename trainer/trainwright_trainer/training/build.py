@@ -96,7 +96,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     stages = resolve_stages(spec, mesh)
     parts = build_parts(spec, mesh, stages)
     updater, skipped_steps, data_position = _build_state(job, folder / RESUME_FOLDER, mesh, parts)
-    report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.rank == 0 else ignore_event
+    report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.leads_node else ignore_event
     report(_started(job, mesh, data_position.step))
     for note in _notes(updater, stages, why_not_compiled(spec, mesh.device.type == "cuda")):
         report(Note(time=now(), message=note))

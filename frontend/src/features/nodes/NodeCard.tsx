@@ -102,7 +102,7 @@ function machineText({ inventory }: Node): string {
   const { gpus } = inventory;
   const first = gpus[0];
   const device = first === undefined ? inventory.cpu_name || "CPU" : `${gpus.length} × ${first.name}`;
-  const parts = [device, plural(inventory.cores, "core"), bytes(inventory.memory_bytes), inventory.os, engineText(inventory.deepspeed)];
+  const parts = [device, plural(inventory.cores, "core"), bytes(inventory.memory_bytes), inventory.os, inventory.location, engineText(inventory.deepspeed)];
   return parts.filter((part) => part !== "").join(", ");
 }
 

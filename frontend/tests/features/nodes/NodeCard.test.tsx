@@ -23,6 +23,7 @@ function aNode(deepspeed: boolean | null): Node {
       cpu_slots: 2,
       gpus: [],
       agent_version: "0.1.0",
+      location: "",
       deepspeed,
     },
     slots: { cpu: 2 },

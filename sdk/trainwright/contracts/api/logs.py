@@ -9,6 +9,8 @@ class LogFile(Envelope):
     attempt: int
     file: str
     bytes: int
+    node: str | None = None
+    """The node of the rank that wrote it; empty if it is no rank's, or its node was never recorded."""
 
 
 class LogLine(Envelope):

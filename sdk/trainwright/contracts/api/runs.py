@@ -75,6 +75,11 @@ class Run(Envelope):
     ended: AwareDatetime | None = None
     retry_at: AwareDatetime | None = None
     nodes: list[str] = []
+    """Nodes that the run occupies now, in the order of their ranks."""
+
+    attempt_nodes: list[str] = []
+    """Nodes of the newest attempt in the order of their ranks; each has `resources.slots_per_node` of them."""
+
     tags: list[str] = []
     notes: str = ""
     forked_from: ForkedFrom | None = None

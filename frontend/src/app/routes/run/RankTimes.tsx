@@ -29,6 +29,7 @@ export function RankTimes({ team, run, live, window, metrics, part, onPart }: Pr
       newest={lastStep(metrics?.columns ?? {})}
       part={part}
       onPart={onPart}
+      nodeOf={(rank) => (nodes === 1 ? undefined : run.attempt_nodes[Math.floor(rank / slots)])}
       logOf={(rank) => (
         <Link
           to="/$team/runs/$runId/$tab"

@@ -19,6 +19,8 @@ interface Props {
   newest: number;
   part: StepPart;
   onPart: (part: StepPart) => void;
+  /** The name of a rank's node, if there are several. */
+  nodeOf: (rank: number) => string | undefined;
   /** A link to a rank's log. */
   logOf: (rank: number) => ReactNode;
 }
@@ -26,7 +28,7 @@ interface Props {
 const MAX_COLUMNS = 96;
 
 /** The time each rank spends in one part of a step, over the steps. All ranks wait for a slow one. */
-export function RankHeatMap({ team, run, live, window, newest, part, onPart, logOf }: Props) {
+export function RankHeatMap({ team, run, live, window, newest, part, onPart, nodeOf, logOf }: Props) {
   const [rank, setRank] = useState(0);
   const ranks = useQuery(rankTimesQuery({ team, run, part, window, newest, live }));
   const columns = ranks.data;
@@ -70,7 +72,7 @@ export function RankHeatMap({ team, run, live, window, newest, part, onPart, log
           controls={partSelect}
         >
           <p className="mt-2 border-t pt-2 text-small text-soft">
-            {comparisonText(columns, chosen, part)} Ranks wait for each other in collectives: the slowest one waits least there and
+            {comparisonText(columns, chosen, part, nodeOf(columns[chosen]?.rank ?? 0))} Ranks wait for each other in collectives: the slowest one waits least there and
             takes longest in forward, backward or data. {logOf(columns[chosen]?.rank ?? 0)}
           </p>
         </HeatMap>
@@ -110,10 +112,11 @@ function SingleSample({ columns, part, controls }: { columns: readonly RankColum
 }
 
 /** Compares the selected rank with the median of all ranks. */
-function comparisonText(columns: readonly RankColumn[], chosen: number, part: StepPart): string {
+function comparisonText(columns: readonly RankColumn[], chosen: number, part: StepPart, node: string | undefined): string {
   const medians = columns.map(({ column }) => median(column.values));
   const [own, all] = [medians[chosen] ?? 0, median(medians)];
-  const words = `Rank ${columns[chosen]?.rank ?? 0} takes ${shortTime(own)} for ${part}`;
+  const where = node === undefined ? "" : ` on ${node}`;
+  const words = `Rank ${columns[chosen]?.rank ?? 0}${where} takes ${shortTime(own)} for ${part}`;
   if (all === 0) return `${words}.`;
   const share = Math.round((own / all - 1) * 100);
   return `${words}, ${share === 0 ? "as much as" : `${Math.abs(share)} % ${share > 0 ? "more" : "less"} than`} the median rank.`;

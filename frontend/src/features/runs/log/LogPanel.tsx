@@ -8,13 +8,14 @@ import type { LogSearch } from "@/features/runs/log/logSearch";
 interface Props {
   place: LogSource;
   bytes: number;
+  node: string | null;
   live: boolean;
   /** The log position in the address; null if it is another log's. */
   view: LogSearch | null;
   onView: (view: LogSearch) => void;
 }
 
-export function LogPanel({ place, bytes, live, view, onView }: Props) {
+export function LogPanel({ place, bytes, node, live, view, onView }: Props) {
   const isTarget = view !== null;
   const [open, setOpen] = useState(isTarget);
   const [wasTarget, setWasTarget] = useState(isTarget);
@@ -36,6 +37,7 @@ export function LogPanel({ place, bytes, live, view, onView }: Props) {
           <ChevronRight aria-hidden size={14} className={open ? "rotate-90" : ""} />
           <span className="font-medium">attempt {place.attempt}</span>
           <span>{titleOf(place.file)}</span>
+          {node !== null && <span className="min-w-0 truncate text-soft">on {node}</span>}
           <span className="ml-auto text-soft">
             <Bytes value={bytes} />
           </span>

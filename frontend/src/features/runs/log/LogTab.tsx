@@ -33,6 +33,7 @@ export function LogTab({ team, run, view, onView }: Props) {
           key={`${file.attempt}/${file.file}`}
           place={{ team, run: run.id, attempt: file.attempt, file: file.file }}
           bytes={file.bytes}
+          node={file.node ?? null}
           live={live && file.attempt === sorted[0]?.attempt}
           view={isTarget(file, view, index === 0) ? view : null}
           onView={({ line, find }) => {

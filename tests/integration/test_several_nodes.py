@@ -1,0 +1,129 @@
+"""Runs on two nodes with real processes: their losses, checkpoints, pauses, and the death of one node."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live import (
+    Live,
+    LiveAgent,
+    command_of,
+    eventually,
+    finished,
+    live_agent,
+    live_platform,
+    marked_processes,
+    series,
+    small_spec,
+    write_letters,
+)
+from trainwright.contracts.api.datasets import Dataset
+from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.contracts.run_state import RunState
+from trainwright_trainer.checkpoint.export import load_export
+
+STEPS = 120
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def other_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of the second node."""
+    return tmp_path_factory.mktemp("other") / "node"
+
+
+@pytest.fixture
+def other(live: Live, other_data: Path) -> Iterator[LiveAgent]:
+    with live_agent(live, other_data, "other") as agent:
+        yield agent
+
+
+@pytest.fixture(scope="module")
+def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
+
+
+def spec_of(dataset: Dataset, nodes: int, **sections: Any) -> dict[str, Any]:
+    resources = {"device": "cpu", "nodes": nodes, "slots_per_node": 2 // nodes}
+    schedule = {"steps": STEPS, "warmup_steps": 5}
+    return small_spec(dataset, resources=resources, schedule=schedule, **sections)
+
+
+@pytest.fixture(scope="module")
+def on_one_node(live: Live, dataset: Dataset) -> dict[int, float]:
+    """Losses of the same run with both ranks on one node."""
+    run = finished(live.team, live.team.submit(spec_of(dataset, nodes=1)).id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    return series(live.team, run.id, "loss")
+
+
+def test_two_nodes_train_one_run(
+    live: Live, dataset: Dataset, other: LiveAgent, on_one_node: dict[int, float], tmp_path: Path
+) -> None:
+    run = finished(live.team, live.team.submit(spec_of(dataset, nodes=2)).id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert series(live.team, run.id, "loss") == on_one_node
+    logs = {log.file for log in live.team.logs(run.id)}
+    assert logs == {"rank-0.log", "rank-1.log"}, "each node ships those of its ranks"
+    states = [item for item in live.team.checkpoints(run.id) if item.kind is CheckpointKind.STATE]
+    assert max(item.step for item in states) == STEPS
+    load_export(live.team.download(run.id, tmp_path / "export"))
+    for folder in (live.platform.folder.path, other.data):
+        eventually(lambda at=folder: not marked_processes(at), "no process is left")
+
+
+@pytest.mark.slow(target="faults")
+def test_a_run_pauses_and_resumes_on_both_nodes(
+    live: Live, dataset: Dataset, other: LiveAgent, on_one_node: dict[int, float]
+) -> None:
+    run_id = live.team.submit(spec_of(dataset, nodes=2)).id
+    eventually(lambda: live.team.run(run_id).summary.step >= 5, "steps are made", 60)
+    live.team.pause(run_id)
+    eventually(lambda: live.team.run(run_id).state is RunState.PAUSED, "the run is paused", 60)
+    live.team.resume(run_id)
+    run = finished(live.team, run_id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert series(live.team, run_id, "loss") == on_one_node
+
+
+@pytest.mark.slow(target="faults")
+def test_a_run_survives_the_death_of_a_node(
+    live: Live, dataset: Dataset, other_data: Path, on_one_node: dict[int, float]
+) -> None:
+    with live_agent(live, other_data, "other") as node:
+        run_id = live.team.submit(spec_of(dataset, nodes=2)).id
+        eventually(lambda: len(live.team.checkpoints(run_id)) > 0, "a checkpoint is saved", 60)
+        node.kill()
+        eventually(
+            lambda: live.team.run(run_id).state in (RunState.RETRY_WAIT, RunState.QUEUED), "it ends", 60
+        )
+        survivors = [command_of(pid) for pid in marked_processes(live.platform.folder.path)]
+        assert not [command for command in survivors if "trainwright_trainer" in command]
+    with live_agent(live, other_data, "other"):
+        run = finished(live.team, run_id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert run.attempt == 2
+    assert series(live.team, run_id, "loss") == on_one_node
+
+
+@pytest.mark.slow(target="faults")
+def test_processes_that_are_stopped_past_their_lease_end_the_attempt_on_both_nodes(
+    live: Live, dataset: Dataset, other: LiveAgent, on_one_node: dict[int, float]
+) -> None:
+    run_id = live.team.submit(spec_of(dataset, nodes=2)).id
+    eventually(lambda: len(live.team.checkpoints(run_id)) > 0, "a checkpoint is saved", 60)
+    for pid in marked_processes(other.data):
+        os.kill(pid, signal.SIGSTOP)
+    run = finished(live.team, run_id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert run.attempt == 2
+    assert series(live.team, run_id, "loss") == on_one_node

@@ -1,0 +1,79 @@
+"""How the nodes of a training learn what the others have written to a checkpoint.
+
+The threads that write checkpoints must not use collectives, which the training threads use at the same time. So
+the first ranks of the nodes send each other manifests through the key-value store of the process group, with a
+connection of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch.distributed as dist
+
+from trainwright.contracts.checkpoint import CheckpointManifest
+from trainwright_trainer.checkpoint.rank_files import RankManifest, merge_manifests
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.distributed.process_group import COLLECTIVE_TIMEOUT
+
+
+class KeyValueStore(Protocol):
+    """The methods of torch's stores that the exchange uses. ``get`` waits for the key."""
+
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def delete_key(self, key: str, /) -> bool: ...
+
+
+class NodeManifests:
+    """The exchange as seen by the first rank of one node.
+
+    Args:
+        store: a connection that no other thread uses.
+        node: this node's number.
+        nodes: how many there are.
+        prefix: of all keys of this attempt.
+    """
+
+    def __init__(self, store: KeyValueStore, node: int, nodes: int, prefix: str) -> None:
+        self._store = store
+        self._node = node
+        self._nodes = nodes
+        self._prefix = prefix
+        self._published: str | None = None
+        """On node 0: the key of the last checkpoint's manifest."""
+
+    def exchange(
+        self, step: int, mine: RankManifest, build: Callable[[RankManifest], CheckpointManifest]
+    ) -> CheckpointManifest:
+        """The checkpoint's manifest, which node 0 builds of what the ranks of all nodes have written, in their order.
+
+        Blocks until the first ranks of all nodes have called it for ``step``. A node calls it for one step after
+        another, so when all manifests of a step have come, all nodes have read the checkpoint's manifest of the step
+        before, and node 0 deletes it.
+        """
+        key = f"{self._prefix}/{step}"
+        if self._node:
+            self._store.set(f"{key}/{self._node}", mine.model_dump_json())
+            return CheckpointManifest.model_validate_json(self._store.get(f"{key}/all"))
+        others = [f"{key}/{node}" for node in range(1, self._nodes)]
+        written = (RankManifest.model_validate_json(self._store.get(other)) for other in others)
+        manifest = build(merge_manifests([mine, *written]))
+        self._store.set(f"{key}/all", manifest.to_bytes().decode())
+        for old in (*others, *([self._published] if self._published else [])):
+            self._store.delete_key(old)
+        self._published = f"{key}/all"
+        return manifest
+
+
+def node_manifests(mesh: Mesh, prefix: str) -> NodeManifests | None:
+    """The exchange of this rank; None if all ranks are on one node, or this is not the first rank of its own."""
+    if len(mesh.on_node) == mesh.ranks or not mesh.leads_node:
+        return None
+    assert dist.group.WORLD is not None, "several ranks have a process group"
+    shared: Any = dist.group.WORLD.get_group_store()  # torch's type stubs lack clone
+    store = shared.clone()
+    store.set_timeout(COLLECTIVE_TIMEOUT)
+    ranks = len(mesh.on_node)
+    return NodeManifests(store, mesh.on_node.start // ranks, mesh.ranks // ranks, f"checkpoint/{prefix}")
