@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from trainwright.commands import (
+    account,
     checkpoints,
     datasets,
     invitations,
@@ -37,6 +38,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(invitations.app, name="invitations")
+app.add_typer(account.app, name="account")
 app.add_typer(sessions.app, name="sessions")
 app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)

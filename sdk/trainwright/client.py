@@ -56,6 +56,14 @@ class Client(Connection):
     def me(self) -> Me:
         return self.get("/me", Me)
 
+    def change_name(self, name: str) -> Me:
+        """Change your name, as others see it."""
+        return self.patch("/me", Me, json={"name": name})
+
+    def change_password(self, current: str, new: str) -> None:
+        """Change your password, which signs you out in all browsers. API keys stay valid."""
+        self.post_only("/me/password", json={"current_password": current, "password": new})
+
     def spec(self) -> SpecInfo:
         """JSON Schema of RunSpec and the presets."""
         return self.get("/spec", SpecInfo)

@@ -46,6 +46,8 @@ EXPECTED = {
     "POST /api/v1/auth/link": "public",
     "GET /api/v1/auth/link/{token}": "public",
     "GET /api/v1/me": "signed in",
+    "PATCH /api/v1/me": "signed in",
+    "POST /api/v1/me/password": "signed in",
     "GET /api/v1/me/keys": "signed in",
     "POST /api/v1/me/keys": "signed in",
     "DELETE /api/v1/me/keys/{key}": "signed in",

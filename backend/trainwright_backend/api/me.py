@@ -1,41 +1,72 @@
-"""The caller's account, API keys and browser sessions."""
+"""The caller's account, password, API keys and browser sessions."""
 
 from fastapi import APIRouter, Request
 
-from trainwright.contracts.api.people import ApiKey, CreatedKey, Me, NewKey, SignedInBrowser
-from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
-from trainwright_backend.auth import keys, service
-from trainwright_backend.auth.policies import SignedIn, session_token
-from trainwright_backend.core.policy import GuardedRoute
+from trainwright.contracts.api.people import (
+    ApiKey,
+    CreatedKey,
+    Me,
+    NewKey,
+    PasswordChange,
+    ProfileChange,
+    SignedInBrowser,
+)
+from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, ReadSession, WriteSession
+from trainwright_backend.auth import keys, passwords, service
+from trainwright_backend.auth.policies import SignedIn, is_known_browser, session_token
+from trainwright_backend.core.policy import GuardedRoute, SignInRoute
 
-router = APIRouter(prefix="/me", tags=["accounts"], route_class=GuardedRoute)
+account_router = APIRouter(prefix="/me", tags=["accounts"], route_class=GuardedRoute)
+password_router = APIRouter(prefix="/me", tags=["accounts"], route_class=SignInRoute)
 
 
-@router.get("")
+@account_router.get("")
 def get_me(person: SignedIn, session: ReadSession) -> Me:
     """Who you are, and your teams."""
     return service.me(session, person.user_id)
 
 
-@router.get("/keys")
+@account_router.patch("")
+def change_profile(change: ProfileChange, person: SignedIn, session: WriteSession) -> Me:
+    """Change your name. Runs and datasets keep the name under which you created them."""
+    return service.change_name(session, person.user_id, change.name)
+
+
+@password_router.post("/password", status_code=204)
+def change_password(
+    change: PasswordChange,
+    person: SignedIn,
+    request: Request,
+    database: CurrentDatabase,
+    settings: CurrentSettings,
+) -> None:
+    """Change your password. It signs you out in all other browsers; your API keys stay valid."""
+    known = is_known_browser(request, settings, person.email)
+    kept = session_token(request, settings)
+    passwords.change_password(
+        database, settings, person.email, change, kept_session=kept, known_browser=known
+    )
+
+
+@account_router.get("/keys")
 def list_keys(person: SignedIn, session: ReadSession) -> list[ApiKey]:
     """Your API keys, without their secrets."""
     return keys.list_keys(session, person.user_id)
 
 
-@router.post("/keys", status_code=201)
+@account_router.post("/keys", status_code=201)
 def create_key(new: NewKey, person: SignedIn, session: WriteSession, settings: CurrentSettings) -> CreatedKey:
     """Create an API key that acts as you. Its secret is shown only in this answer."""
     return keys.create_key(session, settings, person.user_id, new.name)
 
 
-@router.delete("/keys/{key}", status_code=204)
+@account_router.delete("/keys/{key}", status_code=204)
 def delete_key(key: str, person: SignedIn, session: WriteSession) -> None:
     """Revoke one of your API keys."""
     keys.delete_key(session, person.user_id, key)
 
 
-@router.get("/sessions")
+@account_router.get("/sessions")
 def list_sessions(
     person: SignedIn, request: Request, session: ReadSession, settings: CurrentSettings
 ) -> list[SignedInBrowser]:
@@ -43,7 +74,12 @@ def list_sessions(
     return service.list_sessions(session, settings, person.user_id, session_token(request, settings))
 
 
-@router.delete("/sessions/{session_id}", status_code=204)
+@account_router.delete("/sessions/{session_id}", status_code=204)
 def end_session(session_id: str, person: SignedIn, session: WriteSession) -> None:
     """Sign one of your browsers out."""
     service.end_session(session, person.user_id, session_id)
+
+
+router = APIRouter()
+router.include_router(account_router)
+router.include_router(password_router)

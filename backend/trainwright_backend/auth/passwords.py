@@ -15,13 +15,14 @@ from uuid import UUID
 
 from pwdlib import PasswordHash
 from pwdlib.hashers.argon2 import Argon2Hasher
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, update
 from zxcvbn import zxcvbn
 
-from trainwright_backend.auth.service import account_by_email, normal_email
+from trainwright.contracts.api.people import PasswordChange
+from trainwright_backend.auth.service import account_by_email, end_other_sessions, normal_email
 from trainwright_backend.auth.tables import Account, SignInAttempt
 from trainwright_backend.core.db import Database, Write, now
-from trainwright_backend.core.errors import AppError, Invalid, Unauthorized
+from trainwright_backend.core.errors import AppError, Conflict, Invalid, Unauthorized
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
@@ -39,6 +40,11 @@ ESTIMATED_CHARACTERS = 72
 """Longer passwords are judged by their beginning: estimating takes time that grows faster than their length."""
 
 KNOWN_WORDS = ("trainwright", "correcthorsebatterystaple")
+
+WRONG_CURRENT_PASSWORD = (
+    "This is not your current password. Type it again. If you have forgotten it, ask the operator for a sign-in link, with "
+    "which you can set a new one."
+)
 
 _WORD = re.compile(r"\w{3,}")
 _hasher = PasswordHash((Argon2Hasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=1),))
@@ -74,12 +80,58 @@ def check_password(
         AppError: 429 ``too_many_attempts`` with Retry-After.
         Unauthorized: the password is wrong, or no account has this address.
     """
+    account = _account_with_password(database, settings, email, password, known_browser)
+    if account is None:
+        raise Unauthorized("E-mail or password is wrong.", code="wrong_password")
+    return account
+
+
+def change_password(
+    database: Database,
+    settings: Settings,
+    email: str,
+    change: PasswordChange,
+    *,
+    kept_session: str | None = None,
+    known_browser: bool = False,
+) -> None:
+    """Change the password of the account with this address, and sign its other browsers out. This is slow.
+
+    API keys stay valid: they do not depend on the password.
+
+    Args:
+        kept_session: the cookie's token of the session that stays.
+        known_browser: as for `check_password`. A wrong current password counts like a wrong one at sign-in.
+
+    Raises:
+        AppError: 429 ``too_many_attempts`` with Retry-After.
+        Invalid: the current password is wrong, or the new one is easy to guess or the same.
+        Conflict: another request has changed the password meanwhile.
+    """
+    account = _account_with_password(database, settings, email, change.current_password, known_browser)
+    if account is None:
+        raise Invalid.at("current_password", WRONG_CURRENT_PASSWORD)
+    if change.password == change.current_password:
+        raise Invalid.at("password", "This is your current password. Choose another one.")
+    new_hash = hash_password(change.password, (account.name, account.email))
+    with database.write() as session:
+        unchanged = (Account.id == account.id, Account.password_hash == account.password_hash)
+        if not session.change(update(Account).where(*unchanged).values(password_hash=new_hash)):
+            detail = "Your password was changed by another request at the same time. Sign in again with the new one."
+            raise Conflict("password_changed", detail)
+        end_other_sessions(session, settings, account.id, kept_session)
+
+
+def _account_with_password(
+    database: Database, settings: Settings, email: str, password: str, known_browser: bool
+) -> Account | None:
+    """The account; None if the address or the password is wrong, which counts as an attempt."""
     attempt = count_attempt(database, settings, email, known_browser=known_browser)
     with database.read() as session:
         account = account_by_email(session, email)
     right = _hasher.verify(password, _decoy() if account is None else account.password_hash)
     if account is None or not right:
-        raise Unauthorized("E-mail or password is wrong.", code="wrong_password")
+        return None
     with database.write() as session:
         session.execute(delete(SignInAttempt).where(SignInAttempt.id == attempt))
     return account

@@ -7,7 +7,7 @@ attempts are counted.
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from trainwright.contracts.api.people import Me, Role, SignedInBrowser
 from trainwright.contracts.api.people import Membership as MembershipOut
@@ -89,10 +89,24 @@ def end_session(session: Write, user_id: UUID, session_id: str) -> None:
     session.execute(delete(BrowserSession).where(BrowserSession.hash.in_(ended)))
 
 
+def end_other_sessions(session: Write, settings: Settings, user_id: UUID, kept: str | None) -> None:
+    """Sign the person out in every browser but that with the cookie ``kept``."""
+    others = [BrowserSession.user_id == user_id]
+    if kept is not None:
+        others.append(BrowserSession.hash != _session_hash(settings, kept))
+    session.execute(delete(BrowserSession).where(*others))
+
+
 def end_all_access(session: Write, user_id: UUID) -> None:
     """End the person's sessions and revoke their keys."""
     session.execute(delete(BrowserSession).where(BrowserSession.user_id == user_id))
     session.execute(delete(ApiKey).where(ApiKey.user_id == user_id))
+
+
+def change_name(session: Write, user_id: UUID, name: str) -> Me:
+    """Change a person's name. What they created keeps the name of that time."""
+    session.change(update(Account).where(Account.id == user_id).values(name=name.strip()))
+    return me(session, user_id)
 
 
 def me(session: Read, user_id: UUID) -> Me:

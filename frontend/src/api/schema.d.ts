@@ -385,7 +385,11 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change Profile
+         * @description Change your name. Runs and datasets keep the name under which you created them.
+         */
+        patch: operations["change_profile"];
         trace?: never;
     };
     "/api/v1/me/keys": {
@@ -427,6 +431,26 @@ export interface paths {
          * @description Revoke one of your API keys.
          */
         delete: operations["delete_key"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change Password
+         * @description Change your password. It signs you out in all other browsers; your API keys stay valid.
+         */
+        post: operations["change_password"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3683,6 +3707,16 @@ export interface components {
              */
             part: string;
         };
+        /** PasswordChange */
+        PasswordChange: {
+            /** Current Password */
+            current_password: string;
+            /**
+             * Password
+             * @description The new password.
+             */
+            password: string;
+        };
         /**
          * Peak
          * @description The peak FLOP/s of one rank's device, which MFU is a fraction of.
@@ -4018,6 +4052,14 @@ export interface components {
              * @description The given value, shortened if it is long.
              */
             value?: unknown;
+        };
+        /** ProfileChange */
+        ProfileChange: {
+            /**
+             * Name
+             * @description Your name, as others see it. Runs and datasets keep the name under which you created them.
+             */
+            name: string;
         };
         /**
          * Quota
@@ -5934,6 +5976,39 @@ export interface operations {
             };
         };
     };
+    change_profile: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProfileChange"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_keys: {
         parameters: {
             query?: never;
@@ -6006,6 +6081,37 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    change_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
         responses: {
             /** @description Successful Response */
             204: {

@@ -102,6 +102,10 @@ class Connection:
         response = self._http.post(API + path, json=json, params=params)
         return model.model_validate_json(_checked(response).content)
 
+    def post_only(self, path: str, *, json: Any) -> None:
+        """POST without a response body."""
+        _checked(self._http.post(API + path, json=json))
+
     def post_repeatable(self, path: str, model: type[Model], *, json: Any) -> Model:
         """POST under an idempotency key, retried if the response is lost."""
         headers = {"Idempotency-Key": str(uuid4())}

@@ -33,10 +33,10 @@ class Served(NamedTuple):
     url: str
     received: list[ReceivedRequest]
 
-    def command(self, key: str, words: str) -> Result:
-        """The result of a command line."""
+    def command(self, key: str, words: str, typed: str | None = None) -> Result:
+        """The result of a command line, which gets ``typed`` when it asks."""
         environment = {"TRAINWRIGHT_SERVER": self.url, "TRAINWRIGHT_KEY": key, "TRAINWRIGHT_TEAM": "acme"}
-        return CliRunner().invoke(cli.app, words.split(), env=environment | {"COLUMNS": "200"})
+        return CliRunner().invoke(cli.app, words.split(), typed, environment | {"COLUMNS": "200"})
 
 
 @pytest.fixture

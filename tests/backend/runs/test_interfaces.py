@@ -330,6 +330,21 @@ def test_a_person_lists_their_browsers_and_signs_one_out_by_command(scene: Scene
     assert served.command(key, f"sessions end {session}").exit_code == 1
 
 
+def test_a_person_changes_their_name_and_password_by_command(scene: Scene, served: Served) -> None:
+    key, browser = _key_of(scene.site.admin), scene.site.anonymous()
+    shown = served.command(key, "account show").output
+    assert "Ada <ada@acme.example>, site admin" in shown and "acme: owner" in shown
+    assert served.command(key, "account rename Augusta").exit_code == 0
+    assert scene.site.admin.get("/api/v1/me").json()["name"] == "Augusta"
+    new = "what only Augusta knows"
+    wrong = served.command(key, "account password", f"not the password\n{new}\n{new}\n")
+    assert wrong.exit_code == 1 and "This is not your current password" in wrong.output
+    done = served.command(key, "account password", f"{PASSWORD}\n{new}\n{new}\n")
+    assert done.exit_code == 0 and new not in done.output, done.output
+    me = {"email": "ada@acme.example", "password": new}
+    assert browser.post("/api/v1/auth/sign-in", json=me).status_code == 200
+
+
 def test_a_question_about_a_spec_is_the_same_through_all_interfaces(
     scene: Scene, served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
+import { PASSWORD_HELP, passwordMistake } from "@/features/auth/passwordRule";
 import { openLink } from "@/features/auth/queries";
 
 interface Props {
@@ -72,7 +73,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
               />
             )}
           </Field>
-          <Field label="Password" help="At least 10 characters." error={problem("password")}>
+          <Field label="Password" help={PASSWORD_HELP} error={problem("password")}>
             {(control) => (
               <TextInput {...control} {...input("password")} type="password" autoComplete="new-password" required minLength={10} />
             )}
@@ -91,7 +92,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
       {recovers && (
         <Field
           label="New password (optional)"
-          help="At least 10 characters. A new password signs you out everywhere else and revokes your API keys. Leave this empty to keep your password."
+          help={`${PASSWORD_HELP} A new password signs you out everywhere else and revokes your API keys. Leave this empty to keep your password.`}
           error={problem("password")}
         >
           {(control) => (
@@ -115,7 +116,6 @@ interface Account {
 }
 
 const TEAM_PATTERN = /^[a-z][a-z0-9-]{1,38}[a-z0-9]$/;
-const MIN_PASSWORD_LENGTH = 10;
 
 /** The fields that must change before the account can be created, in their order on the page. */
 function validateAccount({ name, email, password, team }: Account, firstOwner: boolean): Partial<Account> {
@@ -128,7 +128,8 @@ function validateAccount({ name, email, password, team }: Account, firstOwner: b
 }
 
 function validatePassword({ password }: Pick<Account, "password">): Partial<Account> {
-  return password.length < MIN_PASSWORD_LENGTH ? { password: `Enter at least ${MIN_PASSWORD_LENGTH} characters.` } : {};
+  const mistake = passwordMistake(password);
+  return mistake === undefined ? {} : { password: mistake };
 }
 
 const TEAM_RULE = "Use 3 to 40 lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen, such as my-team.";

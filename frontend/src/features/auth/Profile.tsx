@@ -2,6 +2,8 @@ import { useState } from "react";
 import type { Me } from "@/api/types";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
+import { PasswordChange } from "@/features/auth/PasswordChange";
+import { ProfileName } from "@/features/auth/ProfileName";
 import { applyTheme, storedTheme, THEME_LABELS, type Theme } from "@/lib/theme";
 
 /** Who is signed in, and how the pages look in this browser. */
@@ -9,18 +11,20 @@ export function Profile({ me }: { me: Me }) {
   const [theme, setTheme] = useState(storedTheme);
   return (
     <div className="panel flex flex-wrap items-start justify-between gap-x-8 gap-y-4 p-4">
-      <dl className="grid grid-cols-[auto_1fr] gap-x-6 gap-y-1">
-        <dt className="text-soft">Name</dt>
-        <dd>{me.name}</dd>
-        <dt className="text-soft">Email</dt>
-        <dd className="min-w-0 break-all">{me.email}</dd>
-        {me.site_admin && (
-          <>
-            <dt className="text-soft">Rights</dt>
-            <dd>site admin: nodes, and the quota of every team</dd>
-          </>
-        )}
-      </dl>
+      <div className="flex min-w-0 flex-col gap-4 tablet:w-96">
+        <ProfileName key={me.name} me={me} />
+        <dl className="grid grid-cols-[auto_1fr] items-baseline gap-x-6 gap-y-1">
+          <dt className="text-soft">Email</dt>
+          <dd className="min-w-0 break-all">{me.email}</dd>
+          {me.site_admin && (
+            <>
+              <dt className="text-soft">Rights</dt>
+              <dd>site admin: nodes, and the quota of every team</dd>
+            </>
+          )}
+        </dl>
+        <PasswordChange email={me.email} />
+      </div>
       <div className="w-48 max-tablet:w-full">
         <Field label="Theme" help="In this browser.">
           {(control) => (

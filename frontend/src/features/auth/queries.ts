@@ -32,6 +32,15 @@ export async function signOut(): Promise<void> {
   await api.POST("/api/v1/auth/sign-out");
 }
 
+/** The person with their new name. */
+export async function changeName(name: string) {
+  return body(await api.PATCH("/api/v1/me", { body: { name } }));
+}
+
+export async function changePassword(change: components["schemas"]["PasswordChange"]): Promise<void> {
+  await api.POST("/api/v1/me/password", { body: change });
+}
+
 export const keysQuery = queryOptions({
   queryKey: ["me", "keys"],
   queryFn: async ({ signal }) => body(await api.GET("/api/v1/me/keys", { signal })),

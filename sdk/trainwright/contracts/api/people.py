@@ -6,7 +6,10 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, Field
 
-from trainwright.contracts.base import EMAIL_PATTERN, SLUG_PATTERN, Envelope, Strict
+from trainwright.contracts.base import EMAIL_PATTERN, NAME_PATTERN, SLUG_PATTERN, Envelope, Strict
+
+MIN_PASSWORD_LENGTH = 10
+MAX_PASSWORD_LENGTH = 1_024
 
 
 class Role(StrEnum):
@@ -17,7 +20,7 @@ class Role(StrEnum):
 
 class SignIn(Strict):
     email: str = Field(max_length=254)
-    password: str = Field(max_length=1_024)
+    password: str = Field(max_length=MAX_PASSWORD_LENGTH)
 
 
 class LinkPurpose(StrEnum):
@@ -46,7 +49,7 @@ class OneTimeLink(Strict):
     token: str
     name: str | None = Field(default=None, min_length=1, max_length=80)
     email: str | None = Field(default=None, min_length=3, max_length=254, pattern=EMAIL_PATTERN)
-    password: str | None = Field(default=None, min_length=10, max_length=1_024)
+    password: str | None = Field(default=None, min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)
     team: str | None = Field(default=None, pattern=SLUG_PATTERN)
     """Slug of the first team, for the first owner."""
 
@@ -63,6 +66,17 @@ class Me(Envelope):
     email: str
     site_admin: bool
     teams: list[Membership]
+
+
+class ProfileChange(Strict):
+    name: str = Field(min_length=1, max_length=80, pattern=NAME_PATTERN)
+    """Your name, as others see it. Runs and datasets keep the name under which you created them."""
+
+
+class PasswordChange(Strict):
+    current_password: str = Field(max_length=MAX_PASSWORD_LENGTH)
+    password: str = Field(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)
+    """The new password."""
 
 
 class SignedInBrowser(Envelope):

@@ -1,0 +1,37 @@
+"""Commands about the account of the key's owner."""
+
+from __future__ import annotations
+
+import typer
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client
+
+app = typer.Typer(no_args_is_help=True, help="Show your account, and change your name or password.")
+
+
+@app.command("show")
+def show(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Show who you are, and your role in each of your teams."""
+    with open_client(server, key) as client:
+        me = client.me()
+        typer.echo(f"{me.name} <{me.email}>{', site admin' if me.site_admin else ''}")
+        for team in me.teams:
+            typer.echo(f"{team.slug}: {team.role}")
+
+
+@app.command("rename")
+def rename(name: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Change your name. Runs and datasets keep the name under which you created them."""
+    with open_client(server, key) as client:
+        typer.echo(f"Your name is now {client.change_name(name).name}.")
+
+
+@app.command("password")
+def password(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Change your password. It signs you out in all browsers; your API keys stay valid."""
+    with open_client(server, key) as client:
+        client.me()  # an invalid key is refused before anything is typed
+        current = typer.prompt("Current password", hide_input=True)
+        new = typer.prompt("New password", hide_input=True, confirmation_prompt="New password again")
+        client.change_password(current, new)
+        typer.echo("Your password is changed. Sign in again in your browsers.")
