@@ -17,11 +17,13 @@ from trainwright.commands import (
     checkpoints,
     datasets,
     invitations,
+    members,
     nodes,
     plan,
     recipes,
     runs,
     sessions,
+    teams,
     tokenizers,
     usage,
 )
@@ -37,6 +39,8 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(teams.app, name="teams")
+app.add_typer(members.app, name="members")
 app.add_typer(invitations.app, name="invitations")
 app.add_typer(account.app, name="account")
 app.add_typer(sessions.app, name="sessions")

@@ -23,6 +23,7 @@ from urllib.parse import quote
 from trainwright.calls.checkpoints import CheckpointCalls
 from trainwright.calls.datasets import DatasetCalls
 from trainwright.calls.monitoring import MonitoringCalls
+from trainwright.calls.people import PeopleCalls
 from trainwright.calls.planning import PlanningCalls
 from trainwright.calls.runs import RunCalls
 from trainwright.contracts.api.actions import AllowedSlots
@@ -30,12 +31,8 @@ from trainwright.contracts.api.envelopes import Health, SpecInfo
 from trainwright.contracts.api.nodes import JoinToken, Node
 from trainwright.contracts.api.people import (
     CreatedKey,
-    Invitation,
     Me,
-    NewInvitation,
     OneTimeLink,
-    PendingInvitation,
-    Role,
     SignedInBrowser,
     StorageUse,
     Team,
@@ -63,6 +60,10 @@ class Client(Connection):
     def change_password(self, current: str, new: str) -> None:
         """Change your password, which signs you out in all browsers. API keys stay valid."""
         self.post_only("/me/password", json={"current_password": current, "password": new})
+
+    def teams(self) -> list[Team]:
+        """The teams you are in."""
+        return self.get_list("/teams", Team)
 
     def spec(self) -> SpecInfo:
         """JSON Schema of RunSpec and the presets."""
@@ -101,7 +102,7 @@ class Client(Connection):
         return self.post("/join-tokens", JoinToken, json={"name": node_name})
 
 
-class TeamClient(DatasetCalls, PlanningCalls, RunCalls, MonitoringCalls, CheckpointCalls):
+class TeamClient(DatasetCalls, PlanningCalls, RunCalls, MonitoringCalls, CheckpointCalls, PeopleCalls):
     """Calls of one team. Get it from `Client.team`."""
 
     _client: Client
@@ -117,16 +118,3 @@ class TeamClient(DatasetCalls, PlanningCalls, RunCalls, MonitoringCalls, Checkpo
     def set_storage(self, limit_bytes: int) -> StorageUse:
         """Change the storage limit of the team. For site admins."""
         return self._client.put(f"{self._path}/storage", StorageUse, json={"limit_bytes": limit_bytes})
-
-    def invite(self, email: str, role: Role = Role.VIEWER) -> Invitation:
-        """Invite a person to the team. The link to send to them is returned only here. For owners."""
-        new = NewInvitation(email=email, role=role).model_dump(mode="json")
-        return self._client.post(f"{self._path}/invitations", Invitation, json=new)
-
-    def invitations(self) -> list[PendingInvitation]:
-        """Pending invitations, newest first. For owners."""
-        return self._client.get_pages(f"{self._path}/invitations", PendingInvitation)
-
-    def revoke_invitation(self, invitation_id: str) -> None:
-        """Revoke an invitation: its link stops working. For owners."""
-        self._client.delete(f"{self._path}/invitations/{invitation_id}")

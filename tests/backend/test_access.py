@@ -56,7 +56,10 @@ EXPECTED = {
     "GET /api/v1/teams": "signed in",
     "POST /api/v1/teams": "site admin",
     f"GET {T}": "viewer",
+    f"PATCH {T}": "owner",
     f"GET {T}/members": "viewer",
+    f"PATCH {T}/members/{{member}}": "owner",
+    f"DELETE {T}/members/{{member}}": "owner",
     f"GET {T}/invitations": "owner",
     f"POST {T}/invitations": "owner",
     f"DELETE {T}/invitations/{{invitation}}": "owner",
@@ -120,6 +123,7 @@ EXPECTED = {
     f"POST {T}/recipes": "editor",
     f"DELETE {T}/recipes/{{recipe}}": "editor",
     f"GET {T}/usage": "viewer",
+    f"GET {T}/usage/members": "viewer",
     "GET /api/v1/nodes": "site admin",
     "PATCH /api/v1/nodes/{node}": "site admin",
     "DELETE /api/v1/nodes/{node}": "site admin",
@@ -134,6 +138,7 @@ EXPECTED = {
     "POST /api/v1/agent/runs/{run}/checkpoints": "node",
     "POST /api/v1/agent/runs/{run}/end": "node",
     "GET /api/v1/agent/runs/{run}/offsets": "node",
+    f"DELETE {T}/members/me": "viewer",  # last: from then on, its callers are strangers
 }
 
 TEAM = "globex"
@@ -146,6 +151,7 @@ UNKNOWN = {
     "run": public_id("run", new_id()),
     "checkpoint": public_id("ckpt", new_id()),
     "recipe": public_id("recipe", new_id()),
+    "member": public_id("user", new_id()),
     "invitation": public_id("invite", new_id()),
     "node": public_id("node", new_id()),
     "key": public_id("key", new_id()),

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { expect, test, type Locator, type Page } from "@playwright/test";
 import { audit, auditSizes, browserErrors } from "./audit";
 import { signIn } from "./session";
@@ -137,6 +138,10 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(page).toHaveURL(/days=7|days=%227%22/);
     await expect(table(page, "CPU slot-hours by day").getByRole("row")).toHaveCount(8);
     await expect(table(page, "Top runs by usage")).toContainText("short");
+    await expect(table(page, "Usage by person")).toContainText("Ada");
+    const coming = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Download CSV" }).click();
+    expect(readFileSync(await (await coming).path(), "utf8")).toMatch(/^day,user,name,device,slot_hours\r\n.+,Ada,cpu,0\.\d+\r\n/);
     await audit(page, "usage-table");
   });
 

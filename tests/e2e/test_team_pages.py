@@ -50,6 +50,10 @@ def test_a_person_writes_copies_filters_and_deletes_runs(browser: Browser, tmp_p
     browser.run("run-form-and-list.spec.ts")
 
 
+def test_people_join_change_and_go(browser: Browser) -> None:
+    browser.run("people.spec.ts")
+
+
 @only_audited
 def test_every_page_is_accessible(browser: Browser, tmp_path: Path) -> None:
     dataset = browser.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])

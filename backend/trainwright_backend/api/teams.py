@@ -6,6 +6,7 @@ from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.people import (
     Invitation,
     Member,
+    MemberChange,
     NewInvitation,
     NewTeam,
     PendingInvitation,
@@ -14,13 +15,14 @@ from trainwright.contracts.api.people import (
     StorageLimit,
     StorageUse,
     Team,
+    TeamChange,
 )
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
 from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs.joined_nodes import with_joined_slots
-from trainwright_backend.teams import one_time_links, service
+from trainwright_backend.teams import members, one_time_links, service
 
 router = APIRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
 
@@ -46,10 +48,35 @@ def get_team(access: Viewer, session: ReadSession) -> Team:
     return team.model_copy(update={"quota": with_joined_slots(session, team.quota)})
 
 
+@router.patch("/{team}")
+def rename_team(change: TeamChange, access: Owner, session: WriteSession) -> Team:
+    """Change the team's name. Its slug, which addresses, scripts and links contain, stays."""
+    return service.rename_team(session, access.team_id, change.name)
+
+
 @router.get("/{team}/members", response_model=Page[Member])
 def list_members(access: Viewer, session: ReadSession, asked: Paged) -> Page[Member] | Response:
     """The people of a team."""
-    return page_of(service.list_members(session, access.team_id), asked, lambda member: member.id)
+    return page_of(members.list_members(session, access.team_id), asked, lambda member: member.id)
+
+
+@router.delete("/{team}/members/me", status_code=204)
+def leave_team(access: Viewer, session: WriteSession) -> None:
+    """Leave the team. Your keys no longer work for it; your runs continue and stay. The last owner cannot leave."""
+    members.leave(session, access.team_id, access.user_id)
+
+
+@router.patch("/{team}/members/{member}")
+def change_role(member: str, change: MemberChange, access: Owner, session: WriteSession) -> Member:
+    """Change a member's role. The last owner keeps it. An owner who no longer is one loses their pending invitations."""
+    return members.change_role(session, access.team_id, access.user_id, member, change.role)
+
+
+@router.delete("/{team}/members/{member}", status_code=204)
+def remove_member(member: str, access: Owner, session: WriteSession) -> None:
+    """Remove a person from the team. Their keys no longer work for it, and their pending invitations are revoked. Their runs
+    continue and stay. The last owner cannot be removed."""
+    members.remove_member(session, access.team_id, access.user_id, member)
 
 
 @router.post("/{team}/invitations", status_code=201)
@@ -61,7 +88,7 @@ def create_invitation(
     requested: RequestedAddress,
 ) -> Invitation:
     """Invite a person to the team. The answer has the link to send to them; an earlier one of theirs no longer works."""
-    return one_time_links.invite(session, settings, access.team_id, new, requested)
+    return one_time_links.invite(session, settings, access.team_id, access.user_id, new, requested)
 
 
 @router.get("/{team}/invitations", response_model=Page[PendingInvitation])

@@ -89,6 +89,8 @@ class OneTimeLink(Base):
     email: Mapped[str | None] = mapped_column(String(254))
     team_id: Mapped[UUID | None] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
     role: Mapped[str | None] = mapped_column(String(16))
+    invited_by: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="SET NULL"))
+    """The owner who created an invitation: it is revoked when they no longer are one. Empty for older ones."""
     expires: Mapped[datetime] = mapped_column(UtcDateTime)
     used: Mapped[datetime | None] = mapped_column(UtcDateTime)
 

@@ -3,26 +3,25 @@
 It is here because it includes the bytes of checkpoints, which do not count towards the limit for files.
 """
 
-from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import func, select
 
 from trainwright.contracts.api.usage import RunUsage, Usage
 from trainwright_backend.checkpoints.tables import Checkpoint
-from trainwright_backend.core.db import Read, now
+from trainwright_backend.core.db import Read
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.joined_nodes import with_joined_slots
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.service import show_team
-from trainwright_backend.teams.usage import list_daily_usage, list_top_runs
+from trainwright_backend.teams.usage import first_day, list_daily_usage, list_member_usage, list_top_runs
 
 LISTED_RUNS = 20
 
 
 def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
     """The team's usage on the last ``days`` days (UTC), including today."""
-    first = now().date() - timedelta(days=days - 1)
+    first = first_day(days)
     team = show_team(session, team_id)
     used = list_top_runs(session, team_id, first, LISTED_RUNS)
     theirs = select(Run.id, Run.name).where(Run.id.in_([item.run_id for item in used]))
@@ -32,6 +31,7 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
         storage=team.storage,
         team_checkpoint_bytes=checkpoint_bytes(session, team_id),
         days=list_daily_usage(session, team_id, first),
+        members=list_member_usage(session, team_id, first),
         runs=[
             RunUsage(
                 run=public_id("run", item.run_id),

@@ -33,7 +33,7 @@ def metered_until_after(state: RunState, mark: datetime | None) -> datetime | No
 def add_metered_time(session: Write, run: Run, mark: datetime | None, until: datetime) -> None:
     """Record the time that the run has occupied its slots since ``mark``."""
     if mark is not None and until > mark:
-        add_slot_time(session, run.team_id, run.id, run.device, run.slots, mark, until)
+        add_slot_time(session, run.team_id, run.id, run.created_by, run.device, run.slots, mark, until)
 
 
 def due_for_metering() -> Select[UUID]:

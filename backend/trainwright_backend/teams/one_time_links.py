@@ -85,11 +85,17 @@ def sign_in_link(session: Write, settings: Settings, email: str) -> NewLink:
 
 
 def invite(
-    session: Write, settings: Settings, team_id: UUID, new: NewInvitation, requested: str | None = None
+    session: Write,
+    settings: Settings,
+    team_id: UUID,
+    inviter_id: UUID,
+    new: NewInvitation,
+    requested: str | None = None,
 ) -> Invitation:
     """Invite the person with an address to the team. A new invitation replaces their earlier ones.
 
     Args:
+        inviter_id: the owner who invites. The invitation is revoked when they no longer are one.
         requested: the address by which the request reached the server.
     """
     email = normal_email(new.email)
@@ -107,6 +113,7 @@ def invite(
         email=email,
         team_id=team_id,
         role=new.role,
+        invited_by=inviter_id,
         requested=requested,
     )
     return Invitation(
@@ -208,6 +215,7 @@ def _new_link(
     email: str | None = None,
     team_id: UUID | None = None,
     role: Role | None = None,
+    invited_by: UUID | None = None,
     requested: str | None = None,
 ) -> NewLink:
     session.execute(delete(OneTimeLink).where(OneTimeLink.expires < now()))
@@ -218,6 +226,7 @@ def _new_link(
         email=email,
         team_id=team_id,
         role=role,
+        invited_by=invited_by,
         expires=now() + LIFETIMES[purpose],
     )
     session.add(link)

@@ -1,17 +1,16 @@
-"""Teams and their people. `slot_quota` and `storage_quota` manage what a team uses."""
+"""Teams. `members` manages their people, `slot_quota` and `storage_quota` what they use."""
 
 from uuid import UUID
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from trainwright.contracts.api.people import Member, NewTeam, Role, StorageUse
+from trainwright.contracts.api.people import NewTeam, Role, StorageUse
 from trainwright.contracts.api.people import Quota as QuotaOut
 from trainwright.contracts.api.people import Team as TeamOut
-from trainwright_backend.auth.tables import Account, Membership, Team
+from trainwright_backend.auth.tables import Membership, Team
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid, NotFound
-from trainwright_backend.core.ids import public_id
 from trainwright_backend.teams.reserved_slugs import RESERVED_SLUGS
 from trainwright_backend.teams.slot_quota import DEVICES, get_quota
 from trainwright_backend.teams.storage_quota import set_storage_limit, storage_use
@@ -56,18 +55,10 @@ def list_teams(session: Read, user_id: UUID) -> list[TeamOut]:
     return [show_team(session, team_id) for team_id in ids]
 
 
-def list_members(session: Read, team_id: UUID) -> list[Member]:
-    """The members of a team, by name."""
-    rows = session.execute(
-        select(Account, Membership.role)
-        .join(Membership, Membership.user_id == Account.id)
-        .where(Membership.team_id == team_id)
-        .order_by(Account.name, Account.email)
-    )
-    return [
-        Member(id=public_id("user", account.id), name=account.name, email=account.email, role=Role(role))
-        for account, role in rows
-    ]
+def rename_team(session: Write, team_id: UUID, name: str) -> TeamOut:
+    """Change a team's name. Its slug stays."""
+    session.change(update(Team).where(Team.id == team_id).values(name=name.strip()))
+    return show_team(session, team_id)
 
 
 def set_quota(session: Write, slug: str, device: str, limit: int) -> QuotaOut:

@@ -65,4 +65,6 @@ class SlotTime(Base):
     day: Mapped[date] = mapped_column(primary_key=True)
     device: Mapped[str] = mapped_column(String(16))
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    user_id: Mapped[UUID | None]
+    """Who submitted the run. No foreign key, as above; empty for runs that were deleted before this was recorded."""
     slot_seconds: Mapped[float]

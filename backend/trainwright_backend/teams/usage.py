@@ -1,4 +1,4 @@
-"""Slot time: how long the runs of a team used their slots, by day.
+"""Slot time: how long the runs of a team used their slots, by day and by the person who submitted them.
 
 `runs.metering` adds time as it passes. Time is never subtracted: it stays when the run is deleted. A period that spans
 midnight (UTC) is split. Slots that are reserved but not leased count for nothing.
@@ -7,13 +7,16 @@ midnight (UTC) is split. Slots that are reserved but not leased count for nothin
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, and_, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from trainwright.contracts.api.usage import DailyUsage
-from trainwright_backend.core.db import Read, Write
+from trainwright.contracts.api.usage import DailyMemberUsage, DailyUsage, MemberUsage
+from trainwright_backend.auth.tables import Account, Membership
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.ids import public_id
 from trainwright_backend.teams.tables import SlotTime
 
 SECONDS_AN_HOUR = 3600.0
@@ -29,13 +32,25 @@ class RunSlotHours:
 
 
 def add_slot_time(
-    session: Write, team_id: UUID, run_id: UUID, device: str, slots: int, since: datetime, until: datetime
+    session: Write,
+    team_id: UUID,
+    run_id: UUID,
+    user_id: UUID | None,
+    device: str,
+    slots: int,
+    since: datetime,
+    until: datetime,
 ) -> None:
-    """Add the time for which a run used ``slots``, in the caller's transaction."""
+    """Add the time for which a run of ``user_id`` used ``slots``, in the caller's transaction."""
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     for day, seconds in seconds_by_day(since, until):
         row = insert(SlotTime).values(
-            run_id=run_id, day=day, device=device, team_id=team_id, slot_seconds=slots * seconds
+            run_id=run_id,
+            user_id=user_id,
+            day=day,
+            device=device,
+            team_id=team_id,
+            slot_seconds=slots * seconds,
         )
         more = {"slot_seconds": SlotTime.slot_seconds + row.excluded.slot_seconds}
         session.execute(row.on_conflict_do_update(index_elements=["run_id", "day"], set_=more))
@@ -51,6 +66,11 @@ def seconds_by_day(since: datetime, until: datetime) -> Iterator[tuple[date, flo
         since = end
 
 
+def first_day(days: int) -> date:
+    """The first of the last ``days`` days (UTC), which include today."""
+    return now().date() - timedelta(days=days - 1)
+
+
 def list_daily_usage(session: Read, team_id: UUID, first: date) -> list[DailyUsage]:
     """The team's use on each day from ``first`` on, oldest first, without days of no use."""
     total = func.sum(SlotTime.slot_seconds)
@@ -64,6 +84,52 @@ def list_daily_usage(session: Read, team_id: UUID, first: date) -> list[DailyUsa
         DailyUsage(day=day, device=device, slot_hours=seconds / SECONDS_AN_HOUR)
         for day, device, seconds in rows
     ]
+
+
+def list_member_usage(session: Read, team_id: UUID, first: date) -> list[MemberUsage]:
+    """The use of each person from ``first`` on, most first, also of those who have left the team."""
+    total = func.sum(SlotTime.slot_seconds)
+    rows = session.execute(
+        _by_member(team_id, first, SlotTime.device, total)
+        .group_by(*PERSON, SlotTime.device)
+        .order_by(total.desc(), SlotTime.user_id)
+    )
+    return [
+        MemberUsage(**_person(*person), device=device, slot_hours=seconds / SECONDS_AN_HOUR)
+        for *person, device, seconds in rows
+    ]
+
+
+def list_daily_member_usage(session: Read, team_id: UUID, first: date) -> list[DailyMemberUsage]:
+    """The use of each person on each day from ``first`` on, oldest first, without days of no use."""
+    total = func.sum(SlotTime.slot_seconds)
+    rows = session.execute(
+        _by_member(team_id, first, SlotTime.day, SlotTime.device, total)
+        .group_by(*PERSON, SlotTime.day, SlotTime.device)
+        .order_by(SlotTime.day, SlotTime.device, total.desc(), SlotTime.user_id)
+    )
+    return [
+        DailyMemberUsage(**_person(*person), day=day, device=device, slot_hours=seconds / SECONDS_AN_HOUR)
+        for *person, day, device, seconds in rows
+    ]
+
+
+PERSON = (SlotTime.user_id, Account.name, Membership.role)
+
+
+def _by_member(team_id: UUID, first: date, *columns: Any) -> Select[Any]:
+    in_team = and_(Membership.user_id == SlotTime.user_id, Membership.team_id == team_id)
+    return (
+        select(*PERSON, *columns)
+        .outerjoin(Account, Account.id == SlotTime.user_id)
+        .outerjoin(Membership, in_team)
+        .where(SlotTime.team_id == team_id, SlotTime.day >= first)
+    )
+
+
+def _person(user_id: UUID | None, name: str | None, role: str | None) -> dict[str, Any]:
+    known = None if user_id is None or name is None else public_id("user", user_id)
+    return {"user": known, "name": name or "", "in_team": role is not None}
 
 
 def list_top_runs(session: Read, team_id: UUID, first: date, count: int) -> list[RunSlotHours]:

@@ -621,7 +621,11 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Rename Team
+         * @description Change the team's name. Its slug, which addresses, scripts and links contain, stays.
+         */
+        patch: operations["rename_team"];
         trace?: never;
     };
     "/api/v1/teams/{team}/checkpoints": {
@@ -914,6 +918,51 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/members/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Leave Team
+         * @description Leave the team. Your keys no longer work for it; your runs continue and stay. The last owner cannot leave.
+         */
+        delete: operations["leave_team"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/members/{member}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove Member
+         * @description Remove a person from the team. Their keys no longer work for it, and their pending invitations are revoked. Their runs
+         *     continue and stay. The last owner cannot be removed.
+         */
+        delete: operations["remove_member"];
+        options?: never;
+        head?: never;
+        /**
+         * Change Role
+         * @description Change a member's role. The last owner keeps it. An owner who no longer is one loses their pending invitations.
+         */
+        patch: operations["change_role"];
         trace?: never;
     };
     "/api/v1/teams/{team}/metrics": {
@@ -1670,10 +1719,31 @@ export interface paths {
         };
         /**
          * Show Usage
-         * @description Quota, storage, bytes of checkpoints, and slot-hours by day and by run, for the last `days` days (UTC).
+         * @description Quota, storage, bytes of checkpoints, and slot-hours by day, by person and by run, for the last `days` days (UTC).
          *     The time of running attempts is up to half a minute old.
          */
         get: operations["show_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/usage/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Member Usage
+         * @description Slot-hours by day and by the person who submitted the runs, for the last `days` days (UTC). Days without usage are left
+         *     out.
+         */
+        get: operations["list_member_usage"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2164,6 +2234,34 @@ export interface components {
              * @default {}
              */
             rules: components["schemas"]["FilterRules"];
+        };
+        /** DailyMemberUsage */
+        DailyMemberUsage: {
+            /**
+             * Day
+             * Format: date
+             * @description Day in UTC.
+             */
+            day: string;
+            /** Device */
+            device: string;
+            /**
+             * In Team
+             * @description Whether they still are a member of the team.
+             */
+            in_team: boolean;
+            /**
+             * Name
+             * @description Their current name; empty if `user` is null.
+             */
+            name: string;
+            /** Slot Hours */
+            slot_hours: number;
+            /**
+             * User
+             * @description Who submitted the runs. Null if the run was deleted, or its account, before this was recorded.
+             */
+            user: string | null;
         };
         /** DailyUsage */
         DailyUsage: {
@@ -3004,6 +3102,32 @@ export interface components {
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+        };
+        /** MemberChange */
+        MemberChange: {
+            role: components["schemas"]["Role"];
+        };
+        /** MemberUsage */
+        MemberUsage: {
+            /** Device */
+            device: string;
+            /**
+             * In Team
+             * @description Whether they still are a member of the team.
+             */
+            in_team: boolean;
+            /**
+             * Name
+             * @description Their current name; empty if `user` is null.
+             */
+            name: string;
+            /** Slot Hours */
+            slot_hours: number;
+            /**
+             * User
+             * @description Who submitted the runs. Null if the run was deleted, or its account, before this was recorded.
+             */
+            user: string | null;
         };
         /** Membership */
         Membership: {
@@ -5049,6 +5173,14 @@ export interface components {
             slug: string;
             storage: components["schemas"]["StorageUse"];
         };
+        /** TeamChange */
+        TeamChange: {
+            /**
+             * Name
+             * @description The team's name, as people read it. Its slug never changes: addresses, scripts and links contain it.
+             */
+            name: string;
+        };
         /**
          * TextDocuments
          * @enum {string}
@@ -5266,6 +5398,12 @@ export interface components {
              * @description Days with usage, oldest first.
              */
             days: components["schemas"]["DailyUsage"][];
+            /**
+             * Members
+             * @description Everybody with usage, by device, the highest first. They add up to the days.
+             * @default []
+             */
+            members: components["schemas"]["MemberUsage"][];
             /** Quota */
             quota: components["schemas"]["Quota"][];
             /**
@@ -6433,6 +6571,41 @@ export interface operations {
             };
         };
     };
+    rename_team: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeamChange"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Team"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_team_checkpoints: {
         parameters: {
             query?: {
@@ -6998,6 +7171,101 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Page_Member_"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    leave_team: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    remove_member: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                member: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    change_role: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                member: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberChange"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
                 };
             };
             /** @description Refused. */
@@ -8622,6 +8890,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Usage"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_member_usage: {
+        parameters: {
+            query?: {
+                days?: number;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DailyMemberUsage"][];
                 };
             };
             /** @description Refused. */

@@ -33,8 +33,9 @@ const home = createRoute({
     const me = await requireUser("/");
     const team = me.teams[0];
     if (team !== undefined) throw redirect({ to: "/$team", params: { team: team.slug }, replace: true });
+    return { me };
   },
-  component: NotFoundPage,
+  component: lazyPage(() => import("@/app/routes/NoTeamPage"), "NoTeamPage"),
   errorComponent: FrameError,
 });
 

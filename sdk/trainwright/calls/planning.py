@@ -9,7 +9,7 @@ from trainwright.calls.team import TeamCalls
 from trainwright.contracts.api.actions import NewRecipe, Recipe, RunLayout
 from trainwright.contracts.api.plans import RunPlan
 from trainwright.contracts.api.runs import Run, SpecCheck
-from trainwright.contracts.api.usage import RunEstimate, Usage
+from trainwright.contracts.api.usage import DailyMemberUsage, RunEstimate, Usage
 from trainwright.contracts.run_spec import RunSpec
 
 
@@ -58,8 +58,12 @@ class PlanningCalls(TeamCalls):
         self._client.delete(f"{self._path}/recipes/{recipe_id}")
 
     def usage(self, days: int = 30) -> Usage:
-        """Quota, storage, and slot-hours by day and by run."""
+        """Quota, storage, and slot-hours by day, by person and by run."""
         return self._client.get(f"{self._path}/usage", Usage, {"days": days})
+
+    def member_usage(self, days: int = 30) -> list[DailyMemberUsage]:
+        """Slot-hours by day and by the person who submitted the runs."""
+        return self._client.get_list(f"{self._path}/usage/members", DailyMemberUsage, {"days": days})
 
 
 def as_json(spec: Mapping[str, Any] | RunSpec) -> Any:

@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+import csv
+import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from rich.table import Column, Table
 
 from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
-from trainwright.contracts.api.usage import Usage
+from trainwright.contracts.api.usage import DailyMemberUsage, MemberUsage, Usage
+
+FORMULA_STARTS = tuple("=+-@\t")
 
 Days = Annotated[int, typer.Option(min=1, max=366, help="Number of days up to today (UTC).")]
 
 
-def usage(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, days: Days = 30) -> None:
-    """Show quota, storage, and slot-hours by day and by run."""
+def usage(
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    days: Days = 30,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print slot-hours by day and person as CSV, in full precision.")
+    ] = False,
+) -> None:
+    """Show quota, storage, and slot-hours by day, by person and by run."""
     with open_team(server, key, team) as api:
-        show(api.usage(days))
+        if as_csv:
+            print_csv(api.member_usage(days))
+        else:
+            show(api.usage(days))
+
+
+def print_csv(found: Sequence[DailyMemberUsage]) -> None:
+    """Print a header and a line per day, person and device (RFC 4180). The columns are those of the page's file."""
+    lines = csv.writer(sys.stdout)
+    lines.writerow(("day", "user", "name", "device", "slot_hours"))
+    for item in found:
+        lines.writerow((item.day, item.user or "", _as_text(item.name), item.device, item.slot_hours))
+
+
+def _as_text(name: str) -> str:
+    """A name that a spreadsheet would run as a formula gets an apostrophe."""
+    return f"'{name}" if name[:1] in FORMULA_STARTS else name
+
+
+def person_name(item: MemberUsage) -> str:
+    """The name of a person, also of one who has left."""
+    if item.user is None:
+        return "(unknown)"
+    return item.name if item.in_team else f"{item.name} (no longer in the team)"
 
 
 def show(found: Usage) -> None:
-    """Print quota and storage, then days and runs."""
+    """Print quota and storage, then days, people and runs."""
     for quota in found.quota:
         typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
     storage = found.storage
@@ -32,6 +68,10 @@ def show(found: Usage) -> None:
         for day in found.days:
             days.add_row(f"{day.day}", day.device, f"{day.slot_hours:,.2f}")
         out.print(days)
+        members = Table(Column("person", min_width=30), "device", hours, box=None)
+        for member in found.members:
+            members.add_row(person_name(member), member.device, f"{member.slot_hours:,.2f}")
+        out.print(members)
         runs = Table(Column("run", no_wrap=True, min_width=30), "name", "device", hours, box=None)
         for item in found.runs:
             runs.add_row(item.run, item.name or "(deleted)", item.device, f"{item.slot_hours:,.2f}")

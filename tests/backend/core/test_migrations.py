@@ -18,12 +18,14 @@ from sqlalchemy import text
 
 from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.end_codes import EndCode
+from trainwright_backend.auth.tables import OneTimeLink
 from trainwright_backend.core.db import Base, Database, now
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.migrations.run import config, migrate
 from trainwright_backend.nodes.tables import JoinToken, Node
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run, RunEvent, RunSummary
+from trainwright_backend.teams.tables import SlotTime
 
 pytestmark = pytest.mark.both_databases
 
@@ -317,6 +319,33 @@ def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:
         assert session.scalars(sa.select(RunSummary.values)).all() == [{"loss": 2.5, "fp8_underflow": 0.25}]
         stored = session.execute(text("SELECT DISTINCT reason FROM run_event")).scalars().all()
         assert stored == ["lease_expired"], "the column's type would also read the old code"
+
+
+def test_old_slot_time_goes_to_the_person_of_its_run(empty_url: str) -> None:
+    team, run = (row for row in old_run() if row[0] in ("team", "run"))
+    account = {
+        "id": uuid4(),
+        "email": "ada@acme.example",
+        "name": "Ada",
+        "password_hash": "",
+        "created": now(),
+    }
+    row = {"team_id": team[1]["id"], "day": now().date(), "device": "cpu", "slot_seconds": 9.0}
+    times = [("slot_time", row | {"run_id": run_id}) for run_id in (run[1]["id"], uuid4())]
+    link = {"id": uuid4(), "hash": "0" * 64, "purpose": "invitation", "email": "bob@acme.example"}
+    rest = {"team_id": team[1]["id"], "role": "viewer", "expires": now()}
+    rows = [
+        team,
+        ("account", account | {"site_admin": False}),
+        (run[0], run[1] | {"created_by": account["id"]}),
+        *times,
+        ("one_time_link", link | rest),
+    ]
+    with upgraded(empty_url, rows, "0008") as database, database.read() as session:
+        people = {tuple(row) for row in session.execute(sa.select(SlotTime.run_id, SlotTime.user_id))}
+        assert people == {(run[1]["id"], account["id"]), (times[1][1]["run_id"], None)}
+        kept = session.scalars(sa.select(OneTimeLink)).one()
+        assert (kept.email, kept.role, kept.invited_by) == ("bob@acme.example", "viewer", None)
 
 
 @pytest.mark.parametrize(("mfu", "kept"), [([0.5, 0.9], True), ([0.5, 13.31], False)])

@@ -1,8 +1,8 @@
 """Every action on a run has three interfaces to one route: HTTP, the client and the command line.
 
 A viewer tries each interface against a running API, so each shows that route's refusal. Requests are compared
-as the route parses them. Invitations are tested the same way; browser tests cover the pages. A route that
-changes runs, checkpoints, nodes or invitations fails the test unless it is listed here, as an action or not.
+as the route parses them. Members and invitations are tested the same way; browser tests cover the pages. A route that
+changes a team, its members or invitations, runs, checkpoints or nodes fails the test unless it is listed here, as an action or not.
 """
 
 import json
@@ -29,6 +29,7 @@ R = f"{T}/runs/{{run}}"
 C = f"{R}/checkpoints/{{checkpoint}}"
 NODE = "/api/v1/nodes/{node}"
 INVITATIONS = f"{T}/invitations"
+MEMBERS = f"{T}/members"
 
 
 class Named(NamedTuple):
@@ -39,6 +40,7 @@ class Named(NamedTuple):
     checkpoint: str
     node: str
     invitation: str
+    member: str
 
 
 Method = Callable[[TeamClient, Client, Named], object]
@@ -200,6 +202,34 @@ ACTIONS: dict[str, Action] = {
         "invitations revoke {invitation}",
         least="owner",
     ),
+    "rename team": Action(
+        f"PATCH {T}", {"name": "Lab"}, lambda t, *_: t.rename("Lab"), "teams rename Lab", least="owner"
+    ),
+    "members": Action(
+        f"GET {MEMBERS}", None, lambda t, *_: t.members(), "members list", {"limit": "100"}, least="viewer"
+    ),
+    "set role": Action(
+        f"PATCH {MEMBERS}/{{member}}",
+        {"role": "owner"},
+        lambda t, _, n: t.change_role(n.member, Role.OWNER),
+        "members set-role {member} owner",
+        least="owner",
+    ),
+    "remove member": Action(
+        f"DELETE {MEMBERS}/{{member}}",
+        None,
+        lambda t, _, n: t.remove_member(n.member),
+        "members remove {member}",
+        least="owner",
+    ),
+    "usage by member": Action(
+        f"GET {T}/usage/members",
+        None,
+        lambda t, *_: t.member_usage(7),
+        "usage --days 7 --csv",
+        {"days": "7"},
+        least="viewer",
+    ),
 }
 OTHER_ROUTES = {
     f"POST {T}/runs",
@@ -207,8 +237,9 @@ OTHER_ROUTES = {
     f"POST {T}/runs/plan",
     f"POST {T}/runs/estimate",
     f"DELETE {NODE}",
+    f"DELETE {MEMBERS}/me",
 }
-"""These start a run, only read, or are for the operator."""
+"""These start a run, only read, are for the operator, or are allowed to the viewer who tries the others."""
 
 
 @pytest.fixture
@@ -229,7 +260,8 @@ def named(scene: Scene, work: Work) -> Named:
     (node,) = scene.site.admin.get("/api/v1/nodes").json()
     new = {"email": "ann@example.org", "role": "viewer"}
     invited = scene.site.admin.post(INVITATIONS.format(team=scene.site.team), json=new).json()
-    return Named(work.run_id, scene.submit(), checkpoint["id"], node["id"], invited["id"])
+    member = scene.site.member("editor").get("/api/v1/me").json()
+    return Named(work.run_id, scene.submit(), checkpoint["id"], node["id"], invited["id"], member["id"])
 
 
 def test_every_action_works_equally_through_all_interfaces_and_refuses_viewers(
@@ -285,6 +317,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "note": {"command": "runs hold {run}"},
     "cancel": {"method": lambda t, _, n: t.pause(n.run)},
     "invite": {"command": "invitations create bob@example.org"},
+    "set role": {"command": "members set-role {member} viewer"},
+    "remove member": {"method": lambda t, *_: t.leave()},
 }
 
 
@@ -330,6 +364,25 @@ def test_a_person_lists_their_browsers_and_signs_one_out_by_command(scene: Scene
     assert served.command(key, f"sessions end {session}").exit_code == 1
 
 
+def test_people_are_managed_by_command_with_their_addresses(scene: Scene, served: Served) -> None:
+    person = scene.site.member("viewer")
+    owner, key = _key_of(scene.site.admin), _key_of(person)
+    assert "viewer@acme.example  viewer" in served.command(owner, "members list").output
+    done = served.command(owner, "members set-role Viewer@acme.example editor")
+    assert done.exit_code == 0 and "Viewer is now editor of acme." in done.output
+    assert served.command(key, "teams list").output.split()[-1] == "editor"
+    last = served.command(owner, "members leave")
+    assert last.exit_code == 1 and "Make another member an owner first" in " ".join(last.output.split())
+    unknown = served.command(owner, "members remove bob@example.org")
+    assert unknown.exit_code == 1
+    assert "There is ada@acme.example, viewer@acme.example." in " ".join(unknown.output.split())
+    assert served.command(key, "members leave").exit_code == 0
+    assert person.get("/api/v1/me").json()["teams"] == []
+    assert "viewer@acme.example" not in served.command(owner, "members list").output
+    assert served.command(owner, "teams rename Laboratory").exit_code == 0
+    assert "Laboratory" in served.command(owner, "teams list").output
+
+
 def test_a_person_changes_their_name_and_password_by_command(scene: Scene, served: Served) -> None:
     key, browser = _key_of(scene.site.admin), scene.site.anonymous()
     shown = served.command(key, "account show").output
@@ -365,7 +418,7 @@ def test_a_question_about_a_spec_is_the_same_through_all_interfaces(
             {"begin_step": "4"},
         ),
     }
-    nobody = Named("", "", "", "", "")
+    nobody = Named("", "", "", "", "", "")
     for name, action in questions.items():
         refusal = _by_client(action, served.url, key, nobody)
         assert (refusal is not None) == (name == "submit")
@@ -381,8 +434,9 @@ def _state_before_actions(scene: Scene, named: Named) -> object:
     runs = [(item["id"], item["state"]) for item in scene.site.admin.get(scene.runs).json()["items"]]
     (node,) = scene.site.admin.get("/api/v1/nodes").json()
     invited = scene.site.admin.get(INVITATIONS.format(team=scene.site.team)).json()
+    team = [scene.site.admin.get(path.format(team=scene.site.team)).json() for path in (T, MEMBERS)]
     shown = [run[name] for name in ("state", "name", "notes", "tags", "spec")]
-    return shown, kept, runs, node["draining"], invited
+    return shown, kept, runs, node["draining"], invited, team[0]["name"], team[1]
 
 
 def test_every_route_that_changes_runs_is_listed_here(scene: Scene) -> None:
@@ -391,7 +445,10 @@ def test_every_route_that_changes_runs_is_listed_here(scene: Scene) -> None:
         for route in iter_route_contexts(scene.site.app.routes)
         for method in route.methods or ()
         if method not in ("GET", "HEAD", "OPTIONS")
-        if str(route.path).startswith((f"{T}/runs", f"{T}/checkpoints", "/api/v1/nodes", INVITATIONS))
+        if str(route.path).startswith(
+            (f"{T}/runs", f"{T}/checkpoints", "/api/v1/nodes", INVITATIONS, MEMBERS)
+        )
+        or route.path == T
     }
     assert (
         found

@@ -1,19 +1,23 @@
-import { useParams, useRouteContext } from "@tanstack/react-router";
+import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
 import { KeyTable } from "@/features/auth/KeyTable";
 import { NewKeyForm } from "@/features/auth/NewKeyForm";
 import { Profile } from "@/features/auth/Profile";
+import { meQuery } from "@/features/auth/queries";
 import { SessionTable } from "@/features/auth/SessionTable";
+import { useRefreshMe } from "@/features/auth/useRefreshMe";
 import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
+import { TeamName } from "@/features/teams/members/TeamName";
 import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
 const ROLE_TEXTS = {
-  owner: "You are an owner: you also invite people.",
+  owner: "You are an owner: you also manage people.",
   editor: "You are an editor: you upload data and start runs.",
   viewer: "You are a viewer: you see everything and change nothing.",
 } as const;
@@ -22,6 +26,9 @@ const ROLE_TEXTS = {
 export function SettingsPage() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
+  const refreshMe = useRefreshMe();
+  const client = useQueryClient();
+  const navigate = useNavigate();
   const membership = me.teams.find(({ slug }) => slug === team);
   return (
     <>
@@ -51,9 +58,24 @@ export function SettingsPage() {
           </Boundary>
         </Section>
         <Section id="members" help={`Team ${membership?.name ?? team}. ${membership === undefined ? "" : ROLE_TEXTS[membership.role]}`}>
-          <Boundary>
-            <MemberTable team={team} />
-          </Boundary>
+          <div className="flex flex-col gap-4">
+            {membership?.role === "owner" && (
+              <div className="max-w-96">
+                <TeamName key={membership.name} team={team} name={membership.name} onChanged={refreshMe} />
+              </div>
+            )}
+            <Boundary>
+              <MemberTable
+                team={team}
+                me={me.id}
+                onChanged={refreshMe}
+                onLeft={async () => {
+                  await client.query({ ...meQuery, staleTime: 0 });
+                  await navigate({ to: "/" });
+                }}
+              />
+            </Boundary>
+          </div>
         </Section>
         {membership?.role === "owner" && (
           <Section id="invitations" help="Invite people to the team by sending them a link.">

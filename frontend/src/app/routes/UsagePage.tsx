@@ -1,18 +1,21 @@
-import { useSuspenseQuery } from "@tanstack/react-query";
+import { useSuspenseQueries } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Boundary } from "@/components/Boundary";
+import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { Segmented } from "@/components/Segmented";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 import { CheckpointStorage } from "@/features/teams/usage/CheckpointStorage";
-import { usageQuery } from "@/features/teams/queries";
+import { memberUsageQuery, usageQuery } from "@/features/teams/queries";
 import { DailyUsageChart } from "@/features/teams/usage/DailyUsageChart";
 import { RunUsageTable } from "@/features/teams/usage/RunUsageTable";
-import { devicesOf, fillDays, DEFAULT_SPAN, SPANS } from "@/features/teams/usage/usageView";
+import { MemberUsageTable } from "@/features/teams/usage/MemberUsageTable";
+import { devicesOf, fillDays, hoursByPerson, memberUsageCsv, DEFAULT_SPAN, SPANS } from "@/features/teams/usage/usageView";
+import { downloadText } from "@/lib/downloadText";
 
-/** The team's quota and current usage, and its usage by day and by run. */
+/** The team's quota and current usage, and its usage by day, by person and by run. */
 export function UsagePage() {
   const { team } = useParams({ from: "/$team" });
   const { days = DEFAULT_SPAN } = useSearch({ from: "/$team/usage" });
@@ -51,7 +54,7 @@ export function UsagePage() {
 }
 
 function UsageReport({ team, days }: { team: string; days: number }) {
-  const { data } = useSuspenseQuery(usageQuery(team, days));
+  const [{ data }, { data: byDay }] = useSuspenseQueries({ queries: [usageQuery(team, days), memberUsageQuery(team, days)] });
   if (data.days.length === 0) {
     return (
       <EmptyState title={`No usage in the last ${days} days.`}>
@@ -62,13 +65,32 @@ function UsageReport({ team, days }: { team: string; days: number }) {
   return (
     <div className="flex flex-col gap-10">
       <div className="flex flex-col gap-3">
-        {devicesOf(data.days).map((device) => (
-          <DailyUsageChart key={device} device={device} days={fillDays(data.days, device, days)} />
-        ))}
+        {devicesOf(data.days).map((device) => {
+          const shown = fillDays(data.days, device, days);
+          const people = hoursByPerson(
+            byDay,
+            device,
+            shown.map(({ day }) => day),
+          );
+          return <DailyUsageChart key={device} device={device} days={shown} people={people} />;
+        })}
         <p className="text-small text-soft">
           Days are in UTC. A slot counts from when a run gets it until the run releases it, so queued and paused runs cost nothing.
         </p>
       </div>
+      <section>
+        <div className="mb-2 flex min-h-8 flex-wrap items-center justify-between gap-3">
+          <h2 className="font-semibold">Usage by person</h2>
+          <Button
+            onClick={() => {
+              downloadText(`usage-${team}-${days}-days.csv`, "text/csv", memberUsageCsv(byDay));
+            }}
+          >
+            Download CSV
+          </Button>
+        </div>
+        <MemberUsageTable members={data.members} />
+      </section>
       <section>
         <h2 className="mb-2 font-semibold">Top runs by usage</h2>
         <RunUsageTable team={team} runs={data.runs} />

@@ -17,6 +17,25 @@ export function membersQuery(team: string) {
   });
 }
 
+/** For owners. */
+export async function renameTeam(team: string, name: string) {
+  return body(await api.PATCH("/api/v1/teams/{team}", { params: { path: { team } }, body: { name } }));
+}
+
+/** For owners. */
+export async function changeRole(team: string, member: string, role: Member["role"]) {
+  return body(await api.PATCH("/api/v1/teams/{team}/members/{member}", { params: { path: { team, member } }, body: { role } }));
+}
+
+/** For owners. */
+export async function removeMember(team: string, member: string): Promise<void> {
+  await api.DELETE("/api/v1/teams/{team}/members/{member}", { params: { path: { team, member } } });
+}
+
+export async function leaveTeam(team: string): Promise<void> {
+  await api.DELETE("/api/v1/teams/{team}/members/me", { params: { path: { team } } });
+}
+
 /** Pending invitations; for owners. */
 export function invitationsQuery(team: string) {
   return queryOptions({
@@ -44,6 +63,16 @@ export function usageQuery(team: string, days: number) {
     queryKey: ["usage", team, days],
     queryFn: async ({ signal }) =>
       body(await api.GET("/api/v1/teams/{team}/usage", { params: { path: { team }, query: { days } }, signal })),
+    refetchInterval: 30_000,
+  });
+}
+
+/** Usage of the last `days` days by day and person. */
+export function memberUsageQuery(team: string, days: number) {
+  return queryOptions({
+    queryKey: ["usage", team, days, "members"],
+    queryFn: async ({ signal }) =>
+      body(await api.GET("/api/v1/teams/{team}/usage/members", { params: { path: { team }, query: { days } }, signal })),
     refetchInterval: 30_000,
   });
 }

@@ -111,6 +111,11 @@ class NewTeam(Strict):
     name: str = Field(min_length=1, max_length=80)
 
 
+class TeamChange(Strict):
+    name: str = Field(min_length=1, max_length=80, pattern=NAME_PATTERN)
+    """The team's name, as people read it. Its slug never changes: addresses, scripts and links contain it."""
+
+
 class Quota(Envelope):
     """Slots of one device type that a team may occupy at the same time."""
 
@@ -148,6 +153,10 @@ class Member(Envelope):
     id: str
     name: str
     email: str
+    role: Role
+
+
+class MemberChange(Strict):
     role: Role
 
 

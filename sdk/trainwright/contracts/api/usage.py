@@ -27,6 +27,25 @@ class RunUsage(Envelope):
     slot_hours: float
 
 
+class MemberUsage(Envelope):
+    user: str | None
+    """Who submitted the runs. Null if the run was deleted, or its account, before this was recorded."""
+
+    name: str
+    """Their current name; empty if `user` is null."""
+
+    in_team: bool
+    """Whether they still are a member of the team."""
+
+    device: str
+    slot_hours: float
+
+
+class DailyMemberUsage(MemberUsage):
+    day: date
+    """Day in UTC."""
+
+
 class Usage(Envelope):
     """Usage of the last days, including today."""
 
@@ -37,6 +56,9 @@ class Usage(Envelope):
 
     days: list[DailyUsage]
     """Days with usage, oldest first."""
+
+    members: list[MemberUsage] = []
+    """Everybody with usage, by device, the highest first. They add up to the days."""
 
     runs: list[RunUsage]
     """The twenty runs with the highest usage."""

@@ -1,11 +1,10 @@
 /** Runs as comma-separated values (RFC 4180), with full precision. */
 import type { Run } from "@/api/types";
-
-type Value = string | number | null | undefined;
+import { csvText, type CsvValue } from "@/lib/csv";
 
 const METRICS = ["loss", "validation_loss", "mfu", "tokens_per_second", "grad_norm"] as const;
 
-const COLUMNS: readonly [string, (run: Run, datasets: ReadonlyMap<string, string>) => Value][] = [
+const COLUMNS: readonly [string, (run: Run, datasets: ReadonlyMap<string, string>) => CsvValue][] = [
   ["id", ({ id }) => id],
   ["name", ({ name }) => name],
   ["state", ({ state }) => state],
@@ -18,7 +17,7 @@ const COLUMNS: readonly [string, (run: Run, datasets: ReadonlyMap<string, string
   ["slots", ({ spec }) => spec.resources.nodes * spec.resources.slots_per_node],
   ["step", ({ summary }) => summary.step],
   ["steps", ({ spec }) => spec.schedule.steps],
-  ...METRICS.map((name): [string, (run: Run) => Value] => [name, ({ summary }) => summary.values[name]]),
+  ...METRICS.map((name): [string, (run: Run) => CsvValue] => [name, ({ summary }) => summary.values[name]]),
   ["tags", ({ tags }) => tags.join(" ")],
   ["created_by", ({ created_by }) => created_by],
   ["created", ({ created }) => created],
@@ -27,13 +26,5 @@ const COLUMNS: readonly [string, (run: Run, datasets: ReadonlyMap<string, string
 ];
 
 export function runsCsv(runs: readonly Run[], datasets: ReadonlyMap<string, string>): string {
-  const rows = [COLUMNS.map(([name]) => name), ...runs.map((run) => COLUMNS.map(([, value]) => value(run, datasets)))];
-  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
-}
-
-/** Text that a spreadsheet would run as a formula gets an apostrophe. */
-function cell(value: Value): string {
-  if (value == null) return "";
-  const text = typeof value === "string" && /^[=+\-@\t]/.test(value) ? `'${value}` : String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  return csvText([COLUMNS.map(([name]) => name), ...runs.map((run) => COLUMNS.map(([, value]) => value(run, datasets)))]);
 }

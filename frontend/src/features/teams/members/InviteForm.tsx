@@ -7,14 +7,8 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import { Time } from "@/components/Time";
+import { ROLE_LABELS } from "@/features/teams/members/roles";
 import { invitationsQuery, invite } from "@/features/teams/queries";
-
-/** What each role may do, the least first. */
-const ROLE_LABELS: Record<Member["role"], string> = {
-  viewer: "viewer: can see everything",
-  editor: "editor: can also upload data and train",
-  owner: "owner: can also invite people",
-};
 
 /** Invites a user and shows the link once, because the platform sends no email. */
 export function InviteForm({ team }: { team: string }) {

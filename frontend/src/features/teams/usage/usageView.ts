@@ -1,5 +1,6 @@
-/** Helpers of the usage page: its period and its days. */
-import type { DailyUsage, Quota, RunUsage } from "@/api/types";
+/** Helpers of the usage page: its period, its days and its people. */
+import type { DailyMemberUsage, DailyUsage, MemberUsage, Quota, RunUsage } from "@/api/types";
+import { csvText } from "@/lib/csv";
 
 export const SPANS = ["7", "30", "90"] as const;
 
@@ -60,4 +61,54 @@ export function axisTop(value: number): number {
   if (value <= 0) return 1;
   const unit = 10 ** Math.floor(Math.log10(value));
   return ([1, 2, 5, 10].find((one) => one * unit >= value * 0.9999) ?? 10) * unit;
+}
+
+/** A person's hours on each day, or those of all others together. */
+export interface PersonHours {
+  key: string;
+  name: string;
+  total: number;
+  /** One value for each day of the period. */
+  hours: number[];
+}
+
+/** Number of colours for people; the last person may stand for several. */
+export const PERSON_COLORS = ["bg-series-1", "bg-series-2", "bg-series-3", "bg-series-4", "bg-series-5", "bg-series-6", "bg-series-7", "bg-series-8"] as const;
+
+/** The people who used most of a device, the most first; from the eighth on they are one. */
+export function hoursByPerson(used: readonly DailyMemberUsage[], device: string, days: readonly string[]): PersonHours[] {
+  const people = new Map<string, PersonHours>();
+  for (const item of used) {
+    if (item.device !== device) continue;
+    const key = item.user ?? "";
+    const person = people.get(key) ?? { key, name: personName(item), total: 0, hours: days.map(() => 0) };
+    people.set(key, person);
+    const day = days.indexOf(item.day);
+    if (day < 0) continue;
+    person.hours[day] = (person.hours[day] ?? 0) + item.slot_hours;
+    person.total += item.slot_hours;
+  }
+  const sorted = [...people.values()].sort((one, other) => other.total - one.total);
+  if (sorted.length <= PERSON_COLORS.length) return sorted;
+  const shown = sorted.slice(0, PERSON_COLORS.length - 1);
+  const rest = sorted.slice(shown.length);
+  return [
+    ...shown,
+    {
+      key: "others",
+      name: `${rest.length} others`,
+      total: rest.reduce((sum, { total }) => sum + total, 0),
+      hours: days.map((_, day) => rest.reduce((sum, { hours }) => sum + (hours[day] ?? 0), 0)),
+    },
+  ];
+}
+
+/** The name of a person, also if their account is not known. */
+export function personName({ user, name }: Pick<MemberUsage, "user" | "name">): string {
+  return user === null ? "Unknown" : name;
+}
+
+/** Hours by day, person and device in full precision; the columns are those of `trainwright usage --csv`. */
+export function memberUsageCsv(used: readonly DailyMemberUsage[]): string {
+  return csvText([["day", "user", "name", "device", "slot_hours"], ...used.map((item) => [item.day, item.user, item.name, item.device, item.slot_hours])]);
 }

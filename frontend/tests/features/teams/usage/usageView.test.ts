@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { axisTop, devicesOf, fillDays, hoursText, parseUsageSearch } from "@/features/teams/usage/usageView";
+import { axisTop, devicesOf, fillDays, hoursByPerson, hoursText, memberUsageCsv, parseUsageSearch, PERSON_COLORS } from "@/features/teams/usage/usageView";
 
 const NOW = Date.parse("2026-11-22T01:00:00Z");
 
@@ -39,4 +39,33 @@ it.each([
   [51, 100],
 ])("ends the axis for %s at %s", (value, top) => {
   expect(axisTop(value)).toBeCloseTo(top);
+});
+
+const DAYS = ["2026-11-21", "2026-11-22"];
+
+function used(day: string, user: string | null, hours: number, device = "cpu") {
+  return { day, user, name: user ?? "", in_team: true, device, slot_hours: hours };
+}
+
+it("stacks the hours of people by day, the most first", () => {
+  const found = hoursByPerson([used("2026-11-21", "ada", 2), used("2026-11-22", "ada", 1), used("2026-11-22", null, 5), used("2026-11-22", "bob", 9, "cuda")], "cpu", DAYS);
+  expect(found).toEqual([
+    { key: "", name: "Unknown", total: 5, hours: [0, 5] },
+    { key: "ada", name: "ada", total: 3, hours: [2, 1] },
+  ]);
+});
+
+it("shows as many people as there are colours, and no hour is lost", () => {
+  const many = Array.from({ length: 12 }, (_, index) => used("2026-11-21", `person ${index}`, index + 1));
+  const found = hoursByPerson(many, "cpu", DAYS);
+  expect(found).toHaveLength(PERSON_COLORS.length);
+  expect(found.at(-1)?.name).toBe("5 others");
+  expect(found.reduce((sum, { total }) => sum + total, 0)).toBe(78);
+  expect(found.reduce((sum, { hours }) => sum + (hours[0] ?? 0), 0)).toBe(78);
+});
+
+it("writes usage as CSV in full precision", () => {
+  expect(memberUsageCsv([used("2026-11-21", "ada", 1 / 3), used("2026-11-21", null, 2)])).toBe(
+    "day,user,name,device,slot_hours\r\n2026-11-21,ada,ada,cpu,0.3333333333333333\r\n2026-11-21,,,cpu,2\r\n",
+  );
 });

@@ -1,0 +1,131 @@
+"""The members of a team and their roles.
+
+A team always has an owner. Every change locks the team's row first, and then reads what the caller and the others are: of
+two owners who demote each other at the same time, the second is refused.
+
+Rights follow from the membership at each request. So a removed person's API keys, which belong to the person and not to the
+team, stop working for this team at once, and their open streams end within seconds. Their runs continue, and what they
+created stays in the team. Invitations that they created are revoked, since their links would let them in again.
+"""
+
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, update
+
+from trainwright.contracts.api.people import LinkPurpose, Member, Role
+from trainwright_backend.auth.tables import Account, Membership, OneTimeLink, Team
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.errors import Conflict, Forbidden
+from trainwright_backend.core.ids import parse_id, public_id, unknown
+
+
+def list_members(session: Read, team_id: UUID) -> list[Member]:
+    """The members of a team, by name."""
+    rows = session.execute(
+        select(Account, Membership.role)
+        .join(Membership, Membership.user_id == Account.id)
+        .where(Membership.team_id == team_id)
+        .order_by(Account.name, Account.email)
+    )
+    return [_to_response(account, Role(role)) for account, role in rows]
+
+
+def change_role(session: Write, team_id: UUID, caller_id: UUID, member: str, role: Role) -> Member:
+    """Give a member another role. Owners can also change their own.
+
+    Raises:
+        Forbidden: the caller is no owner any more.
+        NotFound: the team has no such member.
+        Conflict: the team would have no owner.
+    """
+    membership = _locked_for_owner(session, team_id, caller_id, member)
+    account = session.get_one(Account, membership.user_id)
+    if role is not Role.OWNER:
+        _require_other_owner(session, membership, f"{account.name} cannot become {role}")
+    if membership.role == Role.OWNER and role is not Role.OWNER:
+        _revoke_invitations_by(session, membership)
+    session.change(
+        update(Membership)
+        .where(Membership.team_id == team_id, Membership.user_id == membership.user_id)
+        .values(role=role)
+    )
+    return _to_response(account, role)
+
+
+def remove_member(session: Write, team_id: UUID, caller_id: UUID, member: str) -> None:
+    """Remove a person from the team.
+
+    Raises:
+        Forbidden: the caller is no owner any more.
+        NotFound: the team has no such member.
+        Conflict: they are the last owner.
+    """
+    membership = _locked_for_owner(session, team_id, caller_id, member)
+    name = session.get_one(Account, membership.user_id).name
+    _remove(session, membership, f"{name} cannot be removed")
+
+
+def leave(session: Write, team_id: UUID, caller_id: UUID) -> None:
+    """Remove the caller from the team.
+
+    Raises:
+        Conflict: they are the last owner.
+    """
+    _lock(session, team_id)
+    membership = session.get(Membership, (team_id, caller_id), populate_existing=True)
+    if membership is not None:
+        _remove(session, membership, "You cannot leave")
+
+
+def _remove(session: Write, membership: Membership, refused: str) -> None:
+    _require_other_owner(session, membership, refused)
+    _revoke_invitations_by(session, membership)
+    session.change(
+        delete(Membership).where(
+            Membership.team_id == membership.team_id, Membership.user_id == membership.user_id
+        )
+    )
+
+
+def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: str) -> Membership:
+    """The membership of ``member``, with the team's memberships locked, if the caller still is an owner."""
+    _lock(session, team_id)
+    caller = session.get(Membership, (team_id, caller_id), populate_existing=True)
+    if caller is None or caller.role != Role.OWNER:
+        raise Forbidden("role_too_low", "You are no longer an owner of this team. Ask one of its owners.")
+    membership = session.get(Membership, (team_id, parse_id("user", member)), populate_existing=True)
+    if membership is None:
+        raise unknown("user", member)
+    return membership
+
+
+def _lock(session: Write, team_id: UUID) -> None:
+    session.execute(select(Team.id).where(Team.id == team_id).with_for_update()).one()
+
+
+def _require_other_owner(session: Write, membership: Membership, refused: str) -> None:
+    if membership.role != Role.OWNER:
+        return
+    owners = select(func.count()).where(
+        Membership.team_id == membership.team_id, Membership.role == Role.OWNER
+    )
+    if session.scalar(owners) == 1:
+        detail = (
+            f"{refused}: a team needs an owner, and this is the last one. Make another member an owner first."
+        )
+        raise Conflict("last_owner", detail)
+
+
+def _revoke_invitations_by(session: Write, membership: Membership) -> None:
+    session.change(
+        delete(OneTimeLink).where(
+            OneTimeLink.team_id == membership.team_id,
+            OneTimeLink.purpose == LinkPurpose.INVITATION,
+            OneTimeLink.invited_by == membership.user_id,
+            OneTimeLink.used.is_(None),
+        )
+    )
+
+
+def _to_response(account: Account, role: Role) -> Member:
+    return Member(id=public_id("user", account.id), name=account.name, email=account.email, role=role)

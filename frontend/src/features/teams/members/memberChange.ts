@@ -1,0 +1,42 @@
+import type { Member } from "@/api/types";
+
+/** A change of the team's people that waits for confirmation. */
+export type MemberChange = { member: Member; to: Member["role"] } | { member: Member; to: "removed" | "left" };
+
+interface Question {
+  title: string;
+  consequence: string;
+  confirm: string;
+}
+
+const RIGHTS: Record<Member["role"], string> = {
+  viewer: "see everything and change nothing",
+  editor: "upload data and start runs, and cannot manage people",
+  owner: "manage people: they can invite, change roles and remove anyone, you included",
+};
+
+/** What a change would do. */
+export function describeChange({ member, to }: MemberChange, isMe: boolean): Question {
+  const lost = member.role === "owner" ? (isMe ? " Pending invitations that you created are revoked." : " Pending invitations that they created are revoked.") : "";
+  if (to === "left") {
+    return {
+      title: "Leave the team?",
+      consequence: `Your API keys stop working for this team at once. Your runs continue, and what you created stays.${lost} To come back, you need an invitation.`,
+      confirm: "Leave",
+    };
+  }
+  if (to === "removed") {
+    return {
+      title: `Remove ${member.name} from the team?`,
+      consequence: `Their API keys stop working for this team at once. Their runs continue, and what they created stays.${lost}`,
+      confirm: "Remove",
+    };
+  }
+  const who = isMe ? `You become ${article(to)}` : `Make ${member.name} ${article(to)}`;
+  const rights = isMe ? `You will ${RIGHTS[to]}.` : `They will be able to ${RIGHTS[to]}.`;
+  return { title: `${who}?`, consequence: `${to === "viewer" && !isMe ? "They will see everything and change nothing." : rights}${lost}`, confirm: "Change role" };
+}
+
+function article(role: Member["role"]): string {
+  return role === "viewer" ? "a viewer" : `an ${role}`;
+}

@@ -1,0 +1,53 @@
+"""Calls about a team's people: members, roles and invitations."""
+
+from __future__ import annotations
+
+from trainwright.calls.team import TeamCalls
+from trainwright.contracts.api.people import (
+    Invitation,
+    Member,
+    MemberChange,
+    NewInvitation,
+    PendingInvitation,
+    Role,
+    Team,
+    TeamChange,
+)
+
+
+class PeopleCalls(TeamCalls):
+    """Calls about the people of a team. Changes of others are for owners."""
+
+    def rename(self, name: str) -> Team:
+        """Change the team's name. Its slug stays. For owners."""
+        return self._client.patch(self._path, Team, json=TeamChange(name=name).model_dump())
+
+    def members(self) -> list[Member]:
+        """The people of the team, by name."""
+        return self._client.get_pages(f"{self._path}/members", Member)
+
+    def change_role(self, member_id: str, role: Role) -> Member:
+        """Give a member another role. The last owner keeps it. For owners."""
+        change = MemberChange(role=role).model_dump(mode="json")
+        return self._client.patch(f"{self._path}/members/{member_id}", Member, json=change)
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a person from the team. Their keys no longer work for it; their runs continue and stay. For owners."""
+        self._client.delete(f"{self._path}/members/{member_id}")
+
+    def leave(self) -> None:
+        """Leave the team. Your keys no longer work for it; your runs continue and stay."""
+        self._client.delete(f"{self._path}/members/me")
+
+    def invite(self, email: str, role: Role = Role.VIEWER) -> Invitation:
+        """Invite a person to the team. The link to send to them is returned only here. For owners."""
+        new = NewInvitation(email=email, role=role).model_dump(mode="json")
+        return self._client.post(f"{self._path}/invitations", Invitation, json=new)
+
+    def invitations(self) -> list[PendingInvitation]:
+        """Pending invitations, newest first. For owners."""
+        return self._client.get_pages(f"{self._path}/invitations", PendingInvitation)
+
+    def revoke_invitation(self, invitation_id: str) -> None:
+        """Revoke an invitation: its link stops working. For owners."""
+        self._client.delete(f"{self._path}/invitations/{invitation_id}")
