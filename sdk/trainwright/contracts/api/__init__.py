@@ -8,12 +8,15 @@ POST    /auth/link                                  OneTimeLink → Me; sets the
 GET     /auth/link/{token}                          LinkInfo: what the link is for, before it is used
 POST    /auth/sign-in                               SignIn → Me; sets the session cookie
 POST    /auth/sign-out                              204
-GET     /me                                         Me
+GET PATCH /me                                       Me; ProfileChange: the name
+POST    /me/password                                PasswordChange → 204; ends the person's other sessions
 GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey → CreatedKey, the secret shown once)
 GET     /me/sessions · DELETE /me/sessions/{id}     SignedInBrowser: where you are signed in
 GET POST /teams                                     Team (POST: site admin, NewTeam)
-GET     T                                           Team with its quota
+GET PATCH T                                         Team with its quota; TeamChange (owners): the name
 GET     T/members?limit&cursor                      Page[Member]
+PATCH DELETE T/members/{member}                     MemberChange → Member; 204; 409 for the last owner (owners)
+DELETE  T/members/me                                204: leaves the team; 409 for the last owner
 GET POST T/invitations · DELETE T/invitations/{id}  Page[PendingInvitation]; NewInvitation → Invitation with its link
 PUT     T/quota/{device}                            QuotaLimit (site admin)
 PUT     T/storage                                   StorageLimit (site admin)
@@ -62,6 +65,7 @@ DELETE  T/runs/{run}/checkpoints/{id}?dry_run       FreedSpace; 409 says why it 
 GET     T/checkpoints?kind&pinned&limit&cursor      Page[Checkpoint] of all the team's runs, newest first
 POST    T/checkpoints/retention                     Retention → RetentionResult
 GET     T/usage?days                                Usage
+GET     T/usage/members?days                        list[DailyMemberUsage]
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
 GET     /series                                     SeriesRegistry: title, unit and group of each series
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)
