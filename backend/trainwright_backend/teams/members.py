@@ -100,7 +100,7 @@ def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: st
 
 
 def _lock(session: Write, team_id: UUID) -> None:
-    session.execute(select(Team.id).where(Team.id == team_id).with_for_update()).one()
+    session.execute(select(Team.id).where(Team.id == team_id).with_for_update(key_share=True)).one()
 
 
 def _require_other_owner(session: Write, membership: Membership, refused: str) -> None:

@@ -7,7 +7,7 @@ import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
 it("shows the checkpoints' storage, and that the storage limit does not apply to it", async () => {
-  const usage: Usage = { quota: [], storage: { limit_bytes: 40, used_bytes: 39 }, team_checkpoint_bytes: 12 * 2 ** 30, days: [], runs: [] };
+  const usage: Usage = { quota: [], storage: { limit_bytes: 40, used_bytes: 39 }, team_checkpoint_bytes: 12 * 2 ** 30, days: [], members: [], runs: [] };
   server.use(http.get("*/api/v1/teams/lab/usage", () => HttpResponse.json(usage)));
   renderRoute(<CheckpointStorage team="lab" days={30} />);
   const number = await screen.findByText("12 GiB");
