@@ -6,8 +6,8 @@ The time of runs that still exist goes to the person who submitted them. That of
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
-down_revision = "0011"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
