@@ -66,12 +66,21 @@ class Agent:
 
     @classmethod
     def join(
-        cls, site: Site, name: str = "node-a", cpu_slots: int = 2, gpus: int = 0, **fields: Any
+        cls,
+        site: Site,
+        name: str = "node-a",
+        cpu_slots: int = 2,
+        gpus: int = 0,
+        reported: dict[str, Any] | None = None,
     ) -> "Agent":
         made = site.admin.post("/api/v1/join-tokens", json={"name": name})
         assert made.status_code == 201, made.text
         client = site.anonymous()
-        body = {"token": made.json()["token"], "name": name, "inventory": inventory(cpu_slots, gpus) | fields}
+        body = {
+            "token": made.json()["token"],
+            "name": name,
+            "inventory": inventory(cpu_slots, gpus) | (reported or {}),
+        }
         joined = client.post("/api/v1/agent/join", json=body)
         assert joined.status_code == 200, joined.text
         client.headers["Authorization"] = f"Bearer {joined.json()['node_token']}"

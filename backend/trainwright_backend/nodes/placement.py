@@ -34,8 +34,10 @@ from trainwright_backend.datasets.preparations import get_preparation, why_too_s
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.nodes.requirements import (
     engine_of,
+    has_gpus_for,
     host_bytes_of,
     meets_requirements,
+    precision_of,
     slots_per_node,
 )
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots
@@ -371,6 +373,10 @@ def _waits_for(
             return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
         if host_bytes_of(run):
             return f"{needs} and memory for its offload, as {others[0].name} has, which is not online"
+    if not able and any(
+        not has_gpus_for(capacity.node, run) for capacity in available if capacity.is_large_enough(run)
+    ):
+        return f"{needs} on {precision_of(run).hardware}, which no node that is online has"
     if not able and (
         names := [capacity.node.name for capacity in available if capacity.is_large_enough(run)]
     ):

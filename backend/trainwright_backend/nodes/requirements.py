@@ -1,10 +1,13 @@
 """What a run requires of a node: slots, its engine, host memory for DeepSpeed's offload, and, of several nodes, an
 address for the others."""
 
-from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
+from trainwright.contracts.agent_protocol import Inventory
+from trainwright.contracts.parallelism_spec import Device, EngineKind, OffloadKind
+from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import host_bytes_per_node
 from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.joined_nodes import has_precision
 from trainwright_backend.runs.tables import Run
 
 
@@ -22,12 +25,24 @@ def slots_per_node(run: Run) -> int:
 def meets_requirements(node: Node, run: Run) -> bool:
     """Whether the node's software can run the run, or its part of it."""
     can_reach_others = run.nodes == 1 or node.inventory.get("peer_address") is not None
-    return can_reach_others and has_engine(node, run)
+    return can_reach_others and has_engine(node, run) and has_gpus_for(node, run)
 
 
 def has_engine(node: Node, run: Run) -> bool:
     """Whether the node has the run's engine, as far as its agent reported."""
     return engine_of(run) != EngineKind.DEEPSPEED or node.inventory.get("deepspeed") is not False
+
+
+def has_gpus_for(node: Node, run: Run) -> bool:
+    """Whether the node's GPUs have the products of the run's precision, as far as its agent reported."""
+    precision = run.spec.get("precision", {})
+    if run.device != Device.CUDA or precision.get("kind") != PrecisionKind.FP8:
+        return True
+    return has_precision(Inventory.model_validate(node.inventory).gpus, precision_of(run))
+
+
+def precision_of(run: Run) -> PrecisionSpec:
+    return PrecisionSpec.model_validate(run.spec["precision"])
 
 
 def host_bytes_of(run: Run) -> int:

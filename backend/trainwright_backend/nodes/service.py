@@ -208,6 +208,7 @@ def _machine(node: Node) -> JoinedNode:
         inventory.memory_bytes,
         inventory.deepspeed,
         inventory.cpu_peak,
+        inventory.gpus,
         inventory.peer_address,
     )
 

@@ -4,14 +4,15 @@ Nodes are a higher feature, so `nodes.service` registers here how they are read.
 agent is too old to report something, nothing is known, and nothing is refused for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from trainwright.contracts.agent_protocol import CpuPeak
+from trainwright.contracts.agent_protocol import CpuPeak, Gpu
 from trainwright.contracts.api.people import Quota
-from trainwright.contracts.parallelism_spec import EngineKind
+from trainwright.contracts.parallelism_spec import Device, EngineKind
+from trainwright.contracts.precision_spec import PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
@@ -32,6 +33,7 @@ class JoinedNode:
     deepspeed: bool | None
     """Whether DeepSpeed is installed; None if the agent did not report it."""
     cpu_peak: CpuPeak | None
+    gpus: list[Gpu]
     peer_address: str | None
     """At which other nodes reach it; None if its agent cannot run a part of a run."""
 
@@ -70,6 +72,29 @@ def check_engine(session: Read, spec: RunSpec) -> None:
             "(pip install 'trainwright[deepspeed]') and restart the node's agent, or use engine native."
         )
         raise Invalid.at("parallelism.engine", message, engine.value)
+
+
+def check_precision(session: Read, spec: RunSpec) -> None:
+    """Refuse a precision that the GPUs of none of the nodes with enough slots have.
+
+    Raises:
+        Invalid: at ``precision.kind``.
+    """
+    nodes = nodes_for(session, spec) if spec.resources.device is Device.CUDA else []
+    if nodes and not any(has_precision(node.gpus, spec.precision) for node in nodes):
+        gpus = {gpu.name: gpu.capability for node in nodes for gpu in node.gpus}
+        present = ", ".join(
+            f"{name} has {capability}" for name, capability in sorted(gpus.items())[:SHOWN_NAMES]
+        )
+        message = (
+            f"{spec.precision.kind} needs {spec.precision.hardware}, but {present}: use bf16, or add a node."
+        )
+        raise Invalid.at("precision.kind", message, spec.precision.kind.value)
+
+
+def has_precision(gpus: Sequence[Gpu], precision: PrecisionSpec) -> bool:
+    """Whether all GPUs of a node have the products of ``precision``, as far as its agent reported."""
+    return all(gpu.can_compute(precision) for gpu in gpus)
 
 
 def can_run(machine: JoinedNode, spec: RunSpec) -> bool:

@@ -32,7 +32,7 @@ from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.data_resolution import check_data, resolve_data
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.runs.joined_nodes import can_run, check_engine, named, nodes_for
+from trainwright_backend.runs.joined_nodes import can_run, check_engine, check_precision, named, nodes_for
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
 from trainwright_backend.runs.transitions import add_event, add_run
@@ -149,6 +149,7 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
         )
     _check_nodes(session, resolved)
     check_engine(session, resolved)
+    check_precision(session, resolved)
     return resolved
 
 

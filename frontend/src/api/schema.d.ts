@@ -2706,6 +2706,11 @@ export interface components {
          * @description One GPU of a node.
          */
         Gpu: {
+            /**
+             * Capability
+             * @description Compute capability, such as `9.0`; empty from agents that do not report it yet.
+             */
+            capability?: string | null;
             /** Index */
             index: number;
             /** Memory Bytes */

@@ -40,7 +40,7 @@ from trainwright.contracts.checkpoint import (
 )
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobSpec, Outcome
-from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_state import RunState
 
 HINT_TASK = "node.dispatch"
@@ -117,6 +117,15 @@ class Gpu(Report):
     index: SlotIndex
     name: ShortText
     memory_bytes: MemoryBytes
+    capability: str | None = Field(default=None, pattern=r"^\d{1,3}\.\d{1,3}$")
+    """Compute capability, such as `9.0`; empty from agents that do not report it yet."""
+
+    def can_compute(self, precision: PrecisionSpec) -> bool:
+        """Whether it has the products of ``precision``, as far as its agent reported."""
+        if self.capability is None:
+            return True
+        major, minor = map(int, self.capability.split("."))
+        return precision.suits((major, minor))
 
 
 SLOWEST_BF16_FRACTION = 0.25

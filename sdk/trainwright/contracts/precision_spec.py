@@ -17,6 +17,12 @@ class PrecisionKind(StrEnum):
     FP8 = "fp8"
 
 
+FP8_CAPABILITY = (8, 9)
+"""The oldest compute capability with FP8 products."""
+FP8_CAPABILITY_OF_BLOCKS = 9
+"""Major number of the only one whose products scale blocks of 128."""
+
+
 class FP8Level(StrEnum):
     O1 = "O1"
     O2 = "O2"
@@ -121,6 +127,23 @@ class PrecisionSpec(Strict):
         if isinstance(given, dict) and given.get("kind") == PrecisionKind.FP8 and given.get("fp8") is None:
             return given | {"fp8": {}}
         return given
+
+    @property
+    def hardware(self) -> str:
+        """The GPUs that have its products, for users; empty for all."""
+        if self.fp8 is None:
+            return ""
+        if self.fp8.scaling is ScalingKind.BLOCK:
+            return "GPUs of compute capability 9.0 (scaling block)"
+        return f"GPUs of compute capability {FP8_CAPABILITY[0]}.{FP8_CAPABILITY[1]} or newer"
+
+    def suits(self, capability: tuple[int, int]) -> bool:
+        """Whether GPUs of this compute capability have its products."""
+        if self.fp8 is None:
+            return True
+        if self.fp8.scaling is ScalingKind.BLOCK:
+            return capability[0] == FP8_CAPABILITY_OF_BLOCKS
+        return capability >= FP8_CAPABILITY
 
     @model_validator(mode="after")
     def _fp8_fits_kind(self) -> Self:

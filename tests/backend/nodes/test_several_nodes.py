@@ -16,7 +16,10 @@ PEERS = {name: f"10.0.0.{n}" for n, name in enumerate(("node-b", "node-c", "node
 @pytest.fixture
 def peers(scene: Scene) -> dict[str, Agent]:
     """Three nodes that can be part of a run on several, beside one that cannot."""
-    return {name: Agent.join(scene.site, name, peer_address=address) for name, address in PEERS.items()}
+    return {
+        name: Agent.join(scene.site, name, reported={"peer_address": address})
+        for name, address in PEERS.items()
+    }
 
 
 def two_nodes(scene: Scene, slots: int = 2, **sections: Any) -> str:
@@ -316,7 +319,7 @@ def test_a_run_that_waits_says_for_how_many_nodes(scene: Scene, peers: dict[str,
 
 def test_nodes_of_one_location_are_preferred(scene: Scene) -> None:
     agents = {
-        name: Agent.join(scene.site, name, peer_address="10.0.0.9", location=rack)
+        name: Agent.join(scene.site, name, reported={"peer_address": "10.0.0.9", "location": rack})
         for name, rack in {"k": "east", "l": "west", "m": "east", "n": "west", "o": "west"}.items()
     }
     run_id = two_nodes(scene)

@@ -50,7 +50,12 @@ def _gpus() -> list[dict[str, Any]]:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     found = [torch.cuda.get_device_properties(index) for index in range(count)]
     return [
-        {"index": index, "name": gpu.name, "memory_bytes": gpu.total_memory}
+        {
+            "index": index,
+            "name": gpu.name,
+            "memory_bytes": gpu.total_memory,
+            "capability": f"{gpu.major}.{gpu.minor}",
+        }
         for index, gpu in enumerate(found)
     ]
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainwright.contracts.precision_spec import ScalingKind
+from trainwright.contracts.precision_spec import FP8_CAPABILITY, FP8_CAPABILITY_OF_BLOCKS, ScalingKind
 from trainwright_trainer.fp8.compute.formats import E5M2, widen
 from trainwright_trainer.runtime.errors import BadJobError
 
@@ -92,9 +92,9 @@ def check_device(scaling: ScalingKind, device: torch.device) -> None:
     if device.type != "cuda":
         return
     capability = torch.cuda.get_device_capability(device)
-    if capability < (8, 9):
+    if capability < FP8_CAPABILITY:
         raise BadJobError(
-            f"precision.kind: fp8 needs a GPU of compute capability 8.9 or newer, this one has {_dotted(capability)}"
+            f"precision.kind: fp8 needs a GPU of compute capability {_dotted(FP8_CAPABILITY)} or newer, this one has {_dotted(capability)}"
         )
     if scaling is ScalingKind.BLOCK:
         _check_blocks(capability)
@@ -103,7 +103,7 @@ def check_device(scaling: ScalingKind, device: torch.device) -> None:
 def _check_blocks(capability: tuple[int, int]) -> None:
     """cuBLAS multiplies blocks of 128 with float32 scales since 12.9, on Hopper GPUs only."""
     toolkit = tuple(map(int, (torch.version.cuda or "0.0").split(".")[:2]))
-    if capability[0] != 9:
+    if capability[0] != FP8_CAPABILITY_OF_BLOCKS:
         reason = f"compute capability 9.0, this GPU has {_dotted(capability)}"
     elif toolkit < (12, 9):
         reason = f"torch built for CUDA 12.9 or newer, this one is for {torch.version.cuda}"

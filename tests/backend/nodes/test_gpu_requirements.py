@@ -1,0 +1,99 @@
+"""An FP8 run is placed on GPUs that have its products, and on no others."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from tests.backend.scripted_agent import Agent, Scene, inventory
+from trainwright_backend.nodes.tables import Node
+
+
+def gpu(index: int, name: str, capability: str | None) -> dict[str, Any]:
+    return {"index": index, "name": name, "memory_bytes": 1 << 37, "capability": capability}
+
+
+def gpu_node(scene: Scene, name: str, *gpus: dict[str, Any]) -> Agent:
+    return Agent.join(scene.site, name, reported={"gpus": list(gpus)})
+
+
+def spec(scene: Scene, precision: dict[str, Any]) -> dict[str, Any]:
+    return scene.spec(resources={"device": "cuda", "slots_per_node": 1}, precision=precision, model=MODEL)
+
+
+def placed_on(scene: Scene, agents: list[Agent], precision: dict[str, Any]) -> list[str]:
+    answer = scene.site.admin.post(scene.runs, json=spec(scene, precision))
+    assert answer.status_code == 201, answer.text
+    run_id = answer.json()["id"]
+    scene.control.sweep()
+    names = [
+        agent.name for agent in agents if any(placed["run_id"] == run_id for placed in agent.heartbeat())
+    ]
+    assert scene.cancel(run_id).status_code == 202
+    return names
+
+
+MODEL = {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "kv_heads": 4}
+BLOCK = {"kind": "fp8", "fp8": {"scaling": "block"}}
+
+
+@pytest.mark.parametrize(
+    ("precision", "nodes"),
+    [
+        ({"kind": "bf16"}, ["a-a100"]),
+        ({"kind": "fp8"}, ["b-l40s"]),
+        (BLOCK, ["c-h100"]),
+    ],
+)
+def test_a_run_gets_the_first_node_whose_gpus_have_its_products(
+    scene: Scene, precision: dict[str, Any], nodes: list[str]
+) -> None:
+    agents = [
+        gpu_node(scene, "a-a100", gpu(0, "NVIDIA A100", "8.0")),
+        gpu_node(scene, "b-l40s", gpu(0, "NVIDIA L40S", "8.9")),
+        gpu_node(scene, "c-h100", gpu(0, "NVIDIA H100", "9.0")),
+    ]
+    assert placed_on(scene, agents, precision) == nodes
+
+
+def test_a_node_with_one_older_gpu_gets_no_fp8_run(scene: Scene) -> None:
+    mixed = gpu_node(scene, "a-mixed", gpu(0, "NVIDIA H100", "9.0"), gpu(1, "NVIDIA A100", "8.0"))
+    newer = gpu_node(scene, "b-h100", gpu(0, "NVIDIA H100", "9.0"))
+    assert placed_on(scene, [mixed, newer], {"kind": "fp8"}) == ["b-h100"]
+
+
+def test_an_agent_that_does_not_report_capabilities_gets_what_it_got(scene: Scene) -> None:
+    older = gpu_node(scene, "older", gpu(0, "NVIDIA H100", None))
+    assert placed_on(scene, [older], {"kind": "fp8"}) == ["older"]
+
+
+def test_a_run_that_waits_names_the_gpus_that_it_needs(scene: Scene) -> None:
+    gpu_node(scene, "a-a100", gpu(0, "NVIDIA A100", "8.0"))
+    gone = gpu_node(scene, "b-h100", gpu(0, "NVIDIA H100", "9.0"))
+    run_id = scene.site.admin.post(scene.runs, json=spec(scene, {"kind": "fp8"})).json()["id"]
+    with scene.database.write() as session:
+        session.execute(update(Node).where(Node.name == gone.name).values(last_heartbeat=None))
+    scene.control.sweep()
+    assert scene.show(run_id)["sentence"] == (
+        "needs 1 slot on GPUs of compute capability 8.9 or newer, which no node that is online has"
+    )
+    assert scene.cancel(run_id).status_code == 202
+
+
+def test_a_precision_that_no_gpu_has_is_refused_at_its_field(scene: Scene) -> None:
+    gpu_node(scene, "a-a100", gpu(0, "NVIDIA A100", "8.0"))
+    answer = scene.site.admin.post(scene.runs, json=spec(scene, {"kind": "fp8"}))
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "precision.kind"
+    assert error["message"] == (
+        "fp8 needs GPUs of compute capability 8.9 or newer, but NVIDIA A100 has 8.0: use bf16, or add a node."
+    )
+
+
+@pytest.mark.parametrize("capability", ["nine", "9", "9.0.0", ""])
+def test_a_capability_that_is_none_is_refused(scene: Scene, capability: str) -> None:
+    agent = gpu_node(scene, "a-node", gpu(0, "NVIDIA H100", "9.0"))
+    wrong = {**inventory(), "gpus": [gpu(0, "NVIDIA H100", capability)]}
+    answer = agent.client.post("/api/v1/agent/heartbeat", json={"inventory": wrong})
+    assert answer.status_code == 422
