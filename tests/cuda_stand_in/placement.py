@@ -144,7 +144,8 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 def _run(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         if name in _KERNELS:
-            func(*map(_to_meta, args), **kwargs)  # torch checks a GPU's rules on meta tensors
+            on_meta = {given: _to_meta(value) for given, value in kwargs.items()}
+            func(*map(_to_meta, args), **on_meta)  # torch checks a GPU's rules on meta tensors
             return _KERNELS[name](*args, **kwargs)
         return func(*args, **kwargs)
     except RuntimeError as error:
@@ -181,8 +182,20 @@ def _cast_and_transpose_into(x_RC: Tensor, factor: Tensor, codes_RC: Tensor, cod
         codes.copy_(found)
 
 
+def _addmm_with_dtype(
+    given: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, *, beta: int = 1, alpha: int = 1, out: Tensor
+) -> Tensor:
+    return out.copy_(beta * given + alpha * (a.to(out_dtype) @ b.to(out_dtype)))
+
+
+def _add_weight_gradient(total_NK: Tensor, dy_MN: Tensor, x_MK: Tensor) -> None:
+    total_NK.addmm_(dy_MN.t().to(total_NK.dtype), x_MK.to(total_NK.dtype))
+
+
 _KERNELS: dict[str, Callable[..., Any]] = {
     "aten::_scaled_mm": _scaled_mm,
+    "aten::addmm.dtype_out": _addmm_with_dtype,
+    "trainwright::add_weight_gradient": _add_weight_gradient,
     "trainwright::multiply_blocks": _multiply_blocks,
     "trainwright::cast_and_transpose": in_torch,
     "trainwright::cast_and_transpose_into": _cast_and_transpose_into,

@@ -1,8 +1,8 @@
 """Bytes that a rank needs, by component, before a run starts.
 
     weights        the weights that the optimizer updates, as stored
-    copies         other copies of weights: casts for products of micro batches in flight, FP8 copies of O3, E4M3 operands of
-                   all micro batches of a step (``keeps_weight_operands``), weights that ZeRO-3 has gathered
+    copies         other copies of weights: casts for products of micro batches in flight, or of all of a step
+                   (``keeps_weight_casts``, ``keeps_weight_operands``), FP8 copies of O3, weights that ZeRO-3 has gathered
     gradients      as stored for the update, and as accumulated in buckets
     optimizer      moments, and master weights if they are separate from the weights
     activations    of micro batches in flight (``activations``, times the micro batches that the schedule stores)
@@ -189,7 +189,7 @@ def stage_bytes(
         one = activation_bytes(spec.model, mode)
         activations += in_flight * tokens * one.rest + deferred * tokens * deferred_bytes(spec.model, mode)
         gathered += in_flight * tokens * one.gathered
-        casts += in_flight * weights * cast_bytes_per_weight(mode)
+        casts += (1 if keeps_weight_casts(spec, layer) else in_flight) * weights * cast_bytes_per_weight(mode)
         if mode.precision is PrecisionKind.FP8 and keeps_weight_operands(spec):
             casts += 2 * weights
     if (
@@ -210,6 +210,38 @@ def keeps_weight_operands(spec: RunSpec) -> bool:
     if fp8 is None or fp8.level is FP8Level.O3 or fp8.scaling is not ScalingKind.TENSOR:
         return False
     return spec.accumulation_steps > 1
+
+
+def keeps_weight_casts(spec: RunSpec, layer: int) -> bool:
+    """Whether the linear layers of block ``layer`` keep bfloat16 casts of their weights for all micro batches of a step.
+
+    They save the 6 bytes per weight that each further micro batch would read and write. Without recomputation a micro batch
+    keeps its casts for its backward pass, so they take no memory that a step does not need anyway; a recomputed block
+    keeps none.
+    """
+    if not _has_whole_sums(spec):
+        return False
+    recomputed = spec.memory.recompute is not RecomputeKind.NONE and spec.memory.recomputes(layer)
+    return spec.accumulation_steps > 1 and not recomputed
+
+
+def sums_in_products(spec: RunSpec) -> bool:
+    """Whether the products of bfloat16 runs add weight gradients to those of earlier micro batches, in float32.
+
+    The sums are there for the entire step then, as they are in buckets of data ranks, and at a step's peak anyway if it has
+    several micro batches. Stages 2 and 3 of ZeRO take each gradient away. Zero-bubble schedules defer gradients first
+    (``linear.deferred_weight_gradients``). In float32 the results would differ in rounding.
+    """
+    if not _has_whole_sums(spec):
+        return False
+    several = spec.accumulation_steps > 1 or spec.degrees.data > 1
+    return several and not spec.parallelism.schedule.is_zero_bubble
+
+
+def _has_whole_sums(spec: RunSpec) -> bool:
+    """Whether this is a bfloat16 run whose ranks have float32 sums of all gradients of their weights during a step."""
+    sharded = spec.parallelism.zero_stage > 1 and spec.degrees.shard > 1
+    return spec.precision.kind is PrecisionKind.BF16 and not sharded and not _on_deepspeed(spec)
 
 
 def block_mode(spec: RunSpec, layer: int, compiled: bool = False) -> BlockMode:

@@ -62,6 +62,12 @@ class ProgramFigures:
     shared_input_casts: int
     """Casts of the inputs that several products of a block read; 0 without FP8."""
 
+    weight_casts: int
+    """Weights that a block's forward pass casts to bfloat16."""
+
+    summing_products: int
+    """Products of a block's backward pass that add a weight gradient to its sum over micro batches."""
+
     scaled_products: int
     """FP8 products of a block; torch's meta functions accepted every one."""
 
@@ -93,6 +99,8 @@ def figures(step: TracedStep, spec: RunSpec, parameters: int) -> dict[str, Any]:
             block_elementwise_mb=_elementwise(forward, backward) / 1e6,
             saved_bytes=_saved(forward.graph) / tokens,
             shared_input_casts=shared_input_casts(forward.graph),
+            weight_casts=_weight_casts(forward.graph),
+            summing_products=sum(map(_adds_to_a_sum, backward.graph.graph.nodes)),
             scaled_products=len(list(_scaled(forward.graph))) + len(list(_scaled(backward.graph))),
             graph_breaks=step.graph_breaks,
             host_syncs=step.host_syncs,
@@ -111,6 +119,19 @@ def shared_input_casts(forward: GraphModule) -> int:
     """How many FP8 tensors the products with a shared input read as that input; at least one for each input."""
     inputs = dict(zip(_PRODUCTS, (node.args[0] for node in _scaled(forward)), strict=False))
     return sum(len({inputs[name] for name in names if name in inputs}) for names in _SHARED)
+
+
+def _weight_casts(forward: GraphModule) -> int:
+    """Matrices among the graph's inputs that it casts."""
+    casts = (torch.ops.prims.convert_element_type.default, torch.ops.aten._to_copy.default)
+    return sum(
+        node.target in casts and node.all_input_nodes[0].op == "placeholder" and _value(node).ndim == 2
+        for node in forward.graph.nodes
+    )
+
+
+def _adds_to_a_sum(node: Node) -> bool:
+    return "auto_functionalized" in str(node.target) and "add_weight_gradient" in str(node.args[0])
 
 
 def _saved(forward: GraphModule) -> int:
@@ -187,6 +208,8 @@ def _products(graph: GraphModule) -> Iterator[tuple[str, int]]:
         if name in ("aten.mm.default", "aten._scaled_mm.default", "trainwright.multiply_blocks.default"):
             a, made = node.args[0].meta["val"], node.meta["val"]
             yield _kind(node), 2 * a.shape[1] * made.numel()
+        elif _adds_to_a_sum(node):
+            yield "bf16", 2 * _value(node.kwargs["dy_MN"]).numel() * _value(node.kwargs["x_MK"]).shape[1]
         elif "_scaled_dot_product" in name:
             yield _attention_work(node, name)
 

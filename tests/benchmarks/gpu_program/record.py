@@ -1,6 +1,7 @@
 """Recorded figures of the GPU's program, and their table in ``docs/benchmarks.md``.
 
-The first record is the one that later ones are compared with; the last one is today's.
+The first record is the one that later ones are compared with. A later one may have some rows only: the table shows the newest
+figures of each.
 """
 
 from __future__ import annotations
@@ -52,35 +53,50 @@ def _rounded(figures: Figures) -> Figures:
 
 
 def tables(file: Path = RECORD) -> str:
-    """The figures of the first record and of the last."""
+    """The figures of the first record and the newest ones."""
     found = records(file)
     if not found:
         return "Nothing is recorded yet.\n"
-    first, last = found[0], found[-1]
+    first, later = found[0], found[1:]
+    now = _newest(later)
     lines = [
-        f"Before at {first['commit']} ({first['date']}), now at {last['commit']} ({last['date']}).",
+        f"Before at {first['commit']} ({first['date']}); the last column says at which commit a row is now.",
         "",
         "| model | precision | launches per block | element-wise MB per block | saved bytes per token and layer "
         "| casts of shared inputs | FP8 products checked | graph breaks, host syncs | optimizer bytes per parameter "
-        "| estimated ms per step | estimated MFU % |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| estimated ms per step | estimated MFU % | now at |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    commits = {(size, one): record["commit"] for record in later for size, one in _rows(record)}
     for size in SIZES:
         for precision, before in first["figures"][size].items():
-            lines.append(_line(size, precision, before, last["figures"].get(size, {}).get(precision)))
+            commit = commits.get((size, precision), "not measured again")
+            lines.append(_line(size, precision, before, now.get(size, {}).get(precision), commit))
     lines += ["", "| model | estimated FP8 ÷ BF16, by scaling |", "|---|---|"]
-    lines += [
-        f"| {size} | {_ratios(first['figures'][size], last['figures'].get(size, {}))} |" for size in SIZES
-    ]
+    lines += [f"| {size} | {_ratios(first['figures'][size], now.get(size, {}))} |" for size in SIZES]
     lines += [
         "",
         "| kernel of ours | registers | spilled bytes | shared bytes | bytes per store |",
         "|---|---|---|---|---|",
     ]
-    for name, one in last.get("kernels", {}).items():
+    kernels = next((record["kernels"] for record in reversed(found) if record.get("kernels")), {})
+    for name, one in kernels.items():
         cells = [one["registers"], one["spilled_bytes"], one["shared_bytes"], one["store_bytes"]]
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
+
+
+def _newest(later: list[dict[str, Any]]) -> Figures:
+    """The newest figures of each row."""
+    newest: Figures = {}
+    for record in later:
+        for size, precision in _rows(record):
+            newest.setdefault(size, {})[precision] = record["figures"][size][precision]
+    return newest
+
+
+def _rows(record: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(size, precision) for size, found in record["figures"].items() for precision in found]
 
 
 def ratio(figures: dict[str, dict[str, Any]], precision: str) -> float:
@@ -88,7 +104,7 @@ def ratio(figures: dict[str, dict[str, Any]], precision: str) -> float:
     return float(figures["bf16"]["step_ms"] / figures[precision]["step_ms"])
 
 
-def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any] | None) -> str:
+def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any] | None, commit: str) -> str:
     """``now`` is None if it was not measured again."""
 
     def cell(name: str, digits: int = 0) -> str:
@@ -106,8 +122,9 @@ def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any]
         cell("optimizer_bytes", 1),
         cell("step_ms"),
         cell("mfu_percent", 1),
+        commit,
     ]
-    return f"| {size} | {precision}{'' if now else ', before'} | {' | '.join(cells)} |"
+    return f"| {size} | {precision} | {' | '.join(cells)} |"
 
 
 def _ratios(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:

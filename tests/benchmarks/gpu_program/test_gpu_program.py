@@ -73,7 +73,14 @@ def test_a_step_stays_on_the_device_and_casts_what_layers_share_once(library: Pa
     }  # the metrics; bfloat16 clips by a norm that the host reads
     assert {name: one["shared_input_casts"] for name, one in found.items()} == {"bf16": 0, "fp8-tensor": 2}
     assert found["fp8-tensor"]["scaled_products"] == 21
+    assert (found["bf16"]["weight_casts"], found["bf16"]["summing_products"]) == (0, 7)
     assert {one["attention"] for one in found.values()} == {"cudnn"}
+
+
+LEFT_TO_AUTOGRAD = """
+from trainwright_trainer.training import passes
+passes.sums_in_products = lambda spec: False
+"""
 
 
 dry_run = pytest.mark.slow(target="bench-dry")
@@ -89,6 +96,8 @@ def test_the_functions_of_the_optimizer_compile_without_a_break(library: Path) -
 def test_more_casts_and_reads_are_counted(library: Path) -> None:
     assert traced(library, "bf16", READ_IN_EACH_MICRO_BATCH)["host_syncs"] == 10
     assert traced(library, "fp8-tensor", LITERAL_NAN)["shared_input_casts"] == 5
+    autograd = traced(library, "bf16", LEFT_TO_AUTOGRAD)
+    assert (autograd["weight_casts"], autograd["summing_products"]) == (7, 0)
 
 
 @dry_run

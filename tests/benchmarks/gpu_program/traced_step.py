@@ -40,6 +40,7 @@ _READS = {"aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::is
 """Operators for which the host waits."""
 
 _MATMULS = {"aten::mm", "aten::addmm", "aten::addmm_", "aten::mm.out", "aten::bmm", "aten::_scaled_mm"}
+_MATMULS |= {"aten::addmm.dtype_out"}
 
 
 @dataclass
@@ -149,7 +150,7 @@ class _Recorder(FakeTensorMode):
         found = self._step.eager.setdefault(name, EagerOperator())
         found.calls += 1
         if name in _MATMULS:
-            a, b = given[-2:] if name.startswith("aten::addmm") else given[:2]
+            a, b = given[1:3] if name.startswith("aten::addmm") else given[:2]
             found.flops += 2 * a.numel() * b.shape[-1]
         # A lookup reads rows, not the table; a copy does not read what it overwrites.
         read = made if name == "aten::embedding" else given[1:] if name == "aten::copy_" else given

@@ -16,7 +16,7 @@ from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
 from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
-from trainwright_trainer.linear.dense import DeferredLinear
+from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.pipeline.deferred_linear import defer_weight_gradients
@@ -92,7 +92,7 @@ def test_autograd_never_reports_a_deferred_gradient() -> None:
 def test_without_learning_a_deferred_layer_is_a_plain_one() -> None:
     plain, split, deferred = model(), model(), DeferredWeightGradients()
     defer_weight_gradients(split, deferred)
-    assert any(isinstance(module, DeferredLinear) for module in split.modules())
+    assert any(isinstance(module, DenseLinear) for module in split.modules())
     with torch.no_grad():
         assert torch.equal(plain(TOKENS), split(TOKENS))
 

@@ -14,23 +14,32 @@ schedule.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-GradientFunction = Callable[[], Tensor]
-"""Computes the gradient of a weight."""
+
+class WeightGradient(NamedTuple):
+    """The gradient of a weight, which is not computed yet."""
+
+    weight: Tensor
+    """A leaf."""
+
+    compute: Callable[[], Tensor]
+    add_to: Callable[[Tensor], None]
+    """Adds it to a sum of the weight's shape and dtype."""
 
 
 class DeferredWeightGradients:
     """Weight gradients of the last backward pass that are not computed yet."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Tensor, GradientFunction]] = []
+        self._waiting: list[WeightGradient] = []
 
-    def add(self, weight: Tensor, gradient: GradientFunction) -> None:
-        """Defer the gradient of ``weight``, a leaf."""
-        self._waiting.append((weight, gradient))
+    def add(self, gradient: WeightGradient) -> None:
+        """Defer ``gradient``."""
+        self._waiting.append(gradient)
 
     def take(self) -> Callable[[], None]:
         """Everything deferred so far; calling the result adds the gradients to those of their weights."""
@@ -39,15 +48,15 @@ class DeferredWeightGradients:
         @torch.no_grad()
         def compute() -> None:
             while waiting:  # each frees its inputs before the next is computed
-                weight, gradient = waiting.pop(0)
-                accumulate(weight, gradient())
+                accumulate(waiting.pop(0))
 
         return compute
 
 
-def accumulate(weight: Tensor, gradient: Tensor) -> None:
-    """Add to ``weight.grad`` as autograd does, without calling its hooks."""
+def accumulate(gradient: WeightGradient) -> None:
+    """Add to the weight's ``grad`` as autograd does, without calling its hooks."""
+    weight = gradient.weight
     if weight.grad is None:
-        weight.grad = gradient.to(weight.dtype)
+        weight.grad = gradient.compute().to(weight.dtype)
     else:
-        weight.grad.add_(gradient)
+        gradient.add_to(weight.grad)

@@ -1,16 +1,19 @@
-"""The product of a linear layer in float32 or bfloat16, and a layer that defers its weight gradient.
+"""The product of a linear layer in float32 or bfloat16, and the layer that can choose when its weight is cast, and when and
+where its weight gradient is computed.
 
 M tokens   K features in   N features out
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.linear.product import Cast, Factor, RowMatmul, Stored, linear
 
@@ -30,14 +33,6 @@ def weight_gradient(dy_MN: Tensor, x_MK: Tensor) -> Tensor:
     return torch.mm(dy_MN.t(), x_MK)
 
 
-def add_weight_gradient(total_NK: Tensor, dy_MN: Tensor, x_MK: Tensor) -> None:
-    """Add the dW of some tokens to ``total_NK``; 16-bit products are rounded to 16 bits, their sum is not."""
-    if dy_MN.dtype == total_NK.dtype:
-        total_NK.addmm_(dy_MN.t(), x_MK)
-    else:
-        total_NK.add_(weight_gradient(dy_MN, x_MK))
-
-
 def matmul_dtype(x: Tensor) -> torch.dtype:
     """The dtype that ``x`` is multiplied in: autocast's if it is on."""
     device = x.device.type
@@ -50,13 +45,17 @@ class DenseMatmuls(NamedTuple):
     weight: Tensor
     dtype: torch.dtype
     deferred: DeferredWeightGradients | None = None
+    cast: Tensor | None = None
+    """The weight in ``dtype``, if it is kept."""
+
+    total: Tensor | None = None
     probe: None = None
 
     def leaf(self) -> Tensor:
-        return (self.weight if self.deferred is None else self.weight.detach()).to(self.dtype)
+        return self.weight if self.deferred is None else self.weight.detach()
 
     def stored(self, leaf: Tensor) -> Stored:
-        return (leaf,)
+        return (leaf.to(self.dtype) if self.cast is None else self.cast,)
 
     def cast_output_gradient(self, dy_MN: Tensor, axis: Axis | None) -> Cast:
         return Cast((dy_MN,))
@@ -70,23 +69,55 @@ class DenseMatmuls(NamedTuple):
         return lambda dy: input_gradient(dy[0], weight_NK)
 
     def weight_gradient(self, dy: Factor, x: Factor) -> Tensor:
-        return weight_gradient(dy.matrix[0], x.matrix[0])
+        return weight_gradient(dy.matrix[0], x.matrix[0]).to(self.weight.dtype)
+
+    def add_weight_gradient(self, total: Tensor, dy: Factor, x: Factor) -> None:
+        add_weight_gradient(total, dy.matrix[0], x.matrix[0])
 
 
-class DeferredLinear(nn.Linear):
-    """x (…, K) → (…, N), with a weight gradient that is computed later."""
+class DenseLinear(nn.Linear):
+    """x (…, K) → (…, N). Without gradients it is the layer that it replaces."""
 
-    def __init__(self, layer: nn.Linear, deferred: DeferredWeightGradients) -> None:
+    def __init__(
+        self, layer: nn.Linear, deferred: DeferredWeightGradients | None = None, sums_gradient: bool = False
+    ) -> None:
+        """
+        Args:
+            deferred: takes the weight gradient, which is computed later.
+            sums_gradient: the backward pass adds the weight gradient to the weight's ``grad``, if there is one.
+        """
         super().__init__(layer.in_features, layer.out_features, bias=False, device="meta")
         self.weight = layer.weight
         self.deferred = deferred
+        self.sums_gradient = sums_gradient
+        self.weight_cast: Tensor | None = None
+        """The weight in the dtype of the products, if it is kept for all micro batches of a step (``weight_casts``)."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             return super().forward(x)
-        dtype = matmul_dtype(x)
-        x = x.to(dtype)
-        (y,) = linear(
-            x, Cast((x.detach().flatten(0, -2),)), [DenseMatmuls(self.weight, dtype, self.deferred)]
-        )
+        x = x.to(matmul_dtype(x))
+        (y,) = linear(x, Cast((x.detach().flatten(0, -2),)), [self.matmuls(x.dtype)])
         return y
+
+    def matmuls(self, dtype: torch.dtype) -> DenseMatmuls:
+        """The products in ``dtype``."""
+        kept = self.weight_cast is not None and self.weight_cast.dtype == dtype
+        total = self.weight.grad if self.sums_gradient else None
+        return DenseMatmuls(self.weight, dtype, self.deferred, self.weight_cast if kept else None, total)
+
+
+def summed_weights(model: nn.Module) -> set[Tensor]:
+    """The weights whose layers add to their ``grad``."""
+    layers = (module for module in model.modules() if isinstance(module, DenseLinear))
+    return {layer.weight for layer in layers if layer.sums_gradient}
+
+
+def clear_sums(weights: Collection[Tensor]) -> None:
+    """Let the gradients of ``weights`` be zero, and be there."""
+    kept = [weight.grad for weight in weights if weight.grad is not None]
+    if kept:
+        torch._foreach_zero_(kept)
+    for weight in weights:
+        if weight.grad is None:
+            weight.grad = torch.zeros_like(weight)

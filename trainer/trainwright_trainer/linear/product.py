@@ -12,11 +12,13 @@ can be chosen:
     tokens           ``Tokens``: all are here, or they travel between ranks chunk by chunk while others are multiplied
                      (``parallel.tensor.chunked_collectives``)
     when dW is       in the backward pass, or when ``Matmuls.deferred`` is asked for it (zero bubble)
-    where dW goes    autograd adds it to ``grad`` and calls hooks; ``deferred_weight_gradients.accumulate`` adds it and calls
-                     none; ``model.loss`` sums it over chunks of tokens (``add_weight_gradient``)
+    where dW goes    autograd adds it to ``grad`` and calls hooks; the product adds it to ``Matmuls.total``, which is ``grad``,
+                     and autograd calls the hooks; ``deferred_weight_gradients.accumulate`` adds it and calls none;
+                     ``model.loss`` sums it over chunks of tokens
 
 In one number format the matmuls are always these three, rounded alike. So all choices give the same bits, except that
-products of fewer rows, chunk by chunk, may be summed in another order.
+products of fewer rows, chunk by chunk, may be summed in another order, and that GPUs do not round a 16-bit dW that they
+add to a float32 sum (``add_weight_gradient``).
 
     M tokens   K features in   N features out   F either   m some of the tokens
 """
@@ -34,7 +36,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from trainwright_trainer.distributed.axis import Axis
-from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients, WeightGradient
 
 Matrix = tuple[Tensor, ...]
 """A matrix as a matmul reads it. The first tensor has a row for each token and may be sent and multiplied in parts; the
@@ -88,8 +90,14 @@ class Matmuls(Protocol):
     def deferred(self) -> DeferredWeightGradients | None:
         """Takes dW; None if the backward pass computes it."""
 
+    @property
+    def total(self) -> Tensor | None:
+        """The sum that the backward pass adds dW to, in place. Autograd then gets no gradient for ``weight``, and still
+        calls the hooks that follow its accumulation. None if autograd gets dW.
+        """
+
     def leaf(self) -> Tensor:
-        """What autograd returns dW to: ``weight``, cast if necessary, and without history if dW is deferred."""
+        """What autograd returns dW to: ``weight``, without history if dW is deferred."""
 
     def stored(self, leaf: Tensor) -> Stored:
         """W; it is saved for the backward pass."""
@@ -105,6 +113,9 @@ class Matmuls(Protocol):
 
     def weight_gradient(self, dy: Factor, x: Factor) -> Tensor:
         """dW (N, K)."""
+
+    def add_weight_gradient(self, total: Tensor, dy: Factor, x: Factor) -> None:
+        """Add dW to ``total`` (N, K)."""
 
 
 class Tokens(Protocol):
@@ -187,15 +198,22 @@ class LinearFunction(Function):
         dys, dx = tokens.backward(casts, products)
         gradients: list[Tensor | None] = []
         for layer, cast, dy in zip(layers, casts, dys, strict=True):
-            gradients += [_now_or_later(layer, partial(layer.weight_gradient, dy, x)), cast.amax]
+            gradients += [_weight_gradient(layer, dy, x), cast.amax]
         return None, None, None, dx(), *gradients
 
 
-def _now_or_later(layer: Matmuls, gradient: Callable[[], Tensor]) -> Tensor | None:
-    if layer.deferred is None:
-        return gradient()
-    layer.deferred.add(layer.weight, gradient)
-    return None
+def _weight_gradient(layer: Matmuls, dy: Factor, x: Factor) -> Tensor | None:
+    """dW for autograd; None if it is deferred, or added to ``layer.total`` here."""
+    if layer.deferred is not None:
+        compute = partial(layer.weight_gradient, dy, x)
+        layer.deferred.add(
+            WeightGradient(layer.weight, compute, partial(layer.add_weight_gradient, dy=dy, x=x))
+        )
+        return None
+    if layer.total is not None:
+        layer.add_weight_gradient(layer.total, dy, x)
+        return None
+    return layer.weight_gradient(dy, x)
 
 
 def summed(gradients_MK: Iterable[Tensor]) -> Tensor:

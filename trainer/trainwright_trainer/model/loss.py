@@ -23,7 +23,8 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 from torch.nn.functional import cross_entropy, linear, log_softmax
 
-from trainwright_trainer.linear.dense import add_weight_gradient, input_gradient, matmul_dtype, output
+from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
+from trainwright_trainer.linear.dense import input_gradient, matmul_dtype, output
 
 ChunkGradient = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 """``chunk_gradient``, or its compiled form."""
@@ -158,7 +159,10 @@ def _learn_by_chunks(
         part, gradient_CV = gradient_of(output(x_CD, weight_VD), targets_C, targets_N.numel())
         loss += part
         input_gradient(gradient_CV, weight_VD, out=x_gradient_CD)
-        add_weight_gradient(weight_gradient_VD, gradient_CV, x_CD)
+        if gradient_CV.dtype == weight_gradient_VD.dtype:
+            weight_gradient_VD.addmm_(gradient_CV.t(), x_CD)
+        else:
+            add_weight_gradient(weight_gradient_VD, gradient_CV, x_CD)
     return loss, x_gradient_ND, weight_gradient_VD
 
 

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs
+from trainwright_trainer.linear.dense import clear_sums, summed_weights
+from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.non_finite import first_non_finite
 from trainwright_trainer.optim.optimizer import named_states, set_learning_rate, set_updates
@@ -27,7 +29,14 @@ from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 class ReplicatedUpdater:
     """``Updater`` of ``model``, whose parameters are float32 and stay on their device."""
 
-    def __init__(self, model: nn.Module, shard_specs: ShardSpecs, spec: OptimizerSpec, mesh: Mesh) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        shard_specs: ShardSpecs,
+        spec: OptimizerSpec,
+        mesh: Mesh,
+        casts: WeightCasts | None = None,
+    ) -> None:
         self.optimizer = build_optimizer(list(model.parameters()), spec)
         self._spec = spec
         self._weights = dict(model.named_parameters())
@@ -41,15 +50,21 @@ class ReplicatedUpdater:
         self._buckets = (
             GradientBuckets(self._parameters, mesh.data, tied_replicas) if mesh.data.ranks > 1 else None
         )
+        self._casts = casts
+        self._summed = summed_weights(model)
         self._updates = 0
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
+        if self._casts:
+            self._casts.refresh()
         if self._buckets:
             self._buckets.clear()
         else:
             for weight in self._parameters:
-                weight.grad = None
+                if weight not in self._summed:
+                    weight.grad = None
+            clear_sums(self._summed)
 
     def end_micro_batch(self) -> None:
         """Autograd adds the next micro batch's gradients to this one's."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.non_finite import first_non_finite
 from trainwright_trainer.optim.optimizer import named_states, set_learning_rate, set_updates
@@ -27,8 +28,11 @@ from trainwright_trainer.parallel.data.zero import ModelShard
 class ShardedUpdater:
     """``Updater`` of this rank's shard of a float32 model."""
 
-    def __init__(self, shard: ModelShard, spec: OptimizerSpec, mesh: Mesh) -> None:
+    def __init__(
+        self, shard: ModelShard, spec: OptimizerSpec, mesh: Mesh, casts: WeightCasts | None = None
+    ) -> None:
         self._shard = shard
+        self._casts = casts
         self._updated = list(shard.updated.values())
         self.optimizer = build_optimizer(self._updated, spec)
         self._spec = spec
@@ -38,6 +42,8 @@ class ShardedUpdater:
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
+        if self._casts:
+            self._casts.refresh()
         self._shard.gradients.clear()
 
     def end_micro_batch(self) -> None:

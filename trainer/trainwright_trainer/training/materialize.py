@@ -13,9 +13,12 @@ from torch import nn
 
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.memory import keeps_weight_casts
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel
 from trainwright_trainer.fp8.state.updater import FP8Updater
+from trainwright_trainer.linear.dense import DenseLinear
+from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.model.init import initial_weight, initialize
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
@@ -52,9 +55,22 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
         return DeepSpeedUpdater(model, shard_specs, spec, mesh)
     model.to(mesh.device)  # the rotary tables; the weights are there
     if not stage:
-        return ReplicatedUpdater(model, shard_specs, spec.optimizer, mesh)
+        return ReplicatedUpdater(model, shard_specs, spec.optimizer, mesh, _weight_casts(model, spec))
     shard_model = shard_states if stage == 1 else shard_gradients
-    return ShardedUpdater(shard_model(model, shard_specs, mesh), spec.optimizer, mesh)
+    shard = shard_model(model, shard_specs, mesh)
+    return ShardedUpdater(shard, spec.optimizer, mesh, _weight_casts(model, spec))
+
+
+def _weight_casts(model: Transformer, spec: RunSpec) -> WeightCasts | None:
+    """Casts of the layers that the planner counts them for; None if there are none."""
+    layers = [
+        module
+        for layer, block in model.layers.items()
+        if keeps_weight_casts(spec, int(layer))
+        for module in block.modules()
+        if isinstance(module, DenseLinear)
+    ]
+    return WeightCasts(layers, torch.bfloat16) if layers else None
 
 
 def _materialize_fp8(

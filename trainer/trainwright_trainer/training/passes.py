@@ -10,20 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
 from trainwright.planner.compilation import compiles
+from trainwright.planner.memory import sums_in_products
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert
 from trainwright_trainer.fp8.compute.matmul import check_device
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual_dtype import set_residual_dtype
 from trainwright_trainer.model.transformer import Transformer
@@ -33,6 +37,7 @@ from trainwright_trainer.parallel.pipeline.stages import Stages, split_model
 from trainwright_trainer.parallel.tensor.parallelize import parallelize_modules, shard_matrices
 from trainwright_trainer.runtime.attention_kernels import prefer_attention_kernels
 from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, recompute_operands
+from trainwright_trainer.runtime.module_replacement import replace_modules
 
 
 @dataclass
@@ -74,6 +79,8 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
         )
     if stages is not None and stages.schedule.is_zero_bubble:
         yield Pass("defer weight gradients", _defer)
+    elif sums_in_products(spec):
+        yield Pass("add weight gradients to their sums in the products", _sum_in_products)
     if spec.memory.recompute is not RecomputeKind.NONE:
         yield Pass("recompute activations", lambda parts: recompute(parts.model, spec.memory))
     if zero_stage(spec, mesh) == 3:
@@ -124,6 +131,10 @@ def _convert(parts: ModelParts, spec: RunSpec, mesh: Mesh) -> None:
 def _defer(parts: ModelParts) -> None:
     parts.deferred = DeferredWeightGradients()
     defer_weight_gradients(parts.model, parts.deferred)
+
+
+def _sum_in_products(parts: ModelParts) -> None:
+    replace_modules(parts.model.layers, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
 
 
 def _compile(parts: ModelParts) -> None:

@@ -31,7 +31,7 @@ from tests.trainer.pipeline_trainings import (
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees, PipelineSchedule
 from trainwright_trainer.distributed.shard_spec import unsharded_specs
-from trainwright_trainer.linear.dense import DeferredLinear
+from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.pipeline.stages import Stages, split_model
 from trainwright_trainer.training.forward_backward import GradientAccumulation
@@ -169,7 +169,7 @@ def _steps(steps: int) -> dict[str, Any]:
 def test_one_stage_adds_nothing(tmp_path: Path, data: Path) -> None:
     training = build_here(job(tmp_path, data))
     assert isinstance(training.engine.forward_backward, GradientAccumulation)
-    assert not any(isinstance(module, DeferredLinear) for module in training.engine.model.modules())
+    assert not any(isinstance(module, DenseLinear) for module in training.engine.model.modules())
 
 
 @pytest.mark.parametrize(

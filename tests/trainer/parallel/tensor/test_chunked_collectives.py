@@ -25,7 +25,7 @@ from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
-from trainwright_trainer.linear.dense import DeferredLinear, DenseMatmuls
+from trainwright_trainer.linear.dense import DenseLinear, DenseMatmuls
 from trainwright_trainer.parallel.tensor import chunked_collectives
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
@@ -87,7 +87,7 @@ def _layer(kind: str, seed: int, deferred: DeferredWeightGradients | None) -> An
     if kind == "bf16":
         layer = nn.Linear(K, N, bias=False, dtype=torch.bfloat16)
         layer.weight.data.copy_(weight)
-        return layer if deferred is None else DeferredLinear(layer, deferred)
+        return layer if deferred is None else DenseLinear(layer, deferred)
     low = layer_of(hold(weight.float()), ScalingKind.TENSOR)
     low.deferred = deferred
     if kind == "fp8, delayed":

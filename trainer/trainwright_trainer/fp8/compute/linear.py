@@ -149,6 +149,8 @@ class FP8Matmuls(NamedTuple):
     output_gradient_scale: Tensor
     probe: Tensor
     deferred: DeferredWeightGradients | None
+    total: None = None
+    """torch's scaled products cannot add to a sum (``_scaled_mm``, to 2.13): autograd does."""
 
     @property
     def weight(self) -> Tensor:
@@ -179,6 +181,9 @@ class FP8Matmuls(NamedTuple):
 
     def weight_gradient(self, dy: Factor, x: Factor) -> Tensor:
         return scaled_matmul(_over_tokens(dy), _over_tokens(x), self.weight.dtype)
+
+    def add_weight_gradient(self, total: Tensor, dy: Factor, x: Factor) -> None:
+        total.add_(self.weight_gradient(dy, x))
 
 
 def _multiply(weight: Operand, rows: Matrix, fast_accumulation: bool = False) -> Tensor:

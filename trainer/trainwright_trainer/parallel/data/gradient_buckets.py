@@ -112,5 +112,7 @@ def _flatten_gradients(members: Sequence[nn.Parameter]) -> Tensor:
     )
     views = torch.split(flat, [weight.numel() for weight in members])
     for weight, view in zip(members, views, strict=True):
-        weight.grad = view.view_as(weight)
+        # Each with a version counter of its own: a compiled block keeps the gradients that it will add to from its
+        # forward pass on, while others of the bucket change.
+        weight.grad = view.view_as(weight).data
     return flat

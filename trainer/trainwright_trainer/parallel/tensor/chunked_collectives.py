@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from trainwright_trainer.distributed.axis import Axis, PendingTensor
 from trainwright_trainer.fp8.compute.linear import FP8Linear
-from trainwright_trainer.linear.dense import DeferredLinear, DenseMatmuls, matmul_dtype
+from trainwright_trainer.linear.dense import DenseLinear, DenseMatmuls, matmul_dtype
 from trainwright_trainer.linear.product import Cast, Factor, Matmuls, Matrix, RowMatmul, linear, summed
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 
@@ -148,9 +148,11 @@ def _matmuls_of(layer: nn.Module, dtype: torch.dtype) -> Matmuls:
     """The matmuls of ``layer``; in ``dtype`` unless it is an FP8 layer."""
     if isinstance(layer, FP8Linear):
         return layer.matmuls()
+    if isinstance(layer, DenseLinear):
+        return layer.matmuls(dtype)
     weight = layer.weight
     assert isinstance(weight, Tensor)
-    return DenseMatmuls(weight, dtype, layer.deferred if isinstance(layer, DeferredLinear) else None)
+    return DenseMatmuls(weight, dtype)
 
 
 @torch.no_grad()
