@@ -62,6 +62,7 @@ class ScriptedRun:
     logs: dict[str, bytes] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    hardware: list[dict[str, Any]] = field(default_factory=list)
     commits: list[dict[str, Any]] = field(default_factory=list)
     ends: list[dict[str, Any]] = field(default_factory=list)
 
@@ -231,6 +232,8 @@ class ScriptedApi:
             assert all(len(values) == len(block["steps"]) for values in block["series"].values())
             run.steps += block["steps"]
         run.events += body["events"]
+        if body.get("hardware") is not None:
+            run.hardware.append(body["hardware"])
         return {"offset": body["next_offset"]}
 
     def _log(self, run: ScriptedRun, file: str, query: dict[str, str], body: bytes) -> Any:

@@ -23,6 +23,7 @@ from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.metrics.curves import Curve
+from trainwright_backend.metrics.hardware import hardware_blocks
 from trainwright_backend.metrics.peak_fractions import believable
 from trainwright_backend.metrics.reading import read_curves, series_of
 from trainwright_backend.metrics.selection import Selection, family, is_of_tensor
@@ -55,7 +56,7 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
     for line in batch.events:
         rewound = _take_event(session, run, summary, line) or rewound
     blocks = believable(session, run, summary, batch.metrics)
-    added = append(session, run.id, run.attempt, blocks)
+    added = append(session, run.id, run.attempt, [*blocks, *hardware_blocks(batch)])
     _summarize(summary, run.attempt, added)
     _list(run, summary)
     _mark(session, run, batch.next_offset, added, rewound)

@@ -15,7 +15,7 @@ from sqlalchemy import Table, bindparam, delete, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.agent_protocol import MetricBlock
-from trainwright.contracts.series import SERIES_UNITS, current_name
+from trainwright.contracts.series import current_name, unit_of
 from trainwright_backend.core.db import Base, Write, storable
 from trainwright_backend.metrics.curves import (
     STEP,
@@ -153,9 +153,8 @@ def _series_named(session: Write, run_id: UUID, attempt: int, names: Collection[
 
 
 def _new_series(run_id: UUID, attempt: int, name: str) -> dict[str, object]:
-    unit = SERIES_UNITS.get(name, "")
     counts = {"last_step": 0, "packed_step": 0, "tail_points": 0}
-    return {"run_id": run_id, "attempt": attempt, "name": name, "unit": unit, **counts}
+    return {"run_id": run_id, "attempt": attempt, "name": name, "unit": unit_of(name), **counts}
 
 
 def _rows(session: Write, *which: Any) -> list[_Series]:

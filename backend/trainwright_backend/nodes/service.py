@@ -11,6 +11,7 @@ from trainwright.contracts.api.actions import NodeEdit
 from trainwright.contracts.api.nodes import JoinToken as CreatedJoinToken
 from trainwright.contracts.api.nodes import Node as ShownNode
 from trainwright.contracts.api.nodes import NodeRun
+from trainwright.contracts.hardware import HardwareUse
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, Forbidden
@@ -92,6 +93,7 @@ def heartbeat(session: Write, node_id: UUID, request: Heartbeat, timers: Timers)
         notify_control(session)  # it may have free slots now
     node.last_heartbeat = now()
     node.busy_slots = request.busy_slots
+    node.hardware = None if request.hardware is None else request.hardware.model_dump(mode="json")
     if request.inventory is not None:
         _take_inventory(session, node, request.inventory)
     session.flush()
@@ -292,10 +294,12 @@ def _numbers_of(slots: dict[str, list[int]]) -> dict[str, int]:
 
 def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers: Timers) -> ShownNode:
     inventory = Inventory.model_validate(node.inventory)
+    online = is_online(node, now(), timers)
+    known = online and node.hardware is not None
     return ShownNode(
         id=public_id("node", node.id),
         name=node.name,
-        online=is_online(node, now(), timers),
+        online=online,
         last_heartbeat=node.last_heartbeat,
         inventory=inventory,
         slots=_numbers_of(slots_of(node)),
@@ -303,4 +307,5 @@ def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers:
         slots_free={device: len(free_slots(node, device, taken)) for device in slots_of(node)},
         draining=node.draining,
         runs=runs,
+        hardware=HardwareUse.model_validate(node.hardware) if known else None,
     )

@@ -22,6 +22,8 @@ class Node(Base):
     inventory: Mapped[dict[str, Any]] = mapped_column(JSON)
     busy_slots: Mapped[dict[str, list[int]]] = mapped_column(JSON)
     """Slots, by device, on which the agent saw a process with a run's marker."""
+    hardware: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Use of its hardware at the last heartbeat."""
     last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
     allowed_slots: Mapped[dict[str, int] | None] = mapped_column(JSON(none_as_null=True))
     """Most slots by device, whatever the node reports; None for as many as it reports."""

@@ -1830,6 +1830,11 @@ export interface components {
              */
             file: string;
             /**
+             * @description Means since the previous batch; stored as series at the batch's last step. Empty from agents that do not measure it, and
+             *     if nothing was measured since.
+             */
+            hardware?: components["schemas"]["RunHardwareUse"] | null;
+            /**
              * Metrics
              * @description Metrics of steps after the resume point.
              * @default []
@@ -2718,6 +2723,52 @@ export interface components {
             /** Name */
             name: string;
         };
+        /**
+         * GpuUse
+         * @description Use of one GPU. What its driver does not report is empty.
+         */
+        GpuUse: {
+            /** Index */
+            index: number;
+            /** Memory Bytes */
+            memory_bytes?: number | null;
+            /** Power Watts */
+            power_watts?: number | null;
+            /** Temperature Celsius */
+            temperature_celsius?: number | null;
+            /**
+             * Utilization
+             * @description Fraction of the time in which it computed anything.
+             */
+            utilization?: number | null;
+        };
+        /**
+         * HardwareUse
+         * @description Use of a node's hardware, by everything that runs on it.
+         */
+        HardwareUse: {
+            /**
+             * Cpu Utilization
+             * @description Of all cores.
+             */
+            cpu_utilization: number;
+            /**
+             * Disk Bytes
+             * @description Of the disk with the agent's data folder.
+             */
+            disk_bytes: number;
+            /** Disk Total Bytes */
+            disk_total_bytes: number;
+            /**
+             * Gpus
+             * @default []
+             */
+            gpus: components["schemas"]["GpuUse"][];
+            /** Memory Bytes */
+            memory_bytes: number;
+            /** Memory Total Bytes */
+            memory_total_bytes: number;
+        };
         /** Health */
         Health: {
             /**
@@ -2751,6 +2802,8 @@ export interface components {
             busy_slots: {
                 [key: string]: number[];
             };
+            /** @description The node's present use; empty from agents that do not measure it. */
+            hardware?: components["schemas"]["HardwareUse"] | null;
             /** @description Sent when the agent starts and when it changes. */
             inventory?: components["schemas"]["Inventory"] | null;
         };
@@ -3471,6 +3524,8 @@ export interface components {
              * @default false
              */
             draining: boolean;
+            /** @description Present use; empty while the node is offline, and from agents that do not measure it. */
+            hardware?: components["schemas"]["HardwareUse"] | null;
             /** Id */
             id: string;
             inventory: components["schemas"]["Inventory"];
@@ -4213,6 +4268,24 @@ export interface components {
             limit: number;
         };
         /**
+         * RankUse
+         * @description Use of the CPU and its memory by the processes of one rank.
+         */
+        RankUse: {
+            /**
+             * Cpu Cores
+             * @description CPU seconds per second.
+             */
+            cpu_cores: number;
+            /**
+             * Memory Bytes
+             * @description Resident memory. Pages that several processes share are counted for each.
+             */
+            memory_bytes: number;
+            /** Rank */
+            rank: number;
+        };
+        /**
          * ReadSpec
          * @description How files are read into documents.
          */
@@ -4578,6 +4651,38 @@ export interface components {
              * @description `state` for a change of state, otherwise the type of the trainer's event.
              */
             type: string;
+        };
+        /**
+         * RunHardwareUse
+         * @description Use of a node's hardware while a run trains on it. The GPUs are those of the run.
+         */
+        RunHardwareUse: {
+            /**
+             * Cpu Utilization
+             * @description Of all cores.
+             */
+            cpu_utilization: number;
+            /**
+             * Disk Bytes
+             * @description Of the disk with the agent's data folder.
+             */
+            disk_bytes: number;
+            /** Disk Total Bytes */
+            disk_total_bytes: number;
+            /**
+             * Gpus
+             * @default []
+             */
+            gpus: components["schemas"]["GpuUse"][];
+            /** Memory Bytes */
+            memory_bytes: number;
+            /** Memory Total Bytes */
+            memory_total_bytes: number;
+            /**
+             * Ranks
+             * @default []
+             */
+            ranks: components["schemas"]["RankUse"][];
         };
         /**
          * RunLayout
@@ -4968,7 +5073,7 @@ export interface components {
          * @description What a series is about.
          * @enum {string}
          */
-        SeriesGroup: "learning" | "speed" | "memory" | "time" | "fp8";
+        SeriesGroup: "learning" | "speed" | "memory" | "time" | "fp8" | "hardware";
         /**
          * SeriesInfo
          * @description What a series means.

@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from trainwright.client import Client
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, out, print_error, table_of
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    format_bytes,
+    open_client,
+    out,
+    print_error,
+    table_of,
+)
 from trainwright.contracts.api.nodes import Node
 
 app = typer.Typer(no_args_is_help=True, help="List and drain nodes, and allow them slots. For site admins.")
@@ -15,13 +24,23 @@ app = typer.Typer(no_args_is_help=True, help="List and drain nodes, and allow th
 
 @app.command("list")
 def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
-    """List the nodes and their runs."""
+    """List the nodes, their present use and their runs."""
     with open_client(server, key) as client:
-        table = table_of("name", "state", "slots free", "runs")
+        table = table_of("name", "state", "slots free", "use", "runs")
         for node in client.nodes():
             free = (f"{node.slots_free[device]} of {count} {device}" for device, count in node.slots.items())
-            table.add_row(node.id, node.name, _condition(node), ", ".join(free), _runs(node))
+            table.add_row(node.id, node.name, _condition(node), ", ".join(free), _use(node), _runs(node))
         out.print(table)
+
+
+def _use(node: Node) -> str:
+    """Present use of the CPU, its memory and each GPU; – if the node does not report it."""
+    if node.hardware is None:
+        return "–"
+    found = node.hardware
+    memory = f"{format_bytes(found.memory_bytes)} of {format_bytes(found.memory_total_bytes)}"
+    gpus = (f"GPU {gpu.index} {gpu.utilization:.0%}" for gpu in found.gpus if gpu.utilization is not None)
+    return ", ".join((f"CPU {found.cpu_utilization:.0%}", memory, *gpus))
 
 
 @app.command("drain")

@@ -39,6 +39,14 @@ from trainwright.contracts.checkpoint import (
     FileEntry,
 )
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.hardware import (
+    MOST_CORES,
+    MOST_SLOTS,
+    HardwareUse,
+    MemoryBytes,
+    RunHardwareUse,
+    SlotIndex,
+)
 from trainwright.contracts.job_spec import JobSpec, Outcome
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_state import RunState
@@ -102,12 +110,6 @@ class Timers(Envelope):
         return self
 
 
-MOST_SLOTS = 1024
-"""Slots of a kind that one node can have."""
-
-LARGEST_MEMORY_BYTES = 2**50
-SlotIndex = Annotated[int, Field(ge=0, lt=MOST_SLOTS)]
-MemoryBytes = Annotated[int, Field(ge=0, le=LARGEST_MEMORY_BYTES)]
 ShortText = Annotated[str, Field(max_length=255)]
 
 
@@ -154,7 +156,7 @@ class Inventory(Report):
 
     hostname: ShortText
     os: ShortText
-    cores: int = Field(ge=1, le=2**16)
+    cores: int = Field(ge=1, le=MOST_CORES)
     memory_bytes: MemoryBytes
     gpus: list[Gpu] = Field(default=[], max_length=MOST_SLOTS)
     cpu_name: ShortText = ""
@@ -206,6 +208,9 @@ class Heartbeat(Report):
 
     busy_slots: dict[ShortText, Annotated[list[SlotIndex], Field(max_length=MOST_SLOTS)]] = {}
     """Slots by device (`cuda`, `cpu`) on which a process of a run is alive; placement skips them."""
+
+    hardware: HardwareUse | None = None
+    """The node's present use; empty from agents that do not measure it."""
 
 
 class PlacedRun(Envelope):
@@ -328,6 +333,10 @@ class Batch(Envelope):
 
     metrics: list[MetricBlock] = []
     """Metrics of steps after the resume point."""
+
+    hardware: RunHardwareUse | None = None
+    """Means since the previous batch; stored as series at the batch's last step. Empty from agents that do not measure it, and
+    if nothing was measured since."""
 
     @model_validator(mode="after")
     def _goes_forward(self) -> Self:

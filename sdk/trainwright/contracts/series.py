@@ -15,6 +15,8 @@ class SeriesGroup(StrEnum):
     MEMORY = "memory"
     TIME = "time"
     FP8 = "fp8"
+    HARDWARE = "hardware"
+    """Measured by the agent of the run's node every few seconds, and averaged over the steps in between."""
 
 
 class SeriesInfo(Envelope):
@@ -224,6 +226,69 @@ SERIES: tuple[SeriesInfo, ...] = (
         fp8_only=True,
     ),
     SeriesInfo(
+        name="cpu_utilization",
+        title="CPU of the node",
+        unit="fraction",
+        group=SeriesGroup.HARDWARE,
+        description="Fraction of the time of all the node's cores in which they worked, for this run or anything else.",
+    ),
+    SeriesInfo(
+        name="run_cpu_cores",
+        title="CPU of the run",
+        unit="cores",
+        group=SeriesGroup.HARDWARE,
+        description="CPU seconds per second of all ranks.",
+    ),
+    SeriesInfo(
+        name="node_memory_bytes",
+        title="memory of the node",
+        unit="bytes",
+        group=SeriesGroup.HARDWARE,
+        description="Memory of the node that is in use, by this run or anything else.",
+    ),
+    SeriesInfo(
+        name="run_memory_bytes",
+        title="memory of the run",
+        unit="bytes",
+        group=SeriesGroup.HARDWARE,
+        description="Resident memory of all ranks' processes. Pages that several processes share are counted for each.",
+    ),
+    SeriesInfo(
+        name="node_disk_bytes",
+        title="disk of the node",
+        unit="bytes",
+        group=SeriesGroup.HARDWARE,
+        description="Space in use on the disk with the agent's data folder.",
+    ),
+    SeriesInfo(
+        name="mean_gpu_utilization",
+        title="GPU utilization",
+        unit="fraction",
+        group=SeriesGroup.HARDWARE,
+        description="Fraction of the time in which a GPU computed anything, mean of the run's GPUs.",
+    ),
+    SeriesInfo(
+        name="max_gpu_memory_bytes",
+        title="memory of the fullest GPU",
+        unit="bytes",
+        group=SeriesGroup.HARDWARE,
+        description="Memory in use on the run's fullest GPU.",
+    ),
+    SeriesInfo(
+        name="total_gpu_power_watts",
+        title="GPU power",
+        unit="W",
+        group=SeriesGroup.HARDWARE,
+        description="Electrical power of all the run's GPUs.",
+    ),
+    SeriesInfo(
+        name="max_gpu_temperature_celsius",
+        title="temperature of the hottest GPU",
+        unit="°C",
+        group=SeriesGroup.HARDWARE,
+        description="Temperature of the run's hottest GPU.",
+    ),
+    SeriesInfo(
         name=ELAPSED,
         title="training time",
         unit="s",
@@ -232,8 +297,8 @@ SERIES: tuple[SeriesInfo, ...] = (
         derived=True,
     ),
 )
-"""Every trainer writes all but the derived ones, in FP8 runs those with ``fp8_only`` too. The FP8 series but
-``skipped_steps`` are measured every few steps."""
+"""Every trainer writes all but the derived ones and those of the hardware, in FP8 runs those with ``fp8_only`` too. The FP8
+series but ``skipped_steps`` are measured every few steps. Agents measure the hardware's; those of GPUs only exist on GPUs."""
 
 FAMILIES: tuple[SeriesFamily, ...] = (
     SeriesFamily(
@@ -265,6 +330,54 @@ FAMILIES: tuple[SeriesFamily, ...] = (
         member="rank:part",
         description="Seconds of a part of one step on one rank; only with several ranks.",
     ),
+    SeriesFamily(
+        name="rank_cpu_cores",
+        title="CPU by rank",
+        unit="cores",
+        group=SeriesGroup.HARDWARE,
+        member="rank",
+        description="CPU seconds per second of one rank.",
+    ),
+    SeriesFamily(
+        name="rank_memory_bytes",
+        title="memory by rank",
+        unit="bytes",
+        group=SeriesGroup.HARDWARE,
+        member="rank",
+        description="Resident memory of one rank's processes.",
+    ),
+    SeriesFamily(
+        name="gpu_utilization",
+        title="utilization by GPU",
+        unit="fraction",
+        group=SeriesGroup.HARDWARE,
+        member="GPU",
+        description="Fraction of the time in which one GPU of the run computed anything.",
+    ),
+    SeriesFamily(
+        name="gpu_memory_bytes",
+        title="memory by GPU",
+        unit="bytes",
+        group=SeriesGroup.HARDWARE,
+        member="GPU",
+        description="Memory in use on one GPU of the run.",
+    ),
+    SeriesFamily(
+        name="gpu_power_watts",
+        title="power by GPU",
+        unit="W",
+        group=SeriesGroup.HARDWARE,
+        member="GPU",
+        description="Electrical power of one GPU of the run.",
+    ),
+    SeriesFamily(
+        name="gpu_temperature_celsius",
+        title="temperature by GPU",
+        unit="°C",
+        group=SeriesGroup.HARDWARE,
+        member="GPU",
+        description="Temperature of one GPU of the run.",
+    ),
 )
 
 RENAMED_SERIES = {"fp8_flushed": "fp8_underflow"}
@@ -272,7 +385,13 @@ RENAMED_SERIES = {"fp8_flushed": "fp8_underflow"}
 
 STORED_SERIES = tuple(info.name for info in SERIES if not info.derived)
 FP8_SERIES = frozenset(info.name for info in SERIES if info.fp8_only)
-SERIES_UNITS = {info.name: info.unit for info in SERIES}
+HARDWARE_SERIES = frozenset(info.name for info in SERIES if info.group is SeriesGroup.HARDWARE)
+_UNITS = {info.name: info.unit for info in SERIES} | {family.name: family.unit for family in FAMILIES}
+
+
+def unit_of(name: str) -> str:
+    """The unit of a series or of a family's member; empty for a series that is not registered."""
+    return _UNITS.get(name.partition("/")[0], "")
 
 
 def current_name(name: str) -> str:

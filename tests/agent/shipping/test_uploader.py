@@ -16,6 +16,7 @@ from tests.agent.standin.rank import save
 from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.hardware import RunHardwareUse
 from trainwright.contracts.job_spec import Outcome, Peak
 from trainwright_agent import file_copies
 from trainwright_agent.client import Client
@@ -246,6 +247,35 @@ def test_a_run_that_beats_a_measured_peak_is_told_once_for_each_new_height(
     assert [peak.flops_per_second for peak in reached] == told
 
 
+def test_what_was_measured_goes_with_the_next_steps_and_is_kept_until_then(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
+) -> None:
+    measured = [
+        RunHardwareUse(
+            cpu_utilization=share, memory_bytes=1, memory_total_bytes=2, disk_bytes=1, disk_total_bytes=2
+        )
+        for share in (0.25, 0.5, 0.75)
+    ]
+    left = list(measured)
+    shipper = ship(api, attempt, take_hardware=lambda: left.pop(0) if left else None)
+    write_events(attempt.path, step_line(1))
+    wait_for(partial(has_steps, run, 1), "the first step")
+    api.away = True
+    write_events(attempt.path, step_line(2))
+    wait_for(lambda: len(left) == 1, "an attempt to send the second step")
+    api.away = False
+    wait_for(partial(has_steps, run, 2), "the second step")
+    write_events(attempt.path, {"type": "note", "message": "m"})
+    wait_for(lambda: len(run.events) == 1, "the note")
+    assert len(left) == 1, "a note takes nothing"
+    for step in (3, 4):
+        write_events(attempt.path, step_line(step))
+        wait_for(partial(has_steps, run, step), "the step")
+    assert [use["cpu_utilization"] for use in run.hardware] == [0.25, 0.5, 0.75]
+    attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
+    wait_for(lambda: shipper.is_done, "the end")
+
+
 def has_steps(run: ScriptedRun, count: int) -> bool:
     return len(run.steps) == count
 
@@ -255,10 +285,11 @@ def ship(
     attempt: AttemptFolder,
     store: Path | None = None,
     on_faster: Callable[[Peak], None] = lambda peak: None,
+    take_hardware: Callable[[], RunHardwareUse | None] = lambda: None,
 ) -> Shipper:
     claim = attempt.granted_claim()
     assert isinstance(claim, Claim)
-    shipper = Shipper(attempt, claim, lambda: Client(api.url, NODE_TOKEN), store, on_faster)
+    shipper = Shipper(attempt, claim, lambda: Client(api.url, NODE_TOKEN), store, on_faster, take_hardware)
     shipper.start()
     return shipper
 

@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from tests.agent.standin.behaviour import STEP_SECONDS, Job, now, obey, write
+from tests.agent.standin.behaviour import STEP_SECONDS, Job, name_process, now, obey, write
 
 
 def main() -> None:
     job, rank = Job(sys.argv[1]), int(sys.argv[2])
+    name_process(f"tw-rank-{rank}")
     obey(job)
     (job.out / "logs").mkdir(parents=True, exist_ok=True)
     log = (job.out / "logs" / f"rank-{rank}.log").open("a", buffering=1)

@@ -12,7 +12,7 @@ from torch.optim import AdamW
 
 from tests.trainer.jobs import build_here, events, losses, resume_from, train_here, write_job
 from trainwright.contracts.events import Step
-from trainwright.contracts.series import FP8_SERIES, STORED_SERIES
+from trainwright.contracts.series import FP8_SERIES, HARDWARE_SERIES, STORED_SERIES
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.optim.learning_rate import learning_rate_at
@@ -271,7 +271,7 @@ def test_step_lines_carry_every_series_and_phases_sum_to_the_step(tmp_path: Path
     train_here(job_file)
     lines = events(job_file, "step")
     assert [line["step"] for line in lines] == list(range(1, 21))
-    assert {*lines[0]["values"], "validation_loss"} == set(STORED_SERIES) - FP8_SERIES
+    assert {*lines[0]["values"], "validation_loss"} == set(STORED_SERIES) - FP8_SERIES - HARDWARE_SERIES
     for values in (line["values"] for line in lines):
         timings = ("data", "forward", "backward", "collectives", "optimizer")
         assert sum(values[f"{phase}_seconds"] for phase in timings) == pytest.approx(values["seconds"])

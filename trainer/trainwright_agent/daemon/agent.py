@@ -1,12 +1,13 @@
 """The agent: sends heartbeats, claims the runs placed on the node, and reconciles every attempt's folder.
 
 All its state is in the data folder, so it may be killed at any instruction: the next agent inspects each folder
-(`workspace.Condition`) and does what is left to do. It has two loops:
+(`workspace.Condition`) and does what is left to do. It has three loops:
 
 - the *heartbeat loop*, a thread: heartbeats, claims, starting supervisors; it may block for seconds on a slow API;
 - the *reconcile loop*, the main thread: visits the folders at least once a second without waiting for the network,
   kills what a supervisor failed to kill, records the end of attempts whose supervisor died, and runs one shipper per
-  attempt.
+  attempt;
+- the *hardware loop*, a thread: measures the node and the ranks on it twice per heartbeat.
 
 The agent never kills a healthy attempt. That is up to the supervisor, which follows the API's orders.
 """
@@ -18,14 +19,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Timers
-from trainwright.contracts.job_spec import Peak
+from trainwright.contracts.job_spec import JobSpec, Peak
 from trainwright_agent import processes
 from trainwright_agent.client import ApiError, ClaimRefusedError, Client, RunDeletedError, StaleFenceError
 from trainwright_agent.daemon.attempts import (
@@ -42,6 +43,7 @@ from trainwright_agent.daemon.inventory import (
     note_beaten_peak,
     wants_calm_peak,
 )
+from trainwright_agent.hardware import HardwareMonitor
 from trainwright_agent.identity import Settings, load_identity
 from trainwright_agent.shipping.shipper import Shipper
 from trainwright_agent.watchdog import Watchdog, kill_overdue, kill_supervisor
@@ -51,6 +53,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
+_SAMPLES_PER_HEARTBEAT = 2
 _PEAK_SECONDS = 600.0
 """Between two measurements of the CPU's peak."""
 
@@ -80,6 +83,7 @@ class Agent:
         """What runs computed per CPU slot, if it was more than the measured peak; filled by shippers."""
         self._next_peak = 0.0
         """When the CPU's peak may be measured again, in seconds of ``time.monotonic``."""
+        self._hardware = HardwareMonitor(data)
         self._hints = HintListener(identity.name, identity.hints_url, self._heartbeat_now.set)
 
     def run(self) -> None:
@@ -88,6 +92,7 @@ class Agent:
             signal.signal(signum, lambda *_: self._stopping.set())
         self._workspace.prepare()
         threading.Thread(target=self._heartbeat_loop, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._hardware_loop, name="hardware", daemon=True).start()
         try:
             while not self._stopping.wait(self._tick_seconds()):
                 self._reconcile()
@@ -112,7 +117,8 @@ class Agent:
             self._workspace.data, self._settings, client.api_url
         )
         news = inventory if inventory != self._reported_inventory else None
-        reply = client.heartbeat(Heartbeat(inventory=news, busy_slots=self._busy_slots()))
+        present = Heartbeat(inventory=news, busy_slots=self._busy_slots(), hardware=self._hardware.present())
+        reply = client.heartbeat(present)
         self._reported_inventory = inventory
         self._timers = reply.timers
         if reply.hints_url is not None:  # older APIs leave it out; the broker may have moved since joining
@@ -142,12 +148,18 @@ class Agent:
         """Slots of attempts that have a live process."""
         alive = processes.marked_pids()
         busy: dict[str, set[int]] = {}
+        for marker, job in self._jobs():
+            if marker in alive:
+                busy.setdefault(job.device, set()).update(job.slots)
+        return {device: sorted(slots) for device, slots in busy.items()}
+
+    def _jobs(self) -> Iterator[tuple[str, JobSpec]]:
+        """The marker and the job of each claimed attempt."""
         for folder in self._workspace.attempts():
             with suppress(*UNREADABLE):
                 claim = folder.granted_claim()
-                if claim is not None and folder.marker in alive:
-                    busy.setdefault(claim.job.device, set()).update(claim.job.slots)
-        return {device: sorted(slots) for device, slots in busy.items()}
+                if claim is not None:
+                    yield folder.marker, claim.job
 
     def _unstarted(self) -> dict[str, AttemptFolder]:
         """By run: folders that never had a supervisor, except those whose supervisor is starting right now."""
@@ -177,6 +189,17 @@ class Agent:
         self._supervisors[folder.claim_id] = start_supervisor(folder)
         log.info("%s: claimed as attempt %d, fence %d", record.run_id, claim.attempt, claim.fence)
 
+    # The hardware loop
+
+    def _hardware_loop(self) -> None:
+        while not self._stopping.wait(self._timers.heartbeat_seconds / _SAMPLES_PER_HEARTBEAT):
+            survive(self._sample_hardware, "the hardware could not be measured")
+
+    def _sample_hardware(self) -> None:
+        self._hardware.sample(
+            {marker: job.slots if job.device == "cuda" else [] for marker, job in self._jobs()}
+        )
+
     # The reconcile loop
 
     def _reconcile(self) -> None:
@@ -202,7 +225,10 @@ class Agent:
     def _start_shipper(self, folder: AttemptFolder) -> None:
         claim = folder.granted_claim()
         assert claim is not None, "a supervisor is started after the claim"
-        shipper = Shipper(folder, claim, self._connect, self._settings.object_store, self._faster_runs.put)
+        measured = partial(self._hardware.take, folder.marker)
+        shipper = Shipper(
+            folder, claim, self._connect, self._settings.object_store, self._faster_runs.put, measured
+        )
         self._shippers[folder.claim_id] = shipper
         shipper.start()
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from trainwright.contracts.agent_protocol import Batch, Claim, EndReport
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.hardware import RunHardwareUse
 from trainwright.contracts.job_spec import (
     EVENTS_NAME,
     EXPORT_FOLDER,
@@ -59,6 +60,7 @@ class Shipper:
         connect: returns a client; the API may move.
         object_store: the store's folder, if it is on this disk.
         on_faster: called with what the run computed per slot when that is more than the slot's measured peak.
+        take_hardware: returns the mean use of the hardware since its last call, if any was measured.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Shipper:
         connect: Callable[[], Client],
         object_store: Path | None,
         on_faster: Callable[[Peak], None],
+        take_hardware: Callable[[], RunHardwareUse | None],
     ) -> None:
         self._folder = folder
         self._claim = claim
@@ -79,6 +82,9 @@ class Shipper:
         """Nothing is left to do: the end was accepted, or is no longer needed."""
         self._on_faster = on_faster
         self._highest_mfu = 1.0
+        self._take_hardware = take_hardware
+        self._hardware: RunHardwareUse | None = None
+        """Measured and not sent yet."""
         self._offsets: dict[str, int] = {}
         self._single_lines_until = 0
         """Events up to this offset are sent line by line, because a chunk was refused."""
@@ -148,6 +154,9 @@ class Shipper:
             if batch is None:
                 return
             self._compare_with_peak(batch)
+            if batch.metrics:
+                self._hardware = self._hardware or self._take_hardware()
+                batch = batch.model_copy(update={"hardware": self._hardware})
             try:
                 stored = self._client.send_batch(self._run_id, batch).offset
             except WrongOffsetError as error:
@@ -159,9 +168,11 @@ class Shipper:
                     self._single_lines_until = batch.next_offset
                     continue
                 log.error("%s: dropped the line of events at %d: %s", self._run_id, offset, error)
-                empty = batch.model_copy(update={"events": [], "metrics": []})
+                empty = batch.model_copy(update={"events": [], "metrics": [], "hardware": None})
                 stored = self._client.send_batch(self._run_id, empty).offset
             self._offsets[EVENTS_NAME] = stored
+            if batch.metrics:
+                self._hardware = None
 
     def _compare_with_peak(self, batch: Batch) -> None:
         peak = self._claim.job.peak

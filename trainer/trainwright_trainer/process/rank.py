@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.hardware import RANK_PROCESS_PREFIX
 from trainwright.contracts.job_spec import LOGS_FOLDER, STOP_NAME, Outcome, log_name, output_folder
 from trainwright_trainer.distributed.mesh import join_mesh
 from trainwright_trainer.process.job_file import read_job
@@ -16,7 +17,7 @@ from trainwright_trainer.process.outcome import (
     reserve_failure_file,
     write_outcome,
 )
-from trainwright_trainer.process.signals import die_with_parent, exit_on_sigterm
+from trainwright_trainer.process.signals import die_with_parent, exit_on_sigterm, name_process
 from trainwright_trainer.runtime.errors import DivergedError
 from trainwright_trainer.training.build import Training, build
 from trainwright_trainer.training.engine import ShouldStop, never_stop
@@ -28,6 +29,7 @@ def run_rank(job_file: str) -> None:
     die_with_parent()
     exit_on_sigterm()
     rank, out = int(os.environ["RANK"]), output_folder(Path(job_file))
+    name_process(f"{RANK_PROCESS_PREFIX}{rank}")
     _redirect_output(out / LOGS_FOLDER / log_name(rank))
     print(f"rank {rank} of {os.environ['WORLD_SIZE']}, pid {os.getpid()}", flush=True)
     with FailureReport(out, rank) as report:

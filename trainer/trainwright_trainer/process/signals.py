@@ -1,4 +1,4 @@
-"""How a trainer is stopped from outside.
+"""How a trainer is stopped from outside, and recognized there.
 
 SIGTERM ends a process at once and saves nothing: checkpoints are safe, and losing a step or two is cheaper
 than missing a deadline. That is the signal's default action; it is restored here because ranks are forked
@@ -15,6 +15,7 @@ import sys
 
 PARENT_VARIABLE = "TRAINWRIGHT_PARENT"
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 
 
 def die_with_parent() -> None:
@@ -30,6 +31,12 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):
         os._exit(1)
+
+
+def name_process(name: str) -> None:
+    """Name this process, as `top` and the agent show it; at most 15 characters."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def announce_parent() -> None:

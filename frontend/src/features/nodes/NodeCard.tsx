@@ -1,12 +1,13 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { Node } from "@/api/types";
+import type { GpuUse, Node } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { StateIcon, type Shape } from "@/components/StateIcon";
 import { allowSlots, drainNode, nodesQuery } from "@/features/nodes/queries";
 import { SlotTile } from "@/features/nodes/SlotTile";
 import { bytes, duration, plural, secondsBetween } from "@/lib/format";
-import { slotsOf } from "@/features/nodes/nodeSlots";
+import { NodeUse } from "@/features/nodes/NodeUse";
+import { slotsOf, type Slot } from "@/features/nodes/nodeSlots";
 
 interface Props {
   node: Node;
@@ -68,10 +69,11 @@ export function NodeCard({ node, now }: Props) {
         </p>
       )}
       {allow.error !== null && <ErrorNote error={allow.error} />}
+      {node.hardware && <NodeUse name={node.name} use={node.hardware} />}
       {slots.length > 0 && (
-        <ul aria-label={`Slots of ${node.name}`} className="mt-3 grid grid-cols-[repeat(auto-fill,minmax(150px,1fr))] gap-2">
+        <ul aria-label={`Slots of ${node.name}`} className="mt-3 grid grid-cols-[repeat(auto-fill,minmax(180px,1fr))] gap-2">
           {slots.map((slot) => (
-            <SlotTile key={`${slot.device}${slot.index}`} slot={slot} isUsable={node.online && !node.draining} memory={memoryOf(node, slot.index, slot.device)} />
+            <SlotTile key={`${slot.device}${slot.index}`} slot={slot} isUsable={node.online && !node.draining} memory={memoryOf(node, slot)} use={gpuUseOf(node, slot)} />
           ))}
         </ul>
       )}
@@ -113,6 +115,11 @@ function engineText(deepspeed: boolean | null | undefined): string {
 }
 
 /** Memory of the GPU; CPU slots share the node's memory. */
-function memoryOf({ inventory }: Node, index: number, device: string): number | undefined {
+function memoryOf({ inventory }: Node, { index, device }: Slot): number | undefined {
   return device === "cuda" ? inventory.gpus[index]?.memory_bytes : undefined;
+}
+
+/** Present use of the GPU. */
+function gpuUseOf({ hardware }: Node, { index, device }: Slot): GpuUse | undefined {
+  return device === "cuda" ? hardware?.gpus.find((gpu) => gpu.index === index) : undefined;
 }

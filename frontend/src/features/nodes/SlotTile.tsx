@@ -1,24 +1,28 @@
 import { Link } from "@tanstack/react-router";
+import type { GpuUse } from "@/api/types";
 import { StatePill } from "@/components/StatePill";
 import { bytes } from "@/lib/format";
-import { slotLabel, type Slot } from "@/features/nodes/nodeSlots";
+import { gpuUseText, slotLabel, type Slot } from "@/features/nodes/nodeSlots";
 
 interface Props {
   slot: Slot;
   /** Whether a run could be placed on it. */
   isUsable: boolean;
   memory: number | undefined;
+  /** What a GPU does at present, if its driver says so. */
+  use: GpuUse | undefined;
 }
 
 /** One GPU or CPU slot, and the run on it. */
-export function SlotTile({ slot, isUsable, memory }: Props) {
+export function SlotTile({ slot, isUsable, memory, use }: Props) {
   const { run } = slot;
   return (
-    <li className={`flex h-20 min-w-0 flex-col justify-between rounded-box border p-2 ${run === null ? "border-dashed" : "border-control bg-raised"}`}>
+    <li className={`flex min-h-20 min-w-0 flex-col justify-between rounded-box border p-2 ${run === null ? "border-dashed" : "border-control bg-raised"}`}>
       <span className="flex justify-between gap-2 text-small text-soft">
         {slotLabel(slot)}
         {memory !== undefined && <span>{bytes(memory)}</span>}
       </span>
+      {use !== undefined && <span className="text-small">{gpuUseText(use)}</span>}
       {run === null ? (
         <span className="text-small text-soft">{isUsable ? "free" : "unavailable"}</span>
       ) : (

@@ -1,5 +1,6 @@
 /** The slots of a node, and the run on each. */
-import type { Node, NodeRun } from "@/api/types";
+import type { GpuUse, Node, NodeRun } from "@/api/types";
+import { bytes, count, percent } from "@/lib/format";
 
 export interface Slot {
   device: string;
@@ -20,4 +21,16 @@ function runOnSlot(runs: readonly NodeRun[], device: string, index: number): Nod
 /** `GPU 3`, `CPU slot 1`: numbered from 0, as drivers do. */
 export function slotLabel({ device, index }: Slot): string {
   return device === "cuda" ? `GPU ${index}` : `CPU slot ${index}`;
+}
+
+/** `98.0 %, 31.4 GiB, 412 W, 61 °C`: what the driver reports. */
+export function gpuUseText({ utilization, memory_bytes: memory, power_watts: power, temperature_celsius: temperature }: GpuUse): string {
+  return [
+    typeof utilization === "number" ? `${percent(utilization)} %` : [],
+    typeof memory === "number" ? bytes(memory) : [],
+    typeof power === "number" ? `${count(power)} W` : [],
+    typeof temperature === "number" ? `${count(temperature)} °C` : [],
+  ]
+    .flat()
+    .join(", ");
 }

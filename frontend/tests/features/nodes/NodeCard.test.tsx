@@ -57,3 +57,25 @@ it("offers to allow the slots that a node reports beyond its own", async () => {
     expect(received).toEqual([{ allowed_slots: { cuda: 1, cpu: 8 } }]);
   });
 });
+
+it("shows what the node and its GPUs do at present", async () => {
+  const node: Node = {
+    ...aNode(null),
+    slots: { cuda: 2 },
+    hardware: {
+      cpu_utilization: 0.431,
+      memory_bytes: 16 * 2 ** 30,
+      memory_total_bytes: 64 * 2 ** 30,
+      disk_bytes: 2 ** 40,
+      disk_total_bytes: 2 ** 41,
+      gpus: [{ index: 1, utilization: 0.98, memory_bytes: 2 ** 30, power_watts: 412.3, temperature_celsius: null }],
+    },
+  };
+  renderRoute(<NodeCard node={node} now={Date.parse("2026-11-21T13:00:05Z")} />);
+  expect(await screen.findByText("16 GiB of 64 GiB")).toBeDefined();
+  expect(screen.getByText("43.1 %")).toBeDefined();
+  expect(screen.getByRole("progressbar", { name: "memory of gpu-07" }).getAttribute("aria-valuenow")).toBe("25");
+  const [first, second] = screen.getAllByRole("listitem").slice(1);
+  expect(first?.textContent).toBe("GPU 0free");
+  expect(second?.textContent).toBe("GPU 198.0 %, 1 GiB, 412 Wfree");
+});

@@ -16,9 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from trainwright.contracts.agent_protocol import MOST_SLOTS
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Envelope, Problem, Strict
+from trainwright.contracts.hardware import MOST_SLOTS
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.contracts.run_spec import Name
 from trainwright.contracts.spec_upgrade import upgrade_changes, upgrade_spec

@@ -6,6 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from trainwright.contracts.agent_protocol import Inventory
 from trainwright.contracts.base import NODE_PATTERN, Envelope, Strict
+from trainwright.contracts.hardware import HardwareUse
 from trainwright.contracts.run_state import RunState
 
 
@@ -26,6 +27,8 @@ class Node(Envelope):
     """Whether no new runs are placed on it."""
 
     runs: list[NodeRun] = []
+    hardware: HardwareUse | None = None
+    """Present use; empty while the node is offline, and from agents that do not measure it."""
 
 
 class NodeRun(Envelope):

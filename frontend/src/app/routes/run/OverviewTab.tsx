@@ -43,6 +43,8 @@ export function OverviewTab({ team, run, metrics, live, error, onRetry, checkpoi
   return (
     <>
       <MetricsPanel
+        team={team}
+        run={run}
         metrics={metrics}
         shown={shown}
         live={live}

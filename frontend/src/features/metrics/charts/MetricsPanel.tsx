@@ -1,4 +1,5 @@
 import { memo, useMemo, type ReactNode } from "react";
+import { Collapsible } from "@/components/Collapsible";
 import { EmptyState } from "@/components/EmptyState";
 import { ZoomBar } from "@/components/charts/ZoomBar";
 import { ChartControls } from "@/features/metrics/charts/ChartControls";
@@ -8,11 +9,15 @@ import type { WindowedMetrics } from "@/features/metrics/charts/useWindowedMetri
 import { useZoom } from "@/features/metrics/charts/useZoom";
 import { SeriesChart } from "@/features/metrics/charts/SeriesChart";
 import type { ChartView } from "@/features/metrics/charts/chartView";
-import { axisScale, lastStep } from "@/lib/charts/series";
-import { percentText, shortTick, tick, percentTick } from "@/features/metrics/charts/seriesStyle";
+import { HardwareCharts } from "@/features/metrics/hardware/HardwareCharts";
+import { hardwareText, hasHardware } from "@/features/metrics/hardware/hardwareText";
+import { axisScale, lastStep, lastValue, type Columns } from "@/lib/charts/series";
+import { learningRateText, percentText, shortTick, tick, percentTick } from "@/features/metrics/charts/seriesStyle";
 import { decimal, rate } from "@/lib/format";
 
 interface Props {
+  team: string;
+  run: string;
   metrics: LiveMetrics;
   shown: WindowedMetrics;
   /** More steps are expected. */
@@ -24,6 +29,9 @@ interface Props {
   compare: ReactNode;
 }
 
+/** On phones eight charts would push everything else down. */
+const TABLET = "(min-width: 680px)";
+
 const LOSSES = [
   { label: "train", name: "loss" },
   { label: "validation", name: "validation_loss" },
@@ -34,10 +42,11 @@ const BOTH_MFU = [
   { label: "of the BF16 peak", name: "bf16_mfu" },
 ] as const;
 const SPEED = [{ label: "tokens/s", name: "tokens_per_second" }] as const;
+const LEARNING_RATE = [{ label: "learning rate", name: "learning_rate" }] as const;
 const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 
 /** A run's main charts: loss first and largest, then hardware efficiency. */
-export const MetricsPanel = memo(function MetricsPanel({ metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
+export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
   const { columns: fullColumns, attempts } = metrics;
   const axis = useMemo(() => axisScale(fullColumns, view.x), [fullColumns, view.x]);
   const markers = useMemo(() => chartMarkers(attempts, checkpointSteps, axis.at), [attempts, checkpointSteps, axis]);
@@ -81,6 +90,25 @@ export const MetricsPanel = memo(function MetricsPanel({ metrics, shown, live, c
           <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
         )}
       </div>
+      <div className="-mx-4">
+        <Collapsible title="Optimizer" summary={optimizerText(columns)}>
+          <div className="grid grid-cols-2 gap-3 max-tablet:grid-cols-1">
+            <SeriesChart {...shared} title="learning rate" series={LEARNING_RATE} scale="zero" text={learningRateText} axisText={learningRateText} />
+            <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
+          </div>
+        </Collapsible>
+        {hasHardware(columns) && (
+          <Collapsible title="Hardware" summary={hardwareText(columns)} defaultOpen={window.matchMedia(TABLET).matches}>
+            <HardwareCharts frame={shared} team={team} run={run} live={live} />
+          </Collapsible>
+        )}
+      </div>
     </>
   );
 });
+
+/** `learning rate 3e-4, grad norm 0.913` */
+function optimizerText(columns: Columns): string {
+  const [rate, norm] = [lastValue(columns["learning_rate"]), lastValue(columns["grad_norm"])];
+  return [rate === undefined ? [] : `learning rate ${learningRateText(rate)}`, norm === undefined ? [] : `grad norm ${decimal(norm)}`].flat().join(", ");
+}

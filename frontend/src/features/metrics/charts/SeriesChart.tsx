@@ -1,37 +1,37 @@
 import { useMemo } from "react";
 import { Chart } from "@/components/charts/Chart";
 import type { ChartMarker, ChartScale, ChartZoom } from "@/components/charts/chartOptions";
+import { axisTexts } from "@/features/metrics/charts/axisTexts";
 import type { ChartView } from "@/features/metrics/charts/chartView";
-import { count, duration, short } from "@/lib/format";
-import { join, smooth, type Axis, type Column, type Columns } from "@/lib/charts/series";
+import { count } from "@/lib/format";
+import { join, smooth, type Column, type Columns } from "@/lib/charts/series";
 
 interface NamedSeries {
   label: string;
   name: string;
 }
 
-interface Props {
-  title: string;
-  /** One or two. */
-  series: readonly [NamedSeries] | readonly [NamedSeries, NamedSeries];
+export type SeriesPair = readonly [NamedSeries] | readonly [NamedSeries, NamedSeries];
+
+/** What all charts of a run share. */
+export interface ChartFrame {
   columns: Columns;
   position: (step: number) => number;
   markers: readonly ChartMarker[];
   zoom: ChartZoom;
   isPlaceholder: boolean;
   view: ChartView;
+}
+
+interface Props extends ChartFrame {
+  title: string;
+  series: SeriesPair;
   scale: ChartScale;
   text: (value: number) => string;
   axisText: (value: number) => string;
   /** Whether the lowest or the highest value is the best; undefined if neither is. */
   best?: "low" | "high";
 }
-
-const X_NAMES: Record<Axis, string> = { step: "step", tokens: "tokens", time: "training time" };
-const X_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: short, time: duration };
-/** If only a small part of the axis is visible, two digits are the same at every tick. */
-const CLOSE_X_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: count, time: (value) => `${count(value)} s` };
-const CLOSE_FRACTION = 0.05;
 
 /** One chart of a run's series, with the selected axis and smoothing. */
 export function SeriesChart({ title, series, columns, position, markers, zoom, isPlaceholder, view, scale, text, axisText, best }: Props) {
@@ -54,8 +54,7 @@ export function SeriesChart({ title, series, columns, position, markers, zoom, i
       title={title}
       group="run"
       x={x}
-      xName={X_NAMES[view.x]}
-      xText={(isZoomedIn(zoom) ? CLOSE_X_TEXTS : X_TEXTS)[view.x]}
+      {...axisTexts(view.x, zoom)}
       lines={lines}
       yText={text}
       axisText={axisText}
@@ -82,8 +81,4 @@ function bestText(series: readonly NamedSeries[], columns: readonly (Column | un
     return value === undefined ? [] : [`${series.length > 1 ? `${label} ` : ""}${text(value)} at step ${count(steps[at] ?? 0)}`];
   });
   return found.length === 0 ? "" : `best ${found.join(", ")}`;
-}
-
-function isZoomedIn({ range }: ChartZoom): boolean {
-  return range !== null && range[1] - range[0] < CLOSE_FRACTION * range[1];
 }

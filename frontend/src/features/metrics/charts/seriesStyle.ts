@@ -1,6 +1,6 @@
 import type { SeriesInfo } from "@/api/types";
 import type { ChartScale } from "@/components/charts/chartOptions";
-import { bytes, count, decimal, duration, percent, rate, scientific, share, short, shortTime } from "@/lib/format";
+import { bytes, bytesParts, count, decimal, duration, percent, rate, scientific, share, short, shortTime } from "@/lib/format";
 
 /** How a series' values are drawn and formatted everywhere. */
 export interface SeriesStyle {
@@ -19,10 +19,13 @@ const SHARE: Format = { scale: "zero", text: share, axisText: share };
 const FORMAT_BY_UNIT: Record<string, Format> = {
   "": { ...NUMBER, scale: "zero" },
   "nats/token": NUMBER,
-  bytes: { scale: "zero", text: bytes, axisText: bytes },
+  bytes: { scale: "zero", text: bytes, axisText: bytesTick },
   s: { scale: "zero", text: shortTime, axisText: shortTime },
   steps: { scale: "zero", text: count, axisText: tick },
   tokens: { scale: "zero", text: count, axisText: shortTick },
+  cores: { scale: "zero", text: coresText, axisText: tick },
+  W: { scale: "zero", text: wattsText, axisText: tick },
+  "°C": { scale: "zero", text: celsiusText, axisText: tick },
   "tokens/s": { scale: "zero", text: rate, axisText: shortTick },
 };
 
@@ -52,6 +55,28 @@ export function percentTick(value: number): string {
   return Number.isInteger(Math.round(hundred * 10) / 10) ? hundred.toFixed(0) : hundred.toFixed(1);
 }
 
+/** `37 GiB`, `9.3 GiB`: short enough for an axis. */
+export function bytesTick(value: number): string {
+  const [number, unit] = bytesParts(value);
+  const size = Number(number.replaceAll(",", ""));
+  return `${size >= 10 ? Math.round(size) : Number(size.toFixed(1))} ${unit}`;
+}
+
+/** `1.73 cores` */
+export function coresText(value: number): string {
+  return `${Number(value.toPrecision(3))} ${value === 1 ? "core" : "cores"}`;
+}
+
+/** `412 W` */
+export function wattsText(value: number): string {
+  return `${count(value)} W`;
+}
+
+/** `61 °C` */
+export function celsiusText(value: number): string {
+  return `${count(value)} °C`;
+}
+
 export function shortTick(value: number): string {
   return short(value).replace(" ", "");
 }
@@ -61,6 +86,6 @@ export function tick(value: number): string {
   return Math.abs(value) >= 1_000 ? count(value) : String(Number(value.toPrecision(3)));
 }
 
-function learningRateText(value: number): string {
+export function learningRateText(value: number): string {
   return value === 0 ? "0" : value >= 0.01 ? String(Number(value.toPrecision(3))) : scientific(value);
 }

@@ -9,6 +9,7 @@ const RUN_SERIES = [
   "loss",
   "validation_loss",
   "grad_norm",
+  "learning_rate",
   "tokens",
   "tokens_per_second",
   "mfu",
@@ -26,6 +27,15 @@ const RUN_SERIES = [
   "fp8_underflow",
   "fp8_lost_updates",
   "fp8_smallest_headroom",
+  "cpu_utilization",
+  "run_cpu_cores",
+  "node_memory_bytes",
+  "run_memory_bytes",
+  "node_disk_bytes",
+  "mean_gpu_utilization",
+  "max_gpu_memory_bytes",
+  "total_gpu_power_watts",
+  "max_gpu_temperature_celsius",
 ];
 
 export interface LiveMetrics {
@@ -79,8 +89,31 @@ export function streamUrl(team: string, run: string): string {
   return `/api/v1/teams/${encodeURIComponent(team)}/runs/${encodeURIComponent(run)}/metrics/stream?${names}`;
 }
 
+const MEMBER_POINTS = 400;
 const MAX_WIDTH_PX = 1_440;
 const MAX_POINTS = 4_000;
+
+/** Many series of a run that its page fetches only on demand, such as those of each rank. */
+export function memberQuery(team: string, run: string, window: StepWindow | null, families: readonly string[]) {
+  return queryOptions({
+    queryKey: [...windowsKey(team, run), window, families],
+    queryFn: async ({ signal, client }): Promise<Columns> => {
+      const { from, to } = boundsOf(window, lastStep(client.getQueryData<LiveMetrics>(metricsKey(team, run))?.columns ?? {}));
+      const follows = window === null || "last" in window;
+      const answer = body(
+        await api.GET("/api/v1/teams/{team}/runs/{run}/metrics", {
+          params: {
+            path: { team, run },
+            query: { names: families.map((family) => `${family}/*`), points: MEMBER_POINTS, after_step: from - 1, ...(follows ? {} : { to_step: to }) },
+          },
+          signal,
+        }),
+      );
+      return Object.fromEntries(answer.series.map(({ name, steps, values }) => [name, { steps, values }]));
+    },
+    structuralSharing: false,
+  });
+}
 
 /** About one point per pixel of the widest chart, rounded so that similar window sizes share a request. */
 function screenPoints(): number {

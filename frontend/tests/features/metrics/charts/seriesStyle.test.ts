@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { SeriesInfo } from "@/api/types";
-import { defaultStyle, styleOf } from "@/features/metrics/charts/seriesStyle";
+import { bytesTick, defaultStyle, styleOf } from "@/features/metrics/charts/seriesStyle";
 
 function anInfo(change: Partial<SeriesInfo>): SeriesInfo {
   return { name: "loss", title: "loss", unit: "nats/token", group: "learning", description: "", fp8_only: false, derived: false, ...change };
@@ -13,9 +13,16 @@ it.each([
   [anInfo({ name: "seconds", title: "step time", unit: "s", group: "time" }), 0.351, "step time", "351 ms"],
   [anInfo({ name: "eta_seconds", title: "time left", unit: "s", group: "time" }), 4_500, "time left", "1 h 15 min"],
   [anInfo({ name: "learning_rate", title: "learning rate", unit: "" }), 0.003, "learning rate", "3e-3"],
+  [anInfo({ name: "run_cpu_cores", title: "CPU of the run", unit: "cores", group: "hardware" }), 1.7312, "CPU of the run", "1.73 cores"],
+  [anInfo({ name: "total_gpu_power_watts", title: "GPU power", unit: "W", group: "hardware" }), 1_412.4, "GPU power", "1,412 W"],
+  [anInfo({ name: "max_gpu_temperature_celsius", title: "temperature", unit: "°C", group: "hardware" }), 60.6, "temperature", "61 °C"],
 ])("formats a series by its unit (%#)", (info, value, title, text) => {
   const style = styleOf(info);
   expect([style.title, style.text(value)]).toEqual([title, text]);
+});
+
+it("labels an axis of bytes with few digits", () => {
+  expect([0, 1_000, 9.31 * 2 ** 30, 27.9 * 2 ** 30, 512 * 2 ** 20].map(bytesTick)).toEqual(["0 B", "1 KiB", "9.3 GiB", "28 GiB", "512 MiB"]);
 });
 
 it("labels an unregistered series with its name", () => {

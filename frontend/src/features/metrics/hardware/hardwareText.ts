@@ -1,0 +1,25 @@
+import { celsiusText, coresText, percentText, wattsText } from "@/features/metrics/charts/seriesStyle";
+import { lastValue, type Columns } from "@/lib/charts/series";
+import { bytes } from "@/lib/format";
+
+/** Whether the run's node reports its use; older agents do not. */
+export function hasHardware(columns: Columns): boolean {
+  return lastValue(columns["cpu_utilization"]) !== undefined;
+}
+
+const PARTS: [name: string, text: (value: number) => string][] = [
+  ["cpu_utilization", (value) => `CPU of the node ${percentText(value)}`],
+  ["run_cpu_cores", (value) => `of the run ${coresText(value)}`],
+  ["node_memory_bytes", (value) => `memory ${bytes(value)}`],
+  ["mean_gpu_utilization", (value) => `GPU ${percentText(value)}`],
+  ["total_gpu_power_watts", wattsText],
+  ["max_gpu_temperature_celsius", celsiusText],
+];
+
+/** `CPU of the node 93.1 %, of the run 1.73 cores, memory 12.4 GiB` */
+export function hardwareText(columns: Columns): string {
+  return PARTS.flatMap(([name, text]) => {
+    const value = lastValue(columns[name]);
+    return value === undefined ? [] : text(value);
+  }).join(", ");
+}
