@@ -21,6 +21,7 @@ from trainwright_backend.api import (
     tokenizers,
     uploads,
     usage,
+    views,
 )
 
 RESOURCES = (
@@ -37,6 +38,7 @@ RESOURCES = (
     checkpoints,
     recipes,
     usage,
+    views,
     nodes,
     agent,
     blobs,

@@ -1,8 +1,10 @@
 """Runs: submit, list, show, edit, stop, resume, copy, delete."""
 
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Depends, Query, Response
+from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import (
     MOST_TAGS,
@@ -17,7 +19,15 @@ from trainwright.contracts.api.actions import (
 )
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.plans import RunPlan
-from trainwright.contracts.api.runs import Run, RunSort, SortOrder, SpecCheck
+from trainwright.contracts.api.runs import (
+    ExportFormat,
+    Run,
+    RunGroup,
+    RunGrouping,
+    RunSort,
+    SortOrder,
+    SpecCheck,
+)
 from trainwright.contracts.api.usage import RunEstimate
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
@@ -25,19 +35,25 @@ from trainwright_backend.api.dependencies import (
     CurrentDatabase,
     CurrentSettings,
     DryRun,
+    Flag,
     IdempotencyKey,
     ReadSession,
     WriteSession,
 )
-from trainwright_backend.auth.policies import Editor, Viewer
+from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints import bulk, deletion, fork, layout_change
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes import estimate
-from trainwright_backend.runs import clone, edits, lists, pause, service, submission
+from trainwright_backend.runs import clone, edits, export, groups, lists, pause, service, submission
 from trainwright_backend.runs.submission import Submitter
 
 router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
+
+_MEDIA_TYPES = {
+    ExportFormat.CSV: "text/csv; charset=utf-8",
+    ExportFormat.PARQUET: "application/vnd.apache.parquet",
+}
 
 BeginStep = Annotated[
     int,
@@ -55,19 +71,45 @@ ForkedCheckpoint = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class RunFilters:
+    """The filters of a list of runs."""
+
+    state: Annotated[list[RunState] | None, Query(max_length=len(RunState))] = None
+    q: Annotated[str, Query(max_length=200, description="Words that the name must contain.")] = ""
+    tag: Annotated[
+        list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags; a run must have all of them.")
+    ] = None
+    untagged: Annotated[Flag, Query(description="Only runs without a tag.")] = False
+    dataset: Annotated[str | None, Query(max_length=80, description="Id of the runs' dataset.")] = None
+    model: Annotated[
+        str | None, Query(max_length=40, description="Layers and width of the runs' model: `12x768`.")
+    ] = None
+    by: Annotated[str | None, Query(max_length=80, description="Who started the runs: a name, or `me`.")] = (
+        None
+    )
+
+    def query(self, access: Access) -> lists.RunQuery:
+        return lists.RunQuery(
+            states=tuple(self.state or ()),
+            words=self.q,
+            created_by=access.user_id if self.by == "me" else self.by,
+            tags=tuple(self.tag or ()),
+            is_untagged=self.untagged,
+            dataset=self.dataset,
+            model=self.model,
+        )
+
+
+Filters = Annotated[RunFilters, Depends()]
+
+
 @router.get("")
 def list_runs(
     access: Viewer,
     session: ReadSession,
     settings: CurrentSettings,
-    state: Annotated[list[RunState] | None, Query(max_length=len(RunState))] = None,
-    q: Annotated[str, Query(max_length=200, description="Words that the name must contain.")] = "",
-    tag: Annotated[
-        list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags; a run must have all of them.")
-    ] = None,
-    by: Annotated[
-        str | None, Query(max_length=80, description="Who started the runs: a name, or `me`.")
-    ] = None,
+    filters: Filters,
     ids: Annotated[
         list[str] | None, Query(max_length=200, description="Only these runs; unknown ids are ignored.")
     ] = None,
@@ -77,9 +119,35 @@ def list_runs(
     cursor: Annotated[str | None, Query(max_length=2_000)] = None,
 ) -> Page[Run]:
     """The team's runs, newest first unless sorted otherwise; runs without the value sorted by come last."""
-    person = access.user_id if by == "me" else by
-    asked = lists.RunQuery(tuple(state or ()), q, person, tuple(tag or ()), tuple(ids or ()), sort, order)
+    asked = replace(filters.query(access), ids=tuple(ids or ()), sort=sort, order=order)
     return lists.list_runs(session, access.team_id, asked, limit, cursor, settings.timers.scale)
+
+
+@router.get("/groups")
+def list_groups(access: Viewer, session: ReadSession, group: RunGrouping, filters: Filters) -> Page[RunGroup]:
+    """The groups of the team's runs that match, the one with the newest run first; at most 500."""
+    found = groups.list_groups(session, access.team_id, filters.query(access), group)
+    return Page[RunGroup](items=found, next_cursor=None)
+
+
+@router.get("/export", response_class=StreamingResponse)
+def export_runs(
+    access: Viewer,
+    database: CurrentDatabase,
+    filters: Filters,
+    format: ExportFormat = ExportFormat.PARQUET,
+    sort: RunSort = RunSort.CREATED,
+    order: SortOrder = SortOrder.DESCENDING,
+) -> StreamingResponse:
+    """All of the team's runs that match as one file, a row per run; at most 100,000 runs."""
+    asked = replace(filters.query(access), sort=sort, order=order)
+    with database.read() as session:
+        file = export.export_runs(session, access.team_id, asked, format)
+    return StreamingResponse(
+        export.blocks_of(file),
+        media_type=_MEDIA_TYPES[format],
+        headers={"Content-Disposition": f'attachment; filename="runs.{format}"'},
+    )
 
 
 @router.post("", status_code=201)

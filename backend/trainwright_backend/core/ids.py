@@ -19,7 +19,7 @@ LARGEST_INTEGER = 2**31 - 1
 """The largest number that is compared with an INTEGER column: PostgreSQL refuses queries with larger ones."""
 
 Prefix = Literal[
-    "run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe", "invite", "session"
+    "run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe", "invite", "session", "view"
 ]
 
 _KIND: dict[Prefix, str] = {
@@ -32,6 +32,7 @@ _KIND: dict[Prefix, str] = {
     "prep": "preparation",
     "up": "upload",
     "tok": "tokenizer",
+    "view": "view",
     "recipe": "recipe",
     "invite": "invitation",
     "session": "session",

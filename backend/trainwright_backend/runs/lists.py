@@ -8,7 +8,7 @@ added, removed or changed. Runs without the value sorted by come last, in both o
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import Run as ShownRun
@@ -54,6 +54,15 @@ class RunQuery:
     tags: tuple[str, ...] = ()
     """A run must have all of them."""
 
+    is_untagged: bool = False
+    """Only runs without a tag."""
+
+    dataset: str | None = None
+    """Id of a dataset."""
+
+    model: str | None = None
+    """Size of a model, as `tables.model_size` writes it."""
+
     ids: tuple[str, ...] = ()
     """Only these runs; empty for all."""
 
@@ -78,12 +87,40 @@ def list_runs(
         Invalid: the cursor is malformed or of another order; too many words.
     """
     position = None if cursor is None else _position(cursor, query)
-    mine = and_(Run.team_id == team_id, *_filters(query))
-    found = _page(session, mine, query, position, limit + 1)
+    found = _page(session, matching(team_id, query), query, position, limit + 1)
     shown = found[:limit]
     items = show_runs(session, [(item.Run, item.RunSummary) for item in shown], scale)
     more = _cursor(shown[-1], query) if len(found) > limit else None
     return Page[ShownRun](items=items, next_cursor=more)
+
+
+def each_page(
+    session: Read, team_id: UUID, query: RunQuery, size: int
+) -> Iterator[list[tuple[Run, RunSummary | None]]]:
+    """All runs that match, in the list's order, in blocks of ``size``."""
+    mine, position = matching(team_id, query), None
+    while True:
+        found = _page(session, mine, query, position, size)
+        if found:
+            yield [(item.Run, item.RunSummary) for item in found]
+            position = _Position(getattr(found[-1], "value", None), found[-1].Run.id)
+            session.expunge_all()
+        if len(found) < size:
+            return
+
+
+def count_runs(session: Read, team_id: UUID, query: RunQuery) -> int:
+    """How many runs match."""
+    return session.scalar(select(func.count()).select_from(Run).where(matching(team_id, query))) or 0
+
+
+def matching(team_id: UUID, query: RunQuery) -> ColumnElement[bool]:
+    """The condition that a query's filters make.
+
+    Raises:
+        Invalid: too many words.
+    """
+    return and_(Run.team_id == team_id, *_filters(query))
 
 
 def find_runs(session: Read, team_id: UUID, ids: Sequence[str]) -> list[Run]:
@@ -116,6 +153,12 @@ def _filters(query: RunQuery) -> list[ColumnElement[bool]]:
         found.append(column == query.created_by)
     if query.ids:
         found.append(Run.id.in_(_known(query.ids)))
+    if query.dataset is not None:
+        found.append(Run.dataset == storable(query.dataset))
+    if query.model is not None:
+        found.append(Run.model == storable(query.model))
+    if query.is_untagged:
+        found.append(~exists().where(RunTag.run_id == Run.id))
     for tag in query.tags:
         tagged = exists().where(RunTag.run_id == Run.id, RunTag.tag == tag)
         found.append(tagged)

@@ -130,7 +130,7 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
         open_ones = select(Placement).where(Placement.run_id.in_(placements), Placement.closed.is_(None))
         for placement in session.scalars(open_ones.order_by(Placement.node_rank)):
             placements[placement.run_id].append(placement)
-    tags = _tags_of(session, [run.id for run, _ in runs])
+    tags = tags_of(session, [run.id for run, _ in runs])
     parents = _parents_of(session, [run for run, _ in runs])
     layouts = newest_layouts(session, [run.id for run, _ in runs])
     nodes = nodes_by_fence(session, [run.id for run, _ in runs])
@@ -148,7 +148,8 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
     ]
 
 
-def _tags_of(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
+def tags_of(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
+    """The tags of each run that has any."""
     found: dict[UUID, list[str]] = {}
     rows = select(RunTag.run_id, RunTag.tag).where(RunTag.run_id.in_(run_ids)).order_by(RunTag.tag)
     for run_id, tag in session.execute(rows):

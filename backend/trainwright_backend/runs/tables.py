@@ -7,6 +7,7 @@ reason, placements and node sizes by
 """
 
 import enum
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
 )
+from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright.contracts.end_codes import EndCode
@@ -76,6 +78,16 @@ LISTED_BY = {
 reading rows, which are wide."""
 
 
+def model_size(model: Mapping[str, Any]) -> str:
+    """Layers and width of a spec's model: ``12x768``."""
+    return f"{model['layers']}x{model['width']}"
+
+
+def _spec_of(context: DefaultExecutionContext) -> dict[str, Any]:
+    spec: dict[str, Any] = context.get_current_parameters()["spec"]
+    return spec
+
+
 class Run(Base):
     """One training that a person requested."""
 
@@ -84,6 +96,8 @@ class Run(Base):
         Index("ix_run_state_id", "state", "id"),
         *(Index(f"ix_run_by_{name}", *columns) for name, columns in LISTED_BY.items()),
         Index("ix_run_forked_checkpoint_id", "forked_checkpoint_id"),
+        Index("ix_run_team_id_dataset", "team_id", "dataset"),
+        Index("ix_run_team_id_model", "team_id", "model"),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
@@ -103,6 +117,10 @@ class Run(Base):
     )
     """The name without case, for searching and sorting."""
     spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    dataset: Mapped[str] = mapped_column(default=lambda context: _spec_of(context)["data"]["dataset"])
+    """Id of the spec's dataset, by which runs are listed and grouped."""
+    model: Mapped[str] = mapped_column(default=lambda context: model_size(_spec_of(context)["model"]))
+    """Size of the spec's model, by which runs are listed and grouped: see `model_size`."""
     device: Mapped[str]
     """`cuda` or `cpu`."""
     slots: Mapped[int]
@@ -171,6 +189,20 @@ class Recipe(Base):
     """Without name and dataset; missing fields have their defaults."""
     saved: Mapped[datetime] = mapped_column(UtcDateTime)
     saved_by_name: Mapped[str]
+
+
+class SavedView(Base):
+    """A view of a team's list of runs that a person saved under a name."""
+
+    __tablename__ = "saved_view"
+    __table_args__ = (UniqueConstraint("team_id", "account_id", "name"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(80))
+    view: Mapped[dict[str, Any]] = mapped_column(JSON)
+    saved: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class Submission(Base):

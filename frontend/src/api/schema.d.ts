@@ -1113,6 +1113,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Runs
+         * @description All of the team's runs that match as one file, a row per run; at most 100,000 runs.
+         */
+        get: operations["export_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Groups
+         * @description The groups of the team's runs that match, the one with the newest run first; at most 500.
+         */
+        get: operations["list_groups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/plan": {
         parameters: {
             query?: never;
@@ -1747,6 +1787,50 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Views
+         * @description Your saved views of the team's runs, by name.
+         */
+        get: operations["list_views"];
+        put?: never;
+        /**
+         * Save View
+         * @description Save a view under a name, for yourself. Your view of the same name is replaced.
+         */
+        post: operations["save_view"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/views/{view}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete View
+         * @description Delete one of your views.
+         */
+        delete: operations["delete_view"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2531,6 +2615,12 @@ export interface components {
              */
             type: string;
         };
+        /**
+         * ExportFormat
+         * @description File formats of exported lists of runs.
+         * @enum {string}
+         */
+        ExportFormat: "csv" | "parquet";
         /**
          * ExportJob
          * @description The export of an attempt that has trained to the last step.
@@ -3516,6 +3606,15 @@ export interface components {
              */
             uploads?: string[] | null;
         };
+        /**
+         * NewView
+         * @description A view to save under a name. The person's view of that name is replaced.
+         */
+        NewView: {
+            /** Name */
+            name: string;
+            view: components["schemas"]["RunView"];
+        };
         /** Node */
         Node: {
             /**
@@ -3776,10 +3875,30 @@ export interface components {
              */
             next_cursor?: string | null;
         };
+        /** Page[RunGroup] */
+        Page_RunGroup_: {
+            /** Items */
+            items: components["schemas"]["RunGroup"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
         /** Page[Run] */
         Page_Run_: {
             /** Items */
             items: components["schemas"]["Run"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
+        /** Page[SavedView] */
+        Page_SavedView_: {
+            /** Items */
+            items: components["schemas"]["SavedView"][];
             /**
              * Next Cursor
              * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
@@ -4653,6 +4772,46 @@ export interface components {
             type: string;
         };
         /**
+         * RunGroup
+         * @description Runs that have something in common.
+         */
+        RunGroup: {
+            /**
+             * Best Loss
+             * @description The smallest of their latest losses.
+             */
+            best_loss?: number | null;
+            /**
+             * Key
+             * @description Value of the filter of the same name that lists its runs. Empty: runs without a tag, which `untagged` lists.
+             */
+            key: string;
+            /**
+             * Live
+             * @description Of these, runs that have not ended.
+             */
+            live: number;
+            /**
+             * Name
+             * @description The dataset's name; for other groups the key.
+             */
+            name: string;
+            /**
+             * Newest
+             * Format: date-time
+             * @description When its newest run was created.
+             */
+            newest: string;
+            /** Runs */
+            runs: number;
+        };
+        /**
+         * RunGrouping
+         * @description What a list of runs is grouped by. A run is in the group of each of its tags.
+         * @enum {string}
+         */
+        RunGrouping: "tag" | "dataset" | "model" | "state";
+        /**
          * RunHardwareUse
          * @description Use of a node's hardware while a run trains on it. The GPUs are those of the run.
          */
@@ -4987,6 +5146,61 @@ export interface components {
             run: string;
             /** Slot Hours */
             slot_hours: number;
+        };
+        /**
+         * RunView
+         * @description A view of the list of runs: filter, order, columns and grouping.
+         */
+        RunView: {
+            /**
+             * Columns
+             * @description Columns of the page's table; empty for the default ones.
+             * @default []
+             */
+            columns: string[];
+            group?: components["schemas"]["RunGrouping"] | null;
+            /**
+             * Mine
+             * @description Only the person's own runs.
+             * @default false
+             */
+            mine: boolean;
+            /** @default desc */
+            order: components["schemas"]["SortOrder"];
+            /**
+             * Q
+             * @description Words that the name must contain.
+             * @default
+             */
+            q: string;
+            /** @default created */
+            sort: components["schemas"]["RunSort"];
+            /**
+             * State
+             * @default []
+             */
+            state: components["schemas"]["RunState"][];
+            /**
+             * Tag
+             * @default []
+             */
+            tag: string[];
+        };
+        /**
+         * SavedView
+         * @description A view that a person saved; nobody else sees it.
+         */
+        SavedView: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /**
+             * Saved
+             * Format: date-time
+             */
+            saved: string;
+            view: components["schemas"]["RunView"];
         };
         /**
          * ScalingKind
@@ -7567,19 +7781,25 @@ export interface operations {
     list_runs: {
         parameters: {
             query?: {
-                state?: components["schemas"]["RunState"][] | null;
-                /** @description Words that the name must contain. */
-                q?: string;
-                /** @description Tags; a run must have all of them. */
-                tag?: string[] | null;
-                /** @description Who started the runs: a name, or `me`. */
-                by?: string | null;
                 /** @description Only these runs; unknown ids are ignored. */
                 ids?: string[] | null;
                 sort?: components["schemas"]["RunSort"];
                 order?: components["schemas"]["SortOrder"];
                 limit?: number;
                 cursor?: string | null;
+                state?: components["schemas"]["RunState"][] | null;
+                /** @description Words that the name must contain. */
+                q?: string;
+                /** @description Tags; a run must have all of them. */
+                tag?: string[] | null;
+                /** @description Only runs without a tag. */
+                untagged?: boolean;
+                /** @description Id of the runs' dataset. */
+                dataset?: string | null;
+                /** @description Layers and width of the runs' model: `12x768`. */
+                model?: string | null;
+                /** @description Who started the runs: a name, or `me`. */
+                by?: string | null;
             };
             header?: never;
             path: {
@@ -7706,6 +7926,98 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunEstimate"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    export_runs: {
+        parameters: {
+            query?: {
+                format?: components["schemas"]["ExportFormat"];
+                sort?: components["schemas"]["RunSort"];
+                order?: components["schemas"]["SortOrder"];
+                state?: components["schemas"]["RunState"][] | null;
+                /** @description Words that the name must contain. */
+                q?: string;
+                /** @description Tags; a run must have all of them. */
+                tag?: string[] | null;
+                /** @description Only runs without a tag. */
+                untagged?: boolean;
+                /** @description Id of the runs' dataset. */
+                dataset?: string | null;
+                /** @description Layers and width of the runs' model: `12x768`. */
+                model?: string | null;
+                /** @description Who started the runs: a name, or `me`. */
+                by?: string | null;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_groups: {
+        parameters: {
+            query: {
+                group: components["schemas"]["RunGrouping"];
+                state?: components["schemas"]["RunState"][] | null;
+                /** @description Words that the name must contain. */
+                q?: string;
+                /** @description Tags; a run must have all of them. */
+                tag?: string[] | null;
+                /** @description Only runs without a tag. */
+                untagged?: boolean;
+                /** @description Id of the runs' dataset. */
+                dataset?: string | null;
+                /** @description Layers and width of the runs' model: `12x768`. */
+                model?: string | null;
+                /** @description Who started the runs: a name, or `me`. */
+                by?: string | null;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_RunGroup_"];
                 };
             };
             /** @description Refused. */
@@ -9034,6 +9346,102 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["DailyMemberUsage"][];
                 };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_views: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_SavedView_"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    save_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewView"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedView"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused. */
             default: {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +13,16 @@ import httpx
 from trainwright.calls.team import TeamCalls
 from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
 from trainwright.contracts.api.metrics import MetricPoints, Metrics, RunSeries
-from trainwright.contracts.api.runs import Run, RunEvent
+from trainwright.contracts.api.runs import (
+    ExportFormat,
+    NewView,
+    Run,
+    RunEvent,
+    RunGroup,
+    RunGrouping,
+    RunView,
+    SavedView,
+)
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.connection import RETRY_SECONDS
 
@@ -24,8 +34,40 @@ class MonitoringCalls(TeamCalls):
     """Calls that read the state and the results of runs."""
 
     def runs(self, state: str | None = None, **query: Any) -> list[Run]:
-        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``tag``, ``ids``, ``sort``, ``order``."""
+        """All runs, newest first; ``query`` filters and sorts: ``q``, ``by``, ``tag``, ``untagged``, ``dataset``, ``model``,
+        ``ids``, ``sort``, ``order``."""
         return self._client.get_pages(f"{self._path}/runs", Run, query | ({"state": state} if state else {}))
+
+    def run_groups(self, group: RunGrouping, **query: Any) -> list[RunGroup]:
+        """The groups of the runs that ``query`` filters, as in `runs`: by tag, dataset, model or state."""
+        return self._client.get_pages(f"{self._path}/runs/groups", RunGroup, query | {"group": group})
+
+    def export_runs(self, file: Path, form: ExportFormat | None = None, **query: Any) -> Path:
+        """Write all runs that ``query`` filters and sorts, as in `runs`, to a file with a row per run.
+
+        Args:
+            file: replaced if it exists.
+            form: default: what the file's name ends with, ``.csv`` or ``.parquet``.
+
+        Raises:
+            ValueError: the name ends with neither, and ``form`` is not given.
+        """
+        chosen = form or ExportFormat(file.suffix.removeprefix("."))
+        self._client.save_as(f"{self._path}/runs/export", query | {"format": chosen}, file)
+        return file
+
+    def views(self) -> list[SavedView]:
+        """Your saved views of the team's runs, by name."""
+        return self._client.get_pages(f"{self._path}/views", SavedView)
+
+    def save_view(self, name: str, view: RunView) -> SavedView:
+        """Save a view of the team's runs for yourself. Your view of the same name is replaced."""
+        new = NewView(name=name, view=view).model_dump(mode="json")
+        return self._client.post(f"{self._path}/views", SavedView, json=new)
+
+    def delete_view(self, view_id: str) -> None:
+        """Delete one of your views."""
+        self._client.delete(f"{self._path}/views/{view_id}")
 
     def run(self, run_id: str) -> Run:
         return self._client.get(f"{self._path}/runs/{run_id}", Run)

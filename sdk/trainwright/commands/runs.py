@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,11 +33,18 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.actions import MOST_RUNS_AT_ONCE, BulkResult, RunAction
-from trainwright.contracts.api.runs import Run
+from trainwright.contracts.api.runs import Run, RunGrouping, RunView
 from trainwright.contracts.run_state import RunState
 from trainwright.transport.connection import ApiError
 
 app = typer.Typer(no_args_is_help=True, help="Start, monitor and stop runs.")
+
+States = Annotated[
+    list[RunState] | None, typer.Option("--state", help="Only runs in this state; can be repeated.")
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only runs with this tag; can be repeated.")]
+Search = Annotated[str, typer.Option(help="Only runs with these words in their names.")]
+Mine = Annotated[bool, typer.Option("--mine", help="Only your own runs.")]
 
 
 @app.command("check")
@@ -62,11 +69,36 @@ def submit(
 
 
 @app.command("list")
-def list_runs(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, state: RunState | None = None) -> None:
-    """List the team's runs, newest first."""
+def list_runs(
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    state: States = None,
+    tag: Tags = None,
+    search: Search = "",
+    mine: Mine = False,
+    view: Annotated[
+        str | None, typer.Option(help="Name of a saved view; other filters are added to its own.")
+    ] = None,
+    group: Annotated[
+        RunGrouping | None, typer.Option(help="List the groups of the runs instead, with their best loss.")
+    ] = None,
+) -> None:
+    """List the team's runs, newest first, or their groups."""
     with open_team(server, key, team) as api:
+        saved = RunView() if view is None else _view_named(api, view)
+        query = _query_of(saved) | _query(state, tag, search, mine)
+        grouping = group or saved.group
+        if grouping is not None:
+            groups = table_of("name", "runs", "not ended", "best loss")
+            for item in api.run_groups(grouping, **query):
+                best = format_or_dash(item.best_loss, ".3f")
+                name = item.name or "without a tag"
+                groups.add_row(item.key or "–", name, f"{item.runs:,}", f"{item.live:,}", best)
+            out.print(groups)
+            return
         table = table_of("state", "name", "loss", "tokens/s", "")
-        for run in api.runs(state):
+        for run in api.runs(sort=saved.sort.value, order=saved.order.value, **query):
             values = run.summary.values
             loss, rate = values.get("loss"), values.get("tokens_per_second")
             table.add_row(
@@ -78,6 +110,56 @@ def list_runs(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, state: Ru
                 run.sentence,
             )
         out.print(table)
+
+
+@app.command("export")
+def export(
+    file: Path,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    state: States = None,
+    tag: Tags = None,
+    search: Search = "",
+    mine: Mine = False,
+) -> None:
+    """Write the team's runs to FILE, a row per run: as CSV or Parquet, by the end of its name."""
+    if file.suffix not in (".csv", ".parquet"):
+        print_error(f"{file} ends with neither .csv nor .parquet: name the file so.")
+        raise typer.Exit(2)
+    with open_team(server, key, team) as api:
+        typer.echo(str(api.export_runs(file, **_query(state, tag, search, mine))))
+
+
+@app.command("views")
+def views(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """List your saved views of the team's runs. The page Runs saves them."""
+    with open_team(server, key, team) as api:
+        table = table_of("name", "filter", "sorted by", "grouped by")
+        for saved in api.views():
+            view = saved.view
+            filters = [f"{name}={value}" for name, value in _query_of(view).items()]
+            order = f"{view.sort} {view.order}"
+            table.add_row(saved.id, saved.name, ", ".join(filters) or "–", order, view.group or "–")
+        out.print(table)
+
+
+def _query(state: list[RunState] | None, tag: list[str] | None, search: str, mine: bool) -> dict[str, Any]:
+    """Filters of a list of runs, as the server names them."""
+    asked = {"state": state, "tag": tag, "q": search, "by": "me" if mine else None}
+    return {name: value for name, value in asked.items() if value}
+
+
+def _query_of(view: RunView) -> dict[str, Any]:
+    return _query(list(view.state), list(view.tag), view.q, view.mine)
+
+
+def _view_named(api: TeamClient, name: str) -> RunView:
+    found = next((saved.view for saved in api.views() if name in (saved.id, saved.name)), None)
+    if found is None:
+        print_error(f"You have no view {name!r}. `trainwright runs views` lists them.")
+        raise typer.Exit(1)
+    return found
 
 
 @app.command("show")

@@ -16,7 +16,7 @@ class SeriesGroup(StrEnum):
     TIME = "time"
     FP8 = "fp8"
     HARDWARE = "hardware"
-    """Measured by the agent of the run's node every few seconds, and averaged over the steps in between."""
+    """Measured by the agent of the run's first node every few seconds, and averaged over the steps in between."""
 
 
 class SeriesInfo(Envelope):

@@ -176,6 +176,23 @@ class Connection:
         finally:
             partial.unlink(missing_ok=True)
 
+    def save_as(self, path: str, params: Mapping[str, Any], target: Path) -> None:
+        """GET what the server computes for this request, and then move it to ``target``."""
+        partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        timeout = httpx.Timeout(30.0, read=LONG_RESPONSE_SECONDS)
+        try:
+            with (
+                self._http.stream("GET", API + path, params=params, timeout=timeout) as response,
+                partial.open("wb") as out,
+            ):
+                if response.is_error:
+                    response.read()
+                for block in _checked(response).iter_bytes(BLOCK_BYTES):
+                    out.write(block)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
     def _retry(self, call: Callable[[], httpx.Response]) -> httpx.Response:
         for wait_seconds in RETRY_SECONDS:
             try:

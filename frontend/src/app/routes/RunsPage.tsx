@@ -11,14 +11,20 @@ import { ColumnMenu } from "@/features/runs/list/ColumnMenu";
 import { DatasetNames } from "@/features/runs/list/datasetNames";
 import { DEFAULT_COLUMNS, parseColumns, storeColumns, storedColumns } from "@/features/runs/list/runColumns";
 import { RunFilterBar } from "@/features/runs/list/RunFilterBar";
+import { ExportMenu } from "@/features/runs/list/ExportMenu";
+import { GroupedRuns } from "@/features/runs/list/GroupedRuns";
+import { GroupMenu } from "@/features/runs/list/GroupMenu";
 import type { RunFilter, RunsSearch } from "@/features/runs/list/runFilter";
 import { RunTable } from "@/features/runs/list/RunTable";
+import { ViewMenu } from "@/features/runs/views/ViewMenu";
+import { searchOfView, viewOfSearch } from "@/features/runs/views/views";
 import { NewRunLink } from "@/features/runs/NewRunLink";
 
 export function RunsPage() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
-  const { columns: columnsParam, page = 1, ...filter } = useSearch({ from: "/$team/runs" });
+  const search = useSearch({ from: "/$team/runs" });
+  const { columns: columnsParam, page = 1, group, open, ...filter } = search;
   const navigate = useNavigate();
   const columns = useMemo(() => parseColumns(columnsParam) ?? storedColumns(me.id) ?? DEFAULT_COLUMNS, [columnsParam, me.id]);
   const { data: datasets } = useInfiniteQuery({ ...datasetsQuery(team), refetchInterval: false });
@@ -32,7 +38,7 @@ export function RunsPage() {
     [navigate, team],
   );
   const setFilter = (next: RunFilter) => {
-    updateSearch(({ columns }) => ({ ...next, columns }));
+    updateSearch(({ columns, group, open }) => ({ ...next, columns, group, open }));
   };
   const clearFilter = () => {
     setFilter({});
@@ -43,10 +49,34 @@ export function RunsPage() {
     },
     [updateSearch],
   );
+  const table = {
+    team,
+    filter,
+    columns,
+    pages: page,
+    onPages,
+    onFilter: setFilter,
+    onClear: clearFilter,
+    onCompare: (runs: readonly string[]) => void navigate({ to: "/$team/compare", params: { team }, search: { runs: runs.join(",") } }),
+    empty: <NoRuns team={team} />,
+  };
   return (
     <>
       <TitleRow title="Runs" actions={<NewRunLink team={team} />} />
       <RunFilterBar filter={filter} onFilter={setFilter} onClear={clearFilter}>
+        <ViewMenu
+          team={team}
+          view={viewOfSearch({ ...search, columns: columns === DEFAULT_COLUMNS ? undefined : columns.join(",") })}
+          onChoose={(view) => {
+            updateSearch(() => ({ columns: DEFAULT_COLUMNS.join(","), ...searchOfView(view) }));
+          }}
+        />
+        <GroupMenu
+          grouping={group}
+          onChange={(group) => {
+            updateSearch((old) => ({ ...old, group, open: undefined, page: undefined }));
+          }}
+        />
         <ColumnMenu
           columns={columns}
           onChange={(next) => {
@@ -54,21 +84,23 @@ export function RunsPage() {
             updateSearch((old) => ({ ...old, columns: next.join(",") }));
           }}
         />
+        <ExportMenu team={team} filter={filter} />
       </RunFilterBar>
       <Boundary>
         <DatasetNames value={datasetNames}>
-          <RunTable
-            key={team}
-            team={team}
-            filter={filter}
-            columns={columns}
-            pages={page}
-            onPages={onPages}
-            onFilter={setFilter}
-            onClear={clearFilter}
-            onCompare={(runs) => void navigate({ to: "/$team/compare", params: { team }, search: { runs: runs.join(",") } })}
-            empty={<NoRuns team={team} />}
-          />
+          {group === undefined ? (
+            <RunTable key={team} {...table} />
+          ) : (
+            <GroupedRuns
+              key={`${team} ${group}`}
+              {...table}
+              grouping={group}
+              open={open}
+              onOpen={(open) => {
+                updateSearch((old) => ({ ...old, open, page: undefined }));
+              }}
+            />
+          )}
         </DatasetNames>
       </Boundary>
       <p className="mt-3 text-small text-soft max-tablet:hidden">

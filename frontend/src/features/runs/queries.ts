@@ -1,23 +1,24 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Run, RunEvent } from "@/api/types";
-import type { RunFilter } from "@/features/runs/list/runFilter";
+import type { RunFilter, RunGrouping } from "@/features/runs/list/runFilter";
 import { isFinal } from "@/lib/runs/runProgress";
 
 const LIVE_MS = 2_000;
+const GROUPS_MS = 5_000;
 const PAGE_SIZE = 100;
 
 /** A configuration before validation: any JSON object. */
 export type SpecJson = Record<string, unknown>;
 
-export function runsQuery(team: string, { q, state, tag, mine, sort, order }: RunFilter) {
-  const by = mine === true ? "me" : undefined;
+export function runsQuery(team: string, filter: RunFilter) {
+  const query = { ...filterQuery(filter), sort: filter.sort, order: filter.order };
   return infiniteQueryOptions({
-    queryKey: ["runs", team, { q, state, tag, by, sort, order }],
+    queryKey: ["runs", team, query],
     queryFn: async ({ pageParam, signal }) =>
       body(
         await api.GET("/api/v1/teams/{team}/runs", {
-          params: { path: { team }, query: { q, state, tag, by, sort, order, limit: PAGE_SIZE, cursor: pageParam ?? undefined } },
+          params: { path: { team }, query: { ...query, limit: PAGE_SIZE, cursor: pageParam ?? undefined } },
           signal,
         }),
       ),
@@ -26,6 +27,29 @@ export function runsQuery(team: string, { q, state, tag, mine, sort, order }: Ru
     // Every refetch loads all pages, so more pages are refetched less often.
     refetchInterval: ({ state: { data } }) => LIVE_MS * Math.max(1, data?.pages.length ?? 1),
   });
+}
+
+/** The groups of the runs that match, the one with the newest run first. */
+export function runGroupsQuery(team: string, filter: RunFilter, group: RunGrouping) {
+  const query = { ...filterQuery(filter), group };
+  return queryOptions({
+    queryKey: ["runs", team, "groups", query],
+    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/runs/groups", { params: { path: { team }, query }, signal })).items,
+    refetchInterval: GROUPS_MS,
+  });
+}
+
+function filterQuery({ q, state, tag, mine, untagged, dataset, model }: RunFilter) {
+  return { q, state, tag, by: mine === true ? "me" : undefined, untagged, dataset, model };
+}
+
+/** Address of a file with all runs that match. */
+export function exportUrl(team: string, filter: RunFilter, format: "csv" | "parquet"): string {
+  const asked = new URLSearchParams({ format });
+  for (const [name, value] of Object.entries({ ...filterQuery(filter), sort: filter.sort, order: filter.order })) {
+    for (const one of [value].flat()) if (one !== undefined) asked.append(name, String(one));
+  }
+  return `/api/v1/teams/${encodeURIComponent(team)}/runs/export?${asked.toString()}`;
 }
 
 export function runQuery(team: string, run: string) {

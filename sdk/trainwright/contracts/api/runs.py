@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field, StringConstraints
 
-from trainwright.contracts.api.actions import RunLayout
-from trainwright.contracts.base import Envelope, Problem
+from trainwright.contracts.api.actions import MOST_TAGS, RunLayout, Tag
+from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_spec import Name, RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 
 
@@ -118,6 +119,79 @@ class RunSort(StrEnum):
 class SortOrder(StrEnum):
     ASCENDING = "asc"
     DESCENDING = "desc"
+
+
+class RunGrouping(StrEnum):
+    """What a list of runs is grouped by. A run is in the group of each of its tags."""
+
+    TAG = "tag"
+    DATASET = "dataset"
+    MODEL = "model"
+    STATE = "state"
+
+
+class RunGroup(Envelope):
+    """Runs that have something in common."""
+
+    key: str
+    """Value of the filter of the same name that lists its runs. Empty: runs without a tag, which `untagged` lists."""
+
+    name: str
+    """The dataset's name; for other groups the key."""
+
+    runs: int
+    live: int
+    """Of these, runs that have not ended."""
+
+    best_loss: float | None = None
+    """The smallest of their latest losses."""
+
+    newest: AwareDatetime
+    """When its newest run was created."""
+
+
+class ExportFormat(StrEnum):
+    """File formats of exported lists of runs."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+class RunView(Strict):
+    """A view of the list of runs: filter, order, columns and grouping."""
+
+    q: str = Field(default="", max_length=200)
+    """Words that the name must contain."""
+
+    state: tuple[RunState, ...] = Field(default=(), max_length=len(RunState))
+    tag: tuple[Tag, ...] = Field(default=(), max_length=MOST_TAGS)
+    mine: bool = False
+    """Only the person's own runs."""
+
+    sort: RunSort = RunSort.CREATED
+    order: SortOrder = SortOrder.DESCENDING
+    columns: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,40}$")], ...] = Field(
+        default=(), max_length=100
+    )
+    """Columns of the page's table; empty for the default ones."""
+
+    group: RunGrouping | None = None
+
+
+class NewView(Strict):
+    """A view to save under a name. The person's view of that name is replaced."""
+
+    name: Name
+    view: RunView
+
+
+class SavedView(Envelope):
+    """A view that a person saved; nobody else sees it."""
+
+    id: str
+    name: str
+    view: RunView
+    saved: AwareDatetime
 
 
 class RunEvent(Envelope):

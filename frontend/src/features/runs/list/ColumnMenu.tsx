@@ -14,7 +14,7 @@ interface Props {
 /** Selects the table's columns. Phones always show the same few. */
 export function ColumnMenu({ columns, onChange }: Props) {
   return (
-    <div className="ml-auto max-tablet:hidden">
+    <div className="max-tablet:hidden">
       <Menu
         trigger={
           <Button>

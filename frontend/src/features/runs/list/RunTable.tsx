@@ -1,5 +1,5 @@
 import { useSuspenseInfiniteQuery } from "@tanstack/react-query";
-import { useContext, useDeferredValue, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { useDeferredValue, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
@@ -9,8 +9,6 @@ import { BulkActions } from "@/features/runs/actions/BulkActions";
 import { runsQuery } from "@/features/runs/queries";
 import { visibleColumns, tableWidthPx, type RunColumn } from "@/features/runs/list/runColumns";
 import { isFiltering, sortOrder, toggleSort, toggleTag, type RunFilter, type RunSort } from "@/features/runs/list/runFilter";
-import { DatasetNames } from "@/features/runs/list/datasetNames";
-import { runsCsv } from "@/features/runs/list/runsCsv";
 import { shortIdsOf } from "@/features/runs/list/shortIds";
 import { RunTableHead } from "@/features/runs/list/RunTableHead";
 import { RunRow } from "@/features/runs/list/RunRow";
@@ -18,7 +16,6 @@ import { useRowNavigation } from "@/features/runs/list/useRowNavigation";
 import { plural } from "@/lib/format";
 import { useCanEdit } from "@/lib/permissions";
 import { EMPTY_SELECTION, toggleSelection, toggleAll } from "@/features/runs/list/rowSelection";
-import { downloadText } from "@/lib/downloadText";
 import { useHotkeys } from "@/lib/hooks/useHotkeys";
 import { useNow } from "@/lib/hooks/useNow";
 import { useVirtualRows } from "@/lib/hooks/useVirtualRows";
@@ -26,6 +23,8 @@ import { useVirtualRows } from "@/lib/hooks/useVirtualRows";
 interface Props {
   team: string;
   filter: RunFilter;
+  /** Selects the runs of a group among those of the filter. */
+  within?: RunFilter;
   columns: readonly RunColumn[];
   /** Number of pages to load. */
   pages: number;
@@ -47,10 +46,10 @@ const NEAR_END_ROWS = 30;
  * A team's runs with live states, newest first unless sorted. `j` and `k` move down and up, `↵` opens, `x`
  * selects.
  */
-export function RunTable({ team, filter, columns, pages, onPages, onFilter, onClear, onCompare, empty }: Props) {
+export function RunTable({ team, filter, within, columns, pages, onPages, onFilter, onClear, onCompare, empty }: Props) {
   // The previous list stays, dimmed, while a new filter loads.
   const listedFilter = useDeferredValue(filter);
-  const { data, hasNextPage, fetchNextPage, isFetching } = useSuspenseInfiniteQuery(runsQuery(team, listedFilter));
+  const { data, hasNextPage, fetchNextPage, isFetching } = useSuspenseInfiniteQuery(runsQuery(team, { ...listedFilter, ...within }));
   const now = useNow();
   const box = useRef<HTMLDivElement>(null);
   const [selection, setSelection] = useState(EMPTY_SELECTION);
@@ -70,7 +69,6 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
     if (nearEnd) onPages(pages + 1);
   }, [nearEnd, onPages, pages]);
 
-  const datasetNames = useContext(DatasetNames);
   const { focusedRow } = navigation;
   const keys = useMemo(() => {
     const toggleFocused = (range: boolean) => () => {
@@ -172,15 +170,6 @@ export function RunTable({ team, filter, columns, pages, onPages, onFilter, onCl
           {hasNextPage && ", more available"}
           {listedFilter !== filter && "; filtering…"}
         </span>
-        <Button
-          variant="quiet"
-          className="max-tablet:hidden"
-          onClick={() => {
-            downloadText("runs.csv", "text/csv", runsCsv(runs, datasetNames));
-          }}
-        >
-          Export as CSV
-        </Button>
         {hasNextPage && (
           <Button
             variant="quiet"

@@ -5,6 +5,10 @@ export const RUN_SORTS = ["created", "name", "loss", "mfu", "tokens_per_second",
 
 export type RunSort = (typeof RUN_SORTS)[number];
 
+export const RUN_GROUPINGS = ["tag", "dataset", "model", "state"] as const;
+
+export type RunGrouping = (typeof RUN_GROUPINGS)[number];
+
 /** The filter and order of the runs table, as in the address. */
 export interface RunFilter {
   /** Text in the name. */
@@ -13,6 +17,10 @@ export interface RunFilter {
   /** Runs must have all of them. */
   tag?: string[];
   mine?: true;
+  untagged?: true;
+  dataset?: string;
+  /** Layers and width, `12x768`. */
+  model?: string;
   sort?: RunSort;
   order?: "asc" | "desc";
 }
@@ -21,18 +29,24 @@ export interface RunFilter {
 export interface RunsSearch extends RunFilter {
   columns?: string;
   page?: number;
+  group?: RunGrouping;
+  /** The group whose runs are listed. */
+  open?: string;
 }
 
 const MAX_Q_LENGTH = 200;
 const MAX_PAGES = 100;
 
 export function parseRunsSearch(search: Record<string, unknown>): RunsSearch {
-  const { columns, page } = search;
+  const { columns, page, open } = search;
+  const group = RUN_GROUPINGS.find((one) => one === search["group"]);
   const pages = typeof page === "number" ? Math.min(MAX_PAGES, Math.floor(page)) : 1;
   return {
     ...parseRunFilter(search),
     ...(typeof columns === "string" ? { columns } : {}),
     ...(pages > 1 ? { page: pages } : {}),
+    ...(group === undefined ? {} : { group }),
+    ...(group !== undefined && (typeof open === "string" || typeof open === "number") ? { open: String(open) } : {}),
   };
 }
 

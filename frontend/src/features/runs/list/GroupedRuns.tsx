@@ -1,0 +1,64 @@
+import { useSuspenseQuery } from "@tanstack/react-query";
+import { useDeferredValue, type ComponentProps } from "react";
+import { Boundary } from "@/components/Boundary";
+import { Button } from "@/components/Button";
+import { CollapsibleHeader } from "@/components/CollapsibleHeader";
+import { EmptyState } from "@/components/EmptyState";
+import { groupRows, groupText } from "@/features/runs/list/runGroups";
+import { isFiltering, type RunGrouping } from "@/features/runs/list/runFilter";
+import { RunTable } from "@/features/runs/list/RunTable";
+import { runGroupsQuery } from "@/features/runs/queries";
+
+interface Props extends Omit<ComponentProps<typeof RunTable>, "within"> {
+  grouping: RunGrouping;
+  /** Id of the open group. */
+  open: string | undefined;
+  onOpen: (group: string | undefined) => void;
+}
+
+/** A team's runs by tag, dataset, model or status; the open group lists its runs. */
+export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
+  const { team, filter, onClear, empty } = table;
+  const listed = useDeferredValue(filter);
+  const { data } = useSuspenseQuery(runGroupsQuery(team, listed, grouping));
+  const rows = groupRows(data, grouping, listed);
+  if (rows.length === 0 && isFiltering(listed)) {
+    return (
+      <EmptyState title="No matching runs.">
+        <Button onClick={onClear}>Show all runs</Button>
+      </EmptyState>
+    );
+  }
+  if (rows.length === 0) return empty;
+  return (
+    <ul aria-busy={listed !== filter}>
+      {rows.map((row) => {
+        const isOpen = row.id === open;
+        const content = `group-${row.id}`;
+        return (
+          <li key={row.id} className="border-b">
+            <h2>
+              <CollapsibleHeader
+                title={row.label}
+                isOpen={isOpen}
+                controls={content}
+                onToggle={() => {
+                  onOpen(isOpen ? undefined : row.id);
+                }}
+              >
+                <span className="min-w-0 truncate text-small text-soft">{groupText(row)}</span>
+              </CollapsibleHeader>
+            </h2>
+            <div id={content} hidden={!isOpen} className="pt-1 pb-4">
+              {isOpen && (
+                <Boundary>
+                  <RunTable {...table} within={row.filter} />
+                </Boundary>
+              )}
+            </div>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
