@@ -62,17 +62,21 @@ def show(found: Usage) -> None:
     storage = found.storage
     typer.echo(f"files: {format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)}")
     typer.echo(f"checkpoints: {format_bytes(found.team_checkpoint_bytes)}, not counted toward the limit")
-    hours = Column("slot-hours", justify="right")
     if found.days:
-        days = Table("day", "device", hours, box=None)
+        days = Table("day", "device", _hours(), box=None)
         for day in found.days:
             days.add_row(f"{day.day}", day.device, f"{day.slot_hours:,.2f}")
         out.print(days)
-        members = Table(Column("person", min_width=30), "device", hours, box=None)
+        members = Table(Column("person", min_width=30), "device", _hours(), box=None)
         for member in found.members:
             members.add_row(person_name(member), member.device, f"{member.slot_hours:,.2f}")
         out.print(members)
-        runs = Table(Column("run", no_wrap=True, min_width=30), "name", "device", hours, box=None)
+        runs = Table(Column("run", no_wrap=True, min_width=30), "name", "device", _hours(), box=None)
         for item in found.runs:
             runs.add_row(item.run, item.name or "(deleted)", item.device, f"{item.slot_hours:,.2f}")
         out.print(runs)
+
+
+def _hours() -> Column:
+    """A new column: each stores the cells of its table."""
+    return Column("slot-hours", justify="right")

@@ -9,7 +9,8 @@ from sqlalchemy import func, select
 
 from tests.backend.scripted_agent import Control, Scene
 from trainwright.commands.usage import show
-from trainwright.contracts.api.usage import Usage
+from trainwright.contracts.api.people import StorageUse
+from trainwright.contracts.api.usage import DailyUsage, RunUsage, Usage
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.runs.metering import meter_run
@@ -217,3 +218,27 @@ def test_the_command_prints_days_and_runs(scene: Scene, capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     assert "cpu: 2 of 8 slots" in printed and "of 1 TiB" in printed
     assert work.run_id in printed and "2.0" in printed
+
+
+def test_each_run_is_printed_with_its_own_hours(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Usage(
+        quota=[],
+        storage=StorageUse(used_bytes=0, limit_bytes=1),
+        days=[
+            DailyUsage(day=date(2026, 1, day), device="cpu", slot_hours=hours)
+            for day, hours in ((1, 9.25), (2, 8.5))
+        ],
+        runs=[
+            RunUsage(run=f"run_{name}", name=name, device="cpu", slot_hours=hours)
+            for name, hours in (("large", 7.75), ("small", 0.5))
+        ],
+    )
+    show(found)
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["2026-01-01", "cpu", "9.25"] in printed and ["2026-01-02", "cpu", "8.50"] in printed
+    assert ["run_large", "large", "cpu", "7.75"] in printed and [
+        "run_small",
+        "small",
+        "cpu",
+        "0.50",
+    ] in printed
