@@ -1,8 +1,8 @@
 """Placing queued runs on nodes.
 
 Runs are placed in order of submission, with all their nodes and slots or not at all. A drained node gets no runs. A
-node without a run's engine does not get that run, nor does one with too little host memory for its offload while
-another has enough. A run that does not fit now reserves nodes, so that later small runs cannot starve a large one;
+node without a run's engine, or without the memory for its fullest rank, does not get that run, nor does one with too
+little host memory for its offload while another has enough. A run that does not fit now reserves nodes, so that later small runs cannot starve a large one;
 nodes that are too small for it stay available. A run on one node reserves all that could ever run it; a run on several,
 as many as it needs, those with most free slots.
 
@@ -27,6 +27,7 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
+from trainwright.planner.plan import format_memory
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.message_queue import enqueuer_of
@@ -35,8 +36,11 @@ from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.nodes.requirements import (
     engine_of,
     has_gpus_for,
+    has_software,
     host_bytes_of,
     meets_requirements,
+    memory_for,
+    memory_of,
     precision_of,
     slots_per_node,
 )
@@ -373,13 +377,12 @@ def _waits_for(
             return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
         if host_bytes_of(run):
             return f"{needs} and memory for its offload, as {others[0].name} has, which is not online"
-    if not able and any(
-        not has_gpus_for(capacity.node, run) for capacity in available if capacity.is_large_enough(run)
-    ):
+    large_enough = [capacity.node for capacity in available if capacity.is_large_enough(run)]
+    if not able and any(has_software(node, run) for node in large_enough):
+        return _waits_for_memory(run, [node for node in large_enough if has_software(node, run)])
+    if not able and any(not has_gpus_for(node, run) for node in large_enough):
         return f"{needs} on {precision_of(run).hardware}, which no node that is online has"
-    if not able and (
-        names := [capacity.node.name for capacity in available if capacity.is_large_enough(run)]
-    ):
+    if not able and (names := [node.name for node in large_enough]):
         return f"{needs} and engine {engine_of(run)}, which is not installed on {', '.join(names[:3])}"
     if not able:
         return f"{needs} on one node; no node that is online has so many {run.device} slots"
@@ -388,6 +391,15 @@ def _waits_for(
         return f"{needs}; {_state_of_nodes(able, run)}{place}"
     free = sum(len(capacity.free[run.device]) for capacity in able)
     return f"{needs}, {free} free on {_nodes(len(able))}{place}"
+
+
+def _waits_for_memory(run: Run, nodes: list[Node]) -> str:
+    """For a run that needs more memory than each of these online nodes has."""
+    most, largest = max((memory_for(node, run) or 0, node.name) for node in nodes)
+    return (
+        f"needs a node with {format_memory(memory_of(run))} for a rank; the largest that is online, {largest}, has "
+        f"{format_memory(most)}"
+    )
 
 
 def _state_of_nodes(able: list[NodeCapacity], run: Run) -> str:

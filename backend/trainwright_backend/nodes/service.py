@@ -21,7 +21,7 @@ from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.tables import JoinToken, Node
-from trainwright_backend.runs.joined_nodes import NODE_SOURCES, JoinedNode
+from trainwright_backend.runs.joined_nodes import NODE_SOURCES, JoinedNode, bytes_per_rank
 from trainwright_backend.runs.notify import notify_control
 from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot, Run
 
@@ -169,6 +169,13 @@ def reported_slots(inventory: Inventory) -> dict[str, list[int]]:
         "cuda": sorted(gpu.index for gpu in inventory.gpus),
         "cpu": list(range(inventory.cpu_slots)),
     }
+
+
+def rank_bytes(node: Node, device: str, ranks: int) -> int | None:
+    """The most memory that the node could give each of ``ranks`` ranks; None if it has no slot of the device."""
+    slots = len(slots_of(node)[device])
+    slot_bytes = _slot_bytes(Inventory.model_validate(node.inventory)).get(device)
+    return bytes_per_rank(device, slots, slot_bytes, ranks) if slots and slot_bytes else None
 
 
 def threads_per_slot(node: Node, device: str) -> int:

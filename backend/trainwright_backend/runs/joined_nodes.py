@@ -48,6 +48,15 @@ def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
     return [item for item in every if item.slots.get(resources.device.value, 0) >= resources.slots_per_node]
 
 
+def bytes_per_rank(device: str, slots: int, slot_bytes: int, ranks: int) -> int:
+    """The most memory that a node with ``slots`` slots of ``slot_bytes`` could give each of ``ranks`` ranks.
+
+    The ranks of a run share the memory of a CPU node when nothing else runs there.
+    """
+    shares = device == Device.CPU and slots > ranks
+    return slot_bytes * slots // ranks if shares else slot_bytes
+
+
 def with_joined_slots(session: Read, quota: list[Quota]) -> list[Quota]:
     """``quota`` with the slots of all joined nodes."""
     sizes = select(NodeSize.device, func.sum(NodeSize.slots)).where(NodeSize.joined).group_by(NodeSize.device)

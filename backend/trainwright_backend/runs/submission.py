@@ -32,7 +32,14 @@ from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.data_resolution import check_data, resolve_data
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.runs.joined_nodes import can_run, check_engine, check_precision, named, nodes_for
+from trainwright_backend.runs.joined_nodes import (
+    bytes_per_rank,
+    can_run,
+    check_engine,
+    check_precision,
+    named,
+    nodes_for,
+)
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
 from trainwright_backend.runs.transitions import add_event, add_run
@@ -244,17 +251,10 @@ def _smallest_slot(session: Read, spec: RunSpec) -> Slot | None:
 
 
 def _largest_slot(session: Read, spec: RunSpec) -> Slot | None:
-    """The most memory that any joined node could give each rank; None if no node reported its memory.
-
-    The ranks of a run share the memory of a CPU node when nothing else runs there.
-    """
+    """The most memory that any joined node could give each rank; None if no node reported its memory."""
     ranks = spec.resources.slots_per_node
-    shares = spec.resources.device is Device.CPU
     sizes = [
-        Slot(
-            size.node_name,
-            size.slot_bytes * size.slots // ranks if shares and size.slots > ranks else size.slot_bytes,
-        )
+        Slot(size.node_name, bytes_per_rank(size.device, size.slots, size.slot_bytes, ranks))
         for size in _joined_sizes(session, spec)
         if size.slot_bytes
     ]

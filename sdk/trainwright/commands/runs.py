@@ -49,11 +49,18 @@ Mine = Annotated[bool, typer.Option("--mine", help="Only your own runs.")]
 
 @app.command("check")
 def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
-    """Check whether the server would accept a spec, without submitting it."""
+    """Check whether the server would accept a spec and whether it fits the joined nodes, without submitting it."""
+    whole = read_spec(spec, sets)
     with open_team(server, key, team) as api:
-        verdict = api.validate(read_spec(spec, sets))
+        verdict = api.validate(whole)
         exit_with_problems(verdict.problems)
         typer.echo(f"Valid: {verdict.parameters:,} parameters.")
+        planned = api.plan_run(whole)
+        for warning in (*verdict.warnings, *planned.warnings):
+            typer.secho(warning, fg=typer.colors.YELLOW)
+        if planned.too_large is not None:
+            will_wait = "The run would wait until a larger node joins."
+            typer.secho(f"This will not fit. {planned.too_large} {will_wait}", fg=typer.colors.YELLOW)
 
 
 @app.command("submit")
@@ -62,8 +69,20 @@ def submit(
 ) -> None:
     """Start a run from a JSON spec; with --wait, wait until it ends."""
     with open_team(server, key, team) as api:
-        run = api.submit(read_spec(spec, sets))
+        whole = read_spec(spec, sets)
+        run = api.submit(whole)
         typer.echo(run.id)
+        planned = api.plan_run(whole)
+        for warning in planned.warnings:
+            err.print(warning, style="yellow", markup=False, soft_wrap=True)
+        if planned.too_large is not None:
+            will_wait = "The run waits until a larger node joins."
+            err.print(
+                f"This does not fit. {planned.too_large} {will_wait}",
+                style="yellow",
+                markup=False,
+                soft_wrap=True,
+            )
         if wait:
             _finish(api.wait(run.id, _show_run))
 

@@ -130,6 +130,14 @@ def plan(
     )
 
 
+def fullest_rank_bytes(spec: RunSpec, cuda: bool) -> int:
+    """The memory of its slot that the fullest rank needs, as in the plan."""
+    compiled = compiles(spec, cuda)
+    layers = configured_stages(spec.model, spec.parallelism) or auto_stages(spec, compiled=compiled)
+    ranks = range(spec.parallelism.pipeline)
+    return max(_needs([rank_memory(spec, layers, rank, compiled) for rank in ranks], cuda))
+
+
 def auto_stages(
     spec: RunSpec, capacities: Sequence[RankCapacity] | None = None, compiled: bool = False
 ) -> tuple[int, ...]:
@@ -281,7 +289,7 @@ def _impossible(memory: Sequence[RankMemory], largest: Slot, cuda: bool) -> str 
         return None
     who = "A rank needs" if len(memory) > 1 else "Each rank needs"
     return (
-        f"{who} {_size(most)}, and the largest node, {largest.node}, has {_size(largest.bytes)} for it. Choose a smaller "
+        f"{who} {format_memory(most)}, and the largest node, {largest.node}, has {format_memory(largest.bytes)} for it. Choose a smaller "
         "model or batch.micro_sequences, or use more ranks with parallelism.pipeline, tensor or zero_stage."
     )
 
@@ -318,7 +326,7 @@ def _too_large_for_host(spec: RunSpec, host: Host) -> list[str]:
     ]
 
 
-def _size(size: int) -> str:
+def format_memory(size: int) -> str:
     """In GiB, and in TiB where GiB would have more than four digits."""
     return f"{size / 2**40:,.1f} TiB" if size >= 10_000 * 2**30 else _gib(size)
 

@@ -77,27 +77,26 @@ def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
 
 
 def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Scene) -> None:
-    tell(scene.agent, True, memory_bytes=1 << 20)
-    large = Agent.join(scene.site, "node-b")
-    tell(large, True)
-    first, second = scene.submit(2, **OFFLOAD), scene.submit(2, **OFFLOAD)
-    plain = scene.submit(2)
+    small, large = (Agent.join(scene.site, name, gpus=2) for name in ("node-b", "node-c"))
+    gpus = {"resources": {"device": "cuda", "slots_per_node": 2}}
+    tell(small, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
+    tell(large, True, **inventory(gpus=2))
+    first, second = (scene.submit(**OFFLOAD | gpus) for _ in range(2))
+    plain = scene.submit(**gpus)
     scene.control.sweep()
     assert [placed["run_id"] for placed in large.heartbeat()] == [first]
-    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [plain]
+    assert [placed["run_id"] for placed in small.heartbeat()] == [plain]
     assert scene.show(second)["sentence"] == "needs 2 slots, 0 free on 1 node"
     for run_id in (first, plain):
         assert scene.cancel(run_id).status_code == 202
-    drain(scene, "node-b", True)
+    drain(scene, "node-c", True)
     scene.control.sweep()
-    assert scene.agent.heartbeat() == [], "a node that has the memory will be back"
-    assert scene.show(second)["sentence"] == "needs 2 slots; node-b is drained"
-    drain(scene, "node-b", False)
-    tell(large, True, memory_bytes=1 << 20)
+    assert small.heartbeat() == [], "a node that has the memory will be back"
+    assert scene.show(second)["sentence"] == "needs 2 slots; node-c is drained"
+    drain(scene, "node-c", False)
+    tell(large, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
     scene.control.sweep()
-    assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [second], (
-        "none has the memory: as ever"
-    )
+    assert [placed["run_id"] for placed in small.heartbeat()] == [second], "none has the memory: as ever"
 
 
 @pytest.mark.both_databases

@@ -1,0 +1,110 @@
+"""Runs wait for a node with the memory of their fullest rank, as their plans state it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backend.runs.conftest import Served, served
+from tests.backend.scripted_agent import Agent, Scene, inventory
+
+__all__ = ["served"]
+
+LARGE: dict[str, Any] = {"model": {"layers": 8, "width": 2_560, "heads": 32}, "batch": {"micro_sequences": 1}}
+"""Needs more than 8 GiB and less than 16 GiB for a rank, unless its layout divides that."""
+
+
+def set_memory(agent: Agent, gib: int, gpus: int = 0) -> None:
+    sizes = inventory(gpus=gpus)
+    for gpu in sizes["gpus"]:
+        gpu["memory_bytes"] = gib << 30
+    agent.heartbeat(inventory=sizes | ({} if gpus else {"memory_bytes": gib << 30}))
+
+
+def placed(scene: Scene, agent: Agent) -> list[str]:
+    scene.control.sweep()
+    return [item["run_id"] for item in agent.heartbeat()]
+
+
+def test_a_run_that_no_node_could_hold_waits_until_a_larger_one_joins(scene: Scene) -> None:
+    """node-a has 16 GiB, which the two ranks would share."""
+    waiting = scene.submit(2, **LARGE)
+    assert placed(scene, scene.agent) == []
+    plan = scene.site.admin.post(f"{scene.runs}/plan", json=scene.spec(2, **LARGE)).json()
+    need = max(part["total"] + part["host"] for part in plan["memory"]) / 2**30
+    assert 8 < need < 16 and "the largest node, node-a, has 8.0 GiB" in plan["too_large"]
+    assert scene.show(waiting)["sentence"] == (
+        f"needs a node with {need:.1f} GiB for a rank; the largest that is online, node-a, has 8.0 GiB"
+    )
+    small = scene.submit(2)
+    assert placed(scene, scene.agent) == [small], "a run that cannot start reserves nothing"
+    larger = Agent.join(scene.site, "node-b")
+    set_memory(larger, 64)
+    assert placed(scene, larger) == [waiting]
+
+
+def test_one_rank_may_use_the_memory_of_the_entire_cpu_node(scene: Scene) -> None:
+    alone = scene.submit(1, **LARGE)
+    assert placed(scene, scene.agent) == [alone]
+
+
+def test_a_gpu_run_needs_gpus_that_are_large_enough(scene: Scene) -> None:
+    small, large = (Agent.join(scene.site, name, gpus=2) for name in ("node-g", "node-h"))
+    set_memory(small, 8, gpus=2)
+    set_memory(large, 24, gpus=2)
+    runs = [
+        scene.submit(**LARGE, resources={"device": "cuda", "slots_per_node": slots}) for slots in (2, 1, 1)
+    ]
+    assert placed(scene, large) == runs[:1] and placed(scene, small) == []
+    assert scene.show(runs[1])["sentence"] == "needs 1 slot, 0 free on 1 node"
+    assert scene.cancel(runs[0]).status_code == 202
+    assert placed(scene, large) == runs[1:]
+
+
+def test_a_drained_node_with_enough_memory_is_named(scene: Scene) -> None:
+    larger = Agent.join(scene.site, "node-b")
+    set_memory(larger, 64)
+    [shown] = [node for node in scene.site.admin.get("/api/v1/nodes").json() if node["name"] == "node-b"]
+    scene.site.admin.patch(f"/api/v1/nodes/{shown['id']}", json={"draining": True})
+    waiting = scene.submit(2, **LARGE)
+    assert placed(scene, larger) == placed(scene, scene.agent) == []
+    assert scene.show(waiting)["sentence"] == "needs 2 slots; node-b is drained"
+
+
+def test_a_layout_that_divides_the_memory_lets_a_waiting_run_start(scene: Scene) -> None:
+    waiting = scene.submit(2, **LARGE)
+    assert placed(scene, scene.agent) == []
+    layout = {"parallelism": {"pipeline": 2}, "micro_sequences": 1}
+    answer = scene.site.admin.put(f"{scene.runs}/{waiting}/layout", json=layout)
+    assert answer.status_code == 200, answer.text
+    assert placed(scene, scene.agent) == [waiting]
+
+
+def test_a_node_whose_memory_shrank_after_the_plan_gets_no_run(scene: Scene) -> None:
+    set_memory(scene.agent, 64)
+    waiting = scene.submit(2, **LARGE)
+    set_memory(scene.agent, 16)
+    assert placed(scene, scene.agent) == []
+    set_memory(scene.agent, 64)
+    assert placed(scene, scene.agent) == [waiting]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_check_and_submit_say_that_a_run_will_wait(
+    scene: Scene, served: Served, tmp_path: Path, device: str
+) -> None:
+    Agent.join(scene.site, "node-g", gpus=2).heartbeat(inventory=inventory(gpus=2))
+    huge = scene.spec(model={"layers": 1_000, "width": 65_536, "heads": 512})
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(huge | {"resources": {"device": device, "slots_per_node": 2}}))
+    key = scene.site.member("editor").headers["Authorization"].removeprefix("Bearer ")
+    checked = served.command(key, f"runs check {file}")
+    largest = "node-g" if device == "cuda" else "node-a"
+    for text in ("Valid: ", f"the largest node, {largest}", "would wait until a larger node joins"):
+        assert text in checked.stdout, checked.output
+    assert checked.exit_code == 0
+    sent = served.command(key, f"runs submit {file}")
+    assert sent.exit_code == 0 and f"the largest node, {largest}" in sent.stderr, sent.output
+    assert "waits until a larger node joins" in sent.stderr
+    assert sent.stdout.strip().startswith("run_") and len(sent.stdout.splitlines()) == 1
