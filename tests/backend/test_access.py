@@ -141,6 +141,7 @@ EXPECTED = {
     "POST /api/v1/agent/runs/{run}/logs/{file}": "node",
     "POST /api/v1/agent/runs/{run}/uploads": "node",
     "POST /api/v1/agent/runs/{run}/checkpoints": "node",
+    "POST /api/v1/agent/runs/{run}/export-job": "node",
     "POST /api/v1/agent/runs/{run}/end": "node",
     "GET /api/v1/agent/runs/{run}/offsets": "node",
     f"DELETE {T}/members/me": "viewer",  # last: from then on, its callers are strangers
