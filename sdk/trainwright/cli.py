@@ -17,6 +17,7 @@ from trainwright.commands import (
     checkpoints,
     datasets,
     invitations,
+    keys,
     members,
     nodes,
     plan,
@@ -43,6 +44,7 @@ app.add_typer(teams.app, name="teams")
 app.add_typer(members.app, name="members")
 app.add_typer(invitations.app, name="invitations")
 app.add_typer(account.app, name="account")
+app.add_typer(keys.app, name="keys")
 app.add_typer(sessions.app, name="sessions")
 app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)

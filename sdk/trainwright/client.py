@@ -30,8 +30,11 @@ from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.envelopes import Health, SpecInfo
 from trainwright.contracts.api.nodes import JoinToken, Node
 from trainwright.contracts.api.people import (
+    ApiKey,
     CreatedKey,
+    KeyScope,
     Me,
+    NewKey,
     OneTimeLink,
     SignedInBrowser,
     StorageUse,
@@ -85,9 +88,20 @@ class Client(Connection):
         """Use a one-time link, which also signs in this client."""
         return self.post("/auth/link", Me, json=link.model_dump(exclude_none=True))
 
-    def create_key(self, name: str) -> CreatedKey:
-        """Create an API key. Its secret is returned only here."""
-        return self.post("/me/keys", CreatedKey, json={"name": name})
+    def api_keys(self) -> list[ApiKey]:
+        """Your API keys, newest first, without their secrets."""
+        return self.get_list("/me/keys", ApiKey)
+
+    def create_key(
+        self, name: str, scope: KeyScope = KeyScope.MANAGE, lifetime_days: int | None = None
+    ) -> CreatedKey:
+        """Create an API key, which expires after ``lifetime_days``. Its secret is returned only here."""
+        new = NewKey(name=name, scope=scope, lifetime_days=lifetime_days)
+        return self.post("/me/keys", CreatedKey, json=new.model_dump(mode="json", exclude_defaults=True))
+
+    def revoke_key(self, key_id: str) -> None:
+        """Revoke one of your API keys."""
+        self.delete(f"/me/keys/{key_id}")
 
     def sessions(self) -> list[SignedInBrowser]:
         """The browsers in which you are signed in, newest first."""

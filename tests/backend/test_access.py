@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import delete, select
 
 from tests.backend.conftest import Site
-from trainwright.contracts.api.people import Role
+from trainwright.contracts.api.people import KeyScope, Role
 from trainwright_backend.auth import policies
 from trainwright_backend.auth.tables import Account, Membership, Team
 from trainwright_backend.core import policy
@@ -258,6 +258,34 @@ def _fits(kind: str, rule: str, status: int, text: str) -> bool:
         inside = kind in MEMBERS["viewer"]
         return status == 403 if inside else (status == 404 and "There is no team" in text)
     return status not in (401, 403) and "There is no team" not in text
+
+
+@pytest.mark.parametrize("scope", KeyScope)
+def test_a_key_does_what_its_scope_allows_and_no_more(site: Site, scope: KeyScope) -> None:
+    """The key of a person who may do everything: owner of the team, and site admin."""
+    site.admin.post("/api/v1/teams", json={"slug": "hooli", "name": "Hooli"})
+    made = site.admin.post("/api/v1/me/keys", json={"name": "key", "scope": scope})
+    key = site.anonymous()
+    key.headers["Authorization"] = f"Bearer {made.json()['secret']}"
+    found = []
+    for route, rule in EXPECTED.items():
+        method, _, path = route.partition(" ")
+        if rule in ("public", "signed link", "node"):
+            continue
+        address = path.format_map(UNKNOWN | {"team": "hooli"})
+        answer = key.request(method, address, **_body(method, path))
+        allowed = policies.SCOPE_RANK[scope] >= policies.SCOPE_RANK[least_scope(method, path, rule)]
+        refused = answer.status_code == 403 and (method == "HEAD" or answer.json()["code"] == "scope_too_low")
+        if allowed == refused or answer.status_code == 401:
+            found.append(f"{route}: {answer.status_code} {answer.text}")
+    assert found == []
+
+
+def least_scope(method: str, path: str, rule: str) -> KeyScope:
+    """As the documentation says it."""
+    if rule in MEMBERS and not path.endswith("/members/me"):
+        return {"viewer": KeyScope.READ, "editor": KeyScope.SUBMIT, "owner": KeyScope.MANAGE}[rule]
+    return KeyScope.READ if method == "GET" else KeyScope.MANAGE
 
 
 def test_callers_without_rights_are_refused_before_the_body_is_read(

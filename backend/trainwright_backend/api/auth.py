@@ -2,13 +2,14 @@
 
 from fastapi import APIRouter, Request, Response
 
-from trainwright.contracts.api.people import LinkInfo, Me, OneTimeLink, SignIn
+from trainwright.contracts.api.people import KeyScope, LinkInfo, Me, OneTimeLink, SignIn
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, ReadSession, WriteSession
 from trainwright_backend.auth import passwords, service
 from trainwright_backend.auth.policies import (
     clear_session_cookie,
     is_known_browser,
     optional_person,
+    require_scope,
     session_token,
     sign_browser_in,
 )
@@ -68,6 +69,8 @@ def use_link(
 ) -> Me:
     """Use a one-time link; sets the session cookie."""
     caller = optional_person(request)
+    if caller is not None:
+        require_scope(caller, KeyScope.MANAGE)
     signed_in = one_time_links.use_link(database, settings, used, None if caller is None else caller.user_id)
     sign_browser_in(response, settings, signed_in.session_token, signed_in.me.email)
     return signed_in.me

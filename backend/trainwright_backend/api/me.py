@@ -56,8 +56,8 @@ def list_keys(person: SignedIn, session: ReadSession) -> list[ApiKey]:
 
 @account_router.post("/keys", status_code=201)
 def create_key(new: NewKey, person: SignedIn, session: WriteSession, settings: CurrentSettings) -> CreatedKey:
-    """Create an API key that acts as you. Its secret is shown only in this answer."""
-    return keys.create_key(session, settings, person.user_id, new.name)
+    """Create an API key that acts as you, within its scope. Its secret is shown only in this answer."""
+    return keys.create_key(session, settings, person.user_id, new)
 
 
 @account_router.delete("/keys/{key}", status_code=204)

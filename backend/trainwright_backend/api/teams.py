@@ -19,7 +19,7 @@ from trainwright.contracts.api.people import (
 )
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
 from trainwright_backend.api.lists import Paged, page_of
-from trainwright_backend.auth.policies import Owner, SignedIn, SiteAdmin, Viewer
+from trainwright_backend.auth.policies import Leaver, Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs.joined_nodes import with_joined_slots
 from trainwright_backend.teams import members, one_time_links, service
@@ -61,7 +61,7 @@ def list_members(access: Viewer, session: ReadSession, asked: Paged) -> Page[Mem
 
 
 @router.delete("/{team}/members/me", status_code=204)
-def leave_team(access: Viewer, session: WriteSession) -> None:
+def leave_team(access: Leaver, session: WriteSession) -> None:
     """Leave the team. Your keys no longer work for it; your runs continue and stay. The last owner cannot leave."""
     members.leave(session, access.team_id, access.user_id)
 

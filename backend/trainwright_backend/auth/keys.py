@@ -7,16 +7,17 @@ without a database query.
 import base64
 import re
 import zlib
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import or_, select, update
 
 from trainwright.contracts.api.people import ApiKey as ApiKeyOut
-from trainwright.contracts.api.people import CreatedKey
+from trainwright.contracts.api.people import CreatedKey, KeyScope, NewKey
 from trainwright_backend.auth.tables import Account, ApiKey
 from trainwright_backend.core.db import Database, Read, Write, now
-from trainwright_backend.core.errors import Busy, Conflict
+from trainwright_backend.core.errors import Busy, Conflict, Unauthorized
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
@@ -30,7 +31,15 @@ MAX_KEYS = 100
 _SHAPE = re.compile(r"tw_([0-9a-f]{8})_([A-Za-z0-9_-]{32})([a-z2-7]{7})")
 
 
-def create_key(session: Write, settings: Settings, user_id: UUID, name: str) -> CreatedKey:
+@dataclass(frozen=True)
+class KeyOwner:
+    """The owner of a valid key, and what the key may do."""
+
+    account: Account
+    scope: KeyScope
+
+
+def create_key(session: Write, settings: Settings, user_id: UUID, new: NewKey) -> CreatedKey:
     """Create a key for the person. Its secret is only in the response."""
     if len(list_keys(session, user_id)) >= MAX_KEYS:
         raise Conflict("too_many_keys", f"You have {MAX_KEYS} API keys. Delete one that you no longer use.")
@@ -38,8 +47,16 @@ def create_key(session: Write, settings: Settings, user_id: UUID, name: str) -> 
     prefix = f"tw_{row_id.hex[-8:]}"
     body = f"{prefix}_{new_token()}"
     secret = f"{body}{_checksum(body)}"
+    created = now()
     row = ApiKey(
-        id=row_id, user_id=user_id, name=name, prefix=prefix, hash=_hash(settings, secret), created=now()
+        id=row_id,
+        user_id=user_id,
+        name=new.name,
+        prefix=prefix,
+        hash=_hash(settings, secret),
+        created=created,
+        scope=new.scope,
+        expires=None if new.lifetime_days is None else created + timedelta(days=new.lifetime_days),
     )
     session.add(row)
     session.flush()
@@ -47,7 +64,7 @@ def create_key(session: Write, settings: Settings, user_id: UUID, name: str) -> 
 
 
 def list_keys(session: Read, user_id: UUID) -> list[ApiKeyOut]:
-    """The person's keys, newest first."""
+    """The person's keys, newest first, also expired ones."""
     rows = session.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc()))
     return [_to_response(row) for row in rows]
 
@@ -60,22 +77,30 @@ def delete_key(session: Write, user_id: UUID, key: str) -> None:
     session.delete(row)
 
 
-def account_of_key(database: Database, settings: Settings, secret: str) -> Account | None:
-    """The owner of a key; None for an unknown or revoked key. Its use is recorded now and then."""
+def owner_of_key(database: Database, settings: Settings, secret: str) -> KeyOwner | None:
+    """The owner of a key; None for an unknown or revoked key. Its use is recorded now and then.
+
+    Raises:
+        Unauthorized: the key has expired.
+    """
     if not is_well_formed(secret):
         return None
     with database.read() as session:
         row = session.execute(
-            select(Account, ApiKey.id, ApiKey.last_used)
+            select(Account, ApiKey.id, ApiKey.last_used, ApiKey.scope, ApiKey.expires)
             .join(ApiKey, ApiKey.user_id == Account.id)
             .where(ApiKey.hash == _hash(settings, secret))
         ).one_or_none()
     if row is None:
         return None
-    account, key_id, last_used = row
+    account, key_id, last_used, scope, expires = row
+    if expires is not None and expires <= now():
+        raise Unauthorized(
+            f"This API key expired on {expires:%Y-%m-%d}. Create a new one on the page Settings."
+        )
     if last_used is None or now() - last_used > LAST_USED_INTERVAL:
         _record_use(database, key_id)
-    return account
+    return KeyOwner(account, KeyScope(scope))
 
 
 def _record_use(database: Database, key_id: UUID) -> None:
@@ -108,4 +133,6 @@ def _to_response(row: ApiKey) -> ApiKeyOut:
         prefix=row.prefix,
         created=row.created,
         last_used=row.last_used,
+        scope=KeyScope(row.scope),
+        expires=row.expires,
     )

@@ -1,6 +1,7 @@
 """Policies as types: ``def list_runs(access: Viewer, …)`` reads like the rule it enforces.
 
-A person authenticates by a session cookie or by ``Authorization: Bearer tw_…``. In a team's routes, an unknown team and a
+A person authenticates by a session cookie or by ``Authorization: Bearer tw_…``. An API key has a scope, which can allow less
+than its owner may do. In a team's routes, an unknown team and a
 team that the caller does not belong to are the same 404; a role that is too low is a 403. A site admin has no rights in a
 team without a membership. Policies open and close their own session, so a route that streams holds none.
 """
@@ -14,10 +15,9 @@ from uuid import UUID
 
 from fastapi import Depends, Request, Response
 
-from trainwright.contracts.api.people import Role
+from trainwright.contracts.api.people import KeyScope, Role
 from trainwright_backend.auth import keys, service
 from trainwright_backend.auth.passwords import known_browser_token
-from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized
 from trainwright_backend.core.policy import Policy
 from trainwright_backend.core.settings import Settings
@@ -25,6 +25,12 @@ from trainwright_backend.core.settings import Settings
 KNOWN_BROWSER_LIFETIME = timedelta(days=365)
 
 ROLE_RANK = {Role.VIEWER: 0, Role.EDITOR: 1, Role.OWNER: 2}
+SCOPE_RANK = {KeyScope.READ: 0, KeyScope.SUBMIT: 1, KeyScope.MANAGE: 2}
+
+SCOPE_OF_ROLE = {Role.VIEWER: KeyScope.READ, Role.EDITOR: KeyScope.SUBMIT, Role.OWNER: KeyScope.MANAGE}
+"""The least scope of a key for routes that need the role."""
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class Person:
     user_name: str
     email: str
     site_admin: bool
+    scope: KeyScope
+    """Of the API key; a browser session may do everything."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,10 @@ class Access:
 
 
 class IsSignedIn(Policy):
-    """Anyone who is signed in."""
+    """Anyone who is signed in. To change something, an API key needs the scope `manage`."""
 
     def __call__(self, request: Request) -> Person:
-        return self.cached(request, lambda: _person(request))
+        return self.cached(request, lambda: _person_in_scope(request))
 
     def check(self, request: Request) -> Person:
         return self(request)
@@ -69,7 +77,7 @@ class IsSiteAdmin(Policy):
         return self(request)
 
     def _decide(self, request: Request) -> Person:
-        person = _person(request)
+        person = _person_in_scope(request)
         if not person.site_admin:
             raise Forbidden(
                 "site_admin_only", "Only a site admin can do this. Ask an admin of this installation."
@@ -78,10 +86,16 @@ class IsSiteAdmin(Policy):
 
 
 class IsInTeam(Policy):
-    """Members of the team in the address with at least the role ``least``."""
+    """Members of the team in the address with at least the role ``least``.
 
-    def __init__(self, least: Role) -> None:
+    Args:
+        least: the role.
+        scope: the least scope of an API key, if it is not that of the role.
+    """
+
+    def __init__(self, least: Role, scope: KeyScope | None = None) -> None:
         self.least = least
+        self.scope = SCOPE_OF_ROLE[least] if scope is None else scope
 
     def __call__(self, request: Request, team: str) -> Access:
         return self.cached(request, lambda: self.decide(request, team))
@@ -102,6 +116,7 @@ class IsInTeam(Policy):
                 "role_too_low",
                 f"This requires the role {self.least} in {team}; yours is {role}. Ask an owner of the team.",
             )
+        require_scope(person, self.scope)
         return Access(
             user_id=person.user_id,
             user_name=person.user_name,
@@ -130,6 +145,19 @@ SiteAdmin = Annotated[Person, Depends(IsSiteAdmin())]
 Viewer = Annotated[Access, Depends(IsInTeam(Role.VIEWER))]
 Editor = Annotated[Access, Depends(IsInTeam(Role.EDITOR))]
 Owner = Annotated[Access, Depends(IsInTeam(Role.OWNER))]
+Leaver = Annotated[Access, Depends(IsInTeam(Role.VIEWER, KeyScope.MANAGE))]
+"""Any member, about their own membership."""
+
+
+def require_scope(person: Person, least: KeyScope) -> None:
+    """Refuse a key whose scope is too low.
+
+    Raises:
+        Forbidden: it is.
+    """
+    if SCOPE_RANK[person.scope] < SCOPE_RANK[least]:
+        detail = f"This requires an API key with the scope {least}; yours has {person.scope}. Create one on the page Settings."
+        raise Forbidden("scope_too_low", detail)
 
 
 def optional_person(request: Request) -> Person | None:
@@ -177,26 +205,33 @@ def _known_browser_cookie_name(settings: Settings) -> str:
     return f"{_cookie_name(settings)}-browser"
 
 
+def _person_in_scope(request: Request) -> Person:
+    person = _person(request)
+    require_scope(person, KeyScope.READ if request.method in SAFE_METHODS else KeyScope.MANAGE)
+    return person
+
+
 def _person(request: Request) -> Person:
-    account = _account(request)
-    return Person(account.id, account.name, account.email, account.site_admin)
+    caller = _caller(request)
+    account = caller.account
+    return Person(account.id, account.name, account.email, account.site_admin, caller.scope)
 
 
-def _account(request: Request) -> Account:
+def _caller(request: Request) -> keys.KeyOwner:
     settings = request.app.state.settings
     database = request.app.state.database
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        account = keys.account_of_key(database, settings, secret.strip())
-        if account is None:
+        owner = keys.owner_of_key(database, settings, secret.strip())
+        if owner is None:
             raise Unauthorized(
-                "This API key is not valid or was revoked. Create a new one on your account page."
+                "This API key is not valid or was revoked. Create a new one on the page Settings."
             )
-        return account
+        return owner
     token = session_token(request, settings)
     if token is not None:
         with database.read() as session:
             account = service.account_of_session(session, settings, token)
         if account is not None:
-            return account
+            return keys.KeyOwner(account, KeyScope.MANAGE)
     raise Unauthorized("Sign in first, or send an API key as `Authorization: Bearer tw_…`.")

@@ -63,6 +63,9 @@ class ApiKey(Base):
     hash: Mapped[str] = mapped_column(String(64), unique=True)
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     last_used: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    scope: Mapped[str] = mapped_column(String(16))
+    """A `KeyScope`."""
+    expires: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class BrowserSession(Base):

@@ -407,7 +407,7 @@ export interface paths {
         put?: never;
         /**
          * Create Key
-         * @description Create an API key that acts as you. Its secret is shown only in this answer.
+         * @description Create an API key that acts as you, within its scope. Its secret is shown only in this answer.
          */
         post: operations["create_key"];
         delete?: never;
@@ -1867,14 +1867,24 @@ export interface components {
              * Format: date-time
              */
             created: string;
+            /**
+             * Expires
+             * @description Null: it is valid until it is revoked.
+             */
+            expires?: string | null;
             /** Id */
             id: string;
-            /** Last Used */
+            /**
+             * Last Used
+             * @description At most a minute late.
+             */
             last_used: string | null;
             /** Name */
             name: string;
             /** Prefix */
             prefix: string;
+            /** @default manage */
+            scope: components["schemas"]["KeyScope"];
         };
         /**
          * AttemptMark
@@ -2223,14 +2233,24 @@ export interface components {
              * Format: date-time
              */
             created: string;
+            /**
+             * Expires
+             * @description Null: it is valid until it is revoked.
+             */
+            expires?: string | null;
             /** Id */
             id: string;
-            /** Last Used */
+            /**
+             * Last Used
+             * @description At most a minute late.
+             */
             last_used: string | null;
             /** Name */
             name: string;
             /** Prefix */
             prefix: string;
+            /** @default manage */
+            scope: components["schemas"]["KeyScope"];
             /**
              * Secret
              * @description The key itself. It is never shown again.
@@ -3113,6 +3133,12 @@ export interface components {
             warning?: string | null;
         };
         /**
+         * KeyScope
+         * @description What an API key may do of what its owner may do. Each scope includes the one before.
+         * @enum {string}
+         */
+        KeyScope: "read" | "submit" | "manage";
+        /**
          * LinkInfo
          * @description What a one-time link is for.
          */
@@ -3534,8 +3560,15 @@ export interface components {
         };
         /** NewKey */
         NewKey: {
+            /**
+             * Lifetime Days
+             * @description After so many days the key expires. Null: never.
+             */
+            lifetime_days?: number | null;
             /** Name */
             name: string;
+            /** @default manage */
+            scope: components["schemas"]["KeyScope"];
         };
         /** NewPreparation */
         NewPreparation: {

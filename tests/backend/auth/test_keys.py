@@ -1,7 +1,7 @@
 """API keys."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import select, update
@@ -63,3 +63,47 @@ def test_the_last_use_is_recorded_once_a_minute(site: Site) -> None:
     with site.app.state.database.write() as session:
         session.execute(update(ApiKey).values(last_used=now() - timedelta(minutes=2)))
     assert site.admin.get("/api/v1/me/keys").json()[0]["last_used"] > before
+
+
+@pytest.mark.both_databases
+def test_a_key_expires(site: Site) -> None:
+    made = site.admin.post(
+        "/api/v1/me/keys", json={"name": "night", "scope": "read", "lifetime_days": 1}
+    ).json()
+    program = site.anonymous()
+    program.headers["Authorization"] = f"Bearer {made['secret']}"
+    assert program.get("/api/v1/me").status_code == 200
+    left = datetime.fromisoformat(made["expires"]) - now()
+    assert timedelta(hours=23) < left < timedelta(hours=24, minutes=1)
+    with site.app.state.database.write() as session:
+        past = now() - timedelta(seconds=1)
+        session.execute(update(ApiKey).where(ApiKey.scope == "read").values(expires=past))
+    refused = program.get("/api/v1/me")
+    assert refused.status_code == 401
+    expected = f"This API key expired on {past:%Y-%m-%d}. Create a new one on the page Settings."
+    assert refused.json()["detail"] == expected
+    assert made["id"] in [key["id"] for key in site.admin.get("/api/v1/me/keys").json()], (
+        "until it is revoked"
+    )
+
+
+@pytest.mark.parametrize(
+    "new", [{"scope": "root"}, {"lifetime_days": 0}, {"lifetime_days": 3_651}, {"name": " "}]
+)
+def test_a_scope_or_lifetime_that_does_not_exist_is_refused(site: Site, new: dict[str, object]) -> None:
+    answer = site.admin.post("/api/v1/me/keys", json={"name": "k"} | new)
+    assert answer.status_code == 422 and [item["field"] for item in answer.json()["errors"]] == list(new)
+
+
+def test_a_key_that_only_reads_joins_no_team(site: Site) -> None:
+    owner = site.other_team("globex")
+    reader = site.anonymous()
+    made = site.admin.post("/api/v1/me/keys", json={"name": "reader", "scope": "read"}).json()
+    reader.headers["Authorization"] = f"Bearer {made['secret']}"
+    invitation = {"email": "ada@acme.example", "role": "owner"}
+    site.admin.delete("/api/v1/teams/globex/members/me")
+    link = owner.post("/api/v1/teams/globex/invitations", json=invitation).json()["link"].rsplit("/", 1)[-1]
+    refused = reader.post("/api/v1/auth/link", json={"token": link})
+    assert (refused.status_code, refused.json()["code"]) == (403, "scope_too_low")
+    assert "yours has read" in refused.json()["detail"]
+    assert site.admin.post("/api/v1/auth/link", json={"token": link}).status_code == 200, "it was not used up"

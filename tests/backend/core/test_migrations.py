@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.end_codes import EndCode
-from trainwright_backend.auth.tables import OneTimeLink
+from trainwright_backend.auth.tables import ApiKey, OneTimeLink
 from trainwright_backend.core.db import Base, Database, now
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
@@ -321,7 +321,7 @@ def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:
         assert stored == ["lease_expired"], "the column's type would also read the old code"
 
 
-def test_old_slot_time_goes_to_the_person_of_its_run(empty_url: str) -> None:
+def test_old_slot_time_links_and_keys_stay_what_they_were(empty_url: str) -> None:
     team, run = (row for row in old_run() if row[0] in ("team", "run"))
     account = {
         "id": uuid4(),
@@ -333,6 +333,14 @@ def test_old_slot_time_goes_to_the_person_of_its_run(empty_url: str) -> None:
     row = {"team_id": team[1]["id"], "day": now().date(), "device": "cpu", "slot_seconds": 9.0}
     times = [("slot_time", row | {"run_id": run_id}) for run_id in (run[1]["id"], uuid4())]
     link = {"id": uuid4(), "hash": "0" * 64, "purpose": "invitation", "email": "bob@acme.example"}
+    key = {
+        "id": uuid4(),
+        "user_id": account["id"],
+        "name": "k",
+        "prefix": "tw_0",
+        "hash": "0" * 64,
+        "created": now(),
+    }
     rest = {"team_id": team[1]["id"], "role": "viewer", "expires": now()}
     rows = [
         team,
@@ -340,12 +348,15 @@ def test_old_slot_time_goes_to_the_person_of_its_run(empty_url: str) -> None:
         (run[0], run[1] | {"created_by": account["id"]}),
         *times,
         ("one_time_link", link | rest),
+        ("api_key", key),
     ]
     with upgraded(empty_url, rows, "0008") as database, database.read() as session:
         people = {tuple(row) for row in session.execute(sa.select(SlotTime.run_id, SlotTime.user_id))}
         assert people == {(run[1]["id"], account["id"]), (times[1][1]["run_id"], None)}
         kept = session.scalars(sa.select(OneTimeLink)).one()
         assert (kept.email, kept.role, kept.invited_by) == ("bob@acme.example", "viewer", None)
+        old_key = session.scalars(sa.select(ApiKey)).one()
+        assert (old_key.scope, old_key.expires) == ("manage", None)
 
 
 @pytest.mark.parametrize(("mfu", "kept"), [([0.5, 0.9], True), ([0.5, 13.31], False)])

@@ -364,6 +364,22 @@ def test_a_person_lists_their_browsers_and_signs_one_out_by_command(scene: Scene
     assert served.command(key, f"sessions end {session}").exit_code == 1
 
 
+def test_a_person_manages_their_keys_by_command(scene: Scene, served: Served) -> None:
+    key = _key_of(scene.site.admin)
+    made = served.command(key, "keys create nightly --scope read --days 30")
+    reader = made.stdout.strip()
+    listed = served.command(key, "keys list").output
+    [line] = [line for line in listed.splitlines() if " nightly " in line]
+    assert line.split()[1:4] == ["nightly", reader[:11], "read"] and reader not in listed
+    assert served.command(reader, "usage").exit_code == 0
+    refused = served.command(reader, "keys create wider")
+    assert refused.exit_code == 1 and "requires an API key with the scope manage; yours has read" in " ".join(
+        refused.output.split()
+    )
+    assert served.command(key, f"keys revoke {line.split()[0]}").exit_code == 0
+    assert served.command(reader, "usage").exit_code == 1
+
+
 def test_people_are_managed_by_command_with_their_addresses(scene: Scene, served: Served) -> None:
     person = scene.site.member("viewer")
     owner, key = _key_of(scene.site.admin), _key_of(person)

@@ -30,8 +30,10 @@ export function KeyTable() {
         head={
           <>
             <Th>name</Th>
-            <Th>prefix</Th>
+            <Th className="max-tablet:hidden">prefix</Th>
+            <Th>scope</Th>
             <Th className="max-tablet:hidden">created</Th>
+            <Th>expires</Th>
             <Th>last used</Th>
             <Th>
               <span className="sr-only">actions</span>
@@ -42,9 +44,13 @@ export function KeyTable() {
         {keys.map((key) => (
           <tr key={key.id} className={rowClass}>
             <Td className="font-medium">{key.name}</Td>
-            <Td className="font-mono text-mono">{key.prefix}…</Td>
+            <Td className="font-mono text-mono max-tablet:hidden">{key.prefix}…</Td>
+            <Td>{key.scope}</Td>
             <Td className="max-tablet:hidden">
               <Time at={key.created} />
+            </Td>
+            <Td className="text-soft">
+              <KeyExpiry expires={key.expires} />
             </Td>
             <Td className="text-soft">{key.last_used ? <Time at={key.last_used} /> : "never"}</Td>
             <Td className="text-right">
@@ -79,5 +85,16 @@ export function KeyTable() {
         />
       )}
     </>
+  );
+}
+
+function KeyExpiry({ expires }: { expires: string | null | undefined }) {
+  if (expires == null) return "never";
+  const isOver = new Date(expires) <= new Date();
+  return (
+    <span className={isOver ? "text-bad" : ""}>
+      {isOver && "expired "}
+      <Time at={expires} />
+    </span>
   );
 }

@@ -1,14 +1,32 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
+import type { ApiKey } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { ErrorNote } from "@/components/ErrorNote";
+import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import { createKey, keysQuery } from "@/features/auth/queries";
+
+/** What each scope allows, the least first. */
+const SCOPE_LABELS: Record<ApiKey["scope"], string> = {
+  read: "read: see everything",
+  submit: "submit: also upload data and train",
+  manage: "manage: everything you may do",
+};
+
+const LIFETIMES = [
+  { days: "30", label: "expires in 30 days" },
+  { days: "90", label: "expires in 90 days" },
+  { days: "365", label: "expires in a year" },
+  { days: "", label: "does not expire" },
+] as const;
 
 /** Creates an API key and shows it once. */
 export function NewKeyForm() {
   const [name, setName] = useState("");
+  const [scope, setScope] = useState<ApiKey["scope"]>("submit");
+  const [days, setDays] = useState<string>(LIFETIMES[1].days);
   const client = useQueryClient();
   const { mutate, data, isPending, error } = useMutation({
     mutationFn: createKey,
@@ -20,22 +38,49 @@ export function NewKeyForm() {
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
-    mutate(name);
+    mutate({ name, scope, lifetime_days: days === "" ? null : Number(days) });
   }
 
   return (
     <div className="flex flex-col gap-3">
-      <form onSubmit={submit} className="flex max-w-md gap-2">
+      <form onSubmit={submit} className="flex max-w-4xl flex-wrap gap-2">
         <TextInput
           aria-label="Name of the new key"
           placeholder="Name, such as laptop"
           required
           maxLength={80}
+          className="min-w-40 flex-1"
           value={name}
           onChange={(event) => {
             setName(event.target.value);
           }}
         />
+        <Select
+          aria-label="Scope of the new key"
+          value={scope}
+          onChange={(event) => {
+            setScope(event.target.value as ApiKey["scope"]);
+          }}
+        >
+          {Object.entries(SCOPE_LABELS).map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          ))}
+        </Select>
+        <Select
+          aria-label="Lifetime of the new key"
+          value={days}
+          onChange={(event) => {
+            setDays(event.target.value);
+          }}
+        >
+          {LIFETIMES.map(({ days, label }) => (
+            <option key={days} value={days}>
+              {label}
+            </option>
+          ))}
+        </Select>
         <Button type="submit" disabled={isPending}>
           Create key
         </Button>

@@ -46,8 +46,8 @@ export const keysQuery = queryOptions({
   queryFn: async ({ signal }) => body(await api.GET("/api/v1/me/keys", { signal })),
 });
 
-export async function createKey(name: string) {
-  return body(await api.POST("/api/v1/me/keys", { body: { name } }));
+export async function createKey(key: components["schemas"]["NewKey"]) {
+  return body(await api.POST("/api/v1/me/keys", { body: key }));
 }
 
 export const sessionsQuery = queryOptions({

@@ -10,7 +10,8 @@ POST    /auth/sign-in                               SignIn → Me; sets the sess
 POST    /auth/sign-out                              204
 GET PATCH /me                                       Me; ProfileChange: the name
 POST    /me/password                                PasswordChange → 204; ends the person's other sessions
-GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey → CreatedKey, the secret shown once)
+GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey with scope and lifetime → CreatedKey, the
+                                                    secret shown once)
 GET     /me/sessions · DELETE /me/sessions/{id}     SignedInBrowser: where you are signed in
 GET POST /teams                                     Team (POST: site admin, NewTeam)
 GET PATCH T                                         Team with its quota; TeamChange (owners): the name

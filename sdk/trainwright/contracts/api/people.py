@@ -89,16 +89,35 @@ class SignedInBrowser(Envelope):
     """Whether it is the one that asks."""
 
 
+class KeyScope(StrEnum):
+    """What an API key may do of what its owner may do. Each scope includes the one before."""
+
+    READ = "read"
+    """What viewers may do: read everything, and save views of lists."""
+    SUBMIT = "submit"
+    """What editors may do: also upload data, start and change runs."""
+    MANAGE = "manage"
+    """Everything: also people, keys, sessions, and what only site admins may do."""
+
+
 class ApiKey(Envelope):
     id: str
     name: str
     prefix: str
     created: AwareDatetime
     last_used: AwareDatetime | None
+    """At most a minute late."""
+
+    scope: KeyScope = KeyScope.MANAGE
+    expires: AwareDatetime | None = None
+    """Null: it is valid until it is revoked."""
 
 
 class NewKey(Strict):
-    name: str = Field(min_length=1, max_length=80)
+    name: str = Field(min_length=1, max_length=80, pattern=NAME_PATTERN)
+    scope: KeyScope = KeyScope.MANAGE
+    lifetime_days: int | None = Field(default=None, ge=1, le=3_650)
+    """After so many days the key expires. Null: never."""
 
 
 class CreatedKey(ApiKey):

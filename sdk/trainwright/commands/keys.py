@@ -1,0 +1,59 @@
+"""Commands about the API keys of the key's owner."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, out, table_of
+from trainwright.contracts.api.people import KeyScope
+
+app = typer.Typer(no_args_is_help=True, help="List your API keys, create new ones and revoke them.")
+
+
+@app.command("list")
+def list_keys(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """List your API keys."""
+    with open_client(server, key) as client:
+        table = table_of("name", "prefix", "scope", "expires", "last used")
+        for item in client.api_keys():
+            expires = "never" if item.expires is None else _time(item.expires)
+            used = "never" if item.last_used is None else _time(item.last_used)
+            table.add_row(item.id, item.name, item.prefix, item.scope, expires, used)
+        out.print(table)
+
+
+@app.command("create")
+def create(
+    name: str,
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    scope: Annotated[
+        KeyScope,
+        typer.Option(
+            help="read: what viewers may do; submit: what editors may do; manage: everything you may do."
+        ),
+    ] = KeyScope.MANAGE,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=3_650, help="Days until it expires. Without this, it does not.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Create an API key and print it. It is not shown again."""
+    with open_client(server, key) as client:
+        typer.echo(client.create_key(name, scope, days).secret)
+
+
+@app.command("revoke")
+def revoke(key_id: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Revoke an API key: programs that use it lose access immediately."""
+    with open_client(server, key) as client:
+        client.revoke_key(key_id)
+
+
+def _time(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"
