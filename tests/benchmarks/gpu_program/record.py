@@ -73,7 +73,13 @@ def tables(file: Path = RECORD) -> str:
             commit = commits.get((size, precision), "not measured again")
             lines.append(_line(size, precision, before, now.get(size, {}).get(precision), commit))
     lines += ["", "| model | estimated FP8 ÷ BF16, by scaling |", "|---|---|"]
-    lines += [f"| {size} | {_ratios(first['figures'][size], now.get(size, {}))} |" for size in SIZES]
+    for size in SIZES:
+        together = {
+            precision: figures
+            for precision, figures in now.get(size, {}).items()
+            if commits[size, precision] == commits.get((size, "bf16"))
+        }
+        lines.append(f"| {size} | {_ratios(first['figures'][size], together)} |")
     lines += [
         "",
         "| kernel of ours | registers | spilled bytes | shared bytes | bytes per store |",
