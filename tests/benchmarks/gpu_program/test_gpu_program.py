@@ -112,7 +112,7 @@ def test_what_a_gpu_could_not_run_at_once_fails(library: Path, plant: str, says:
 def test_the_table_shows_the_first_record_beside_the_last(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     assert "Nothing is recorded" in record.tables(file)
-    figures = record.records()[-1]["figures"]
+    figures = record.records()[0]["figures"]
     record.append(figures, {}, file)
     figures["7b"]["fp8-tensor"]["saved_bytes"] = 1.0
     record.append(figures, {}, file)
