@@ -118,10 +118,15 @@ def commit_checkpoint(
 
 @node_router.post("/runs/{run}/export-job")
 def request_export_job(
-    node: AsNode, session: WriteSession, store: Store, run: str, body: ExportRequest
+    node: AsNode,
+    session: WriteSession,
+    store: Store,
+    settings: CurrentSettings,
+    run: str,
+    body: ExportRequest,
 ) -> ExportJob:
     """Get the export of an attempt on several nodes, once its last checkpoint is committed."""
-    return claims.export_job(session, store, node.node_id, run, body)
+    return claims.export_job(session, store, node.node_id, run, body, settings.timers)
 
 
 @node_router.post("/runs/{run}/end")

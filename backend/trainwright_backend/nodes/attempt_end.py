@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import update
 
 from trainwright.contracts.agent_protocol import EndReply, EndReport, Timers
-from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.end_codes import EndClass, EndCode, end_class
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
@@ -51,7 +51,7 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
     check_placement(run, placement, report.fence)
     _check_shipped(session, run, report.offsets)
     finished = report.exit.code is EndCode.FINISHED
-    exported = finished and has_export(session, run)
+    exported = has_export(session, run)
     exports_here = placement.node_rank == 0
     if finished and exports_here and not exported and run.state is not RunState.STOPPING:
         raise Conflict(
@@ -61,20 +61,35 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
     if run.state is RunState.STOPPING:
         if run.verdict is Verdict.PAUSE:
             _note_paused_end(session, run, report.exit)
-        elif _explains(run, report.exit):
+        elif _names_cause(run, report.exit):
             end_attempt(session, run, report.exit, timers)
         settle(session, run, finished=_trained(run) if exported else "")
-    elif not finished:
+    elif finished or _has_done_its_part(session, run, placement):
+        _succeed_if_complete(session, run)
+    else:
         end_attempt(session, run, report.exit, timers)
-    elif exported and not has_open_claim(session, run):
-        advance(session, run, RunState.COMPLETING)
-        move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
     return EndReply(state=run.state, code=report.exit.code)
 
 
-def _explains(run: Run, exit: Outcome) -> bool:
-    """Whether a node gives the reason for what another node only noticed: that a rank was gone."""
-    return run.reason is EndCode.RANK_LOST and exit.code not in (EndCode.RANK_LOST, *PLANNED_ENDS)
+def _names_cause(run: Run, exit: Outcome) -> bool:
+    """Whether a node gives the reason for what another one only noticed: that a rank was gone. Some libraries end the
+    process that notices it, which is reported as a crash."""
+    if exit.code in (EndCode.RANK_LOST, *PLANNED_ENDS):
+        return False
+    crashed_elsewhere = run.reason is EndCode.CRASHED and run.verdict is Verdict.RETRY
+    return run.reason is EndCode.RANK_LOST or (crashed_elsewhere and end_class(exit.code) is EndClass.USER)
+
+
+def _has_done_its_part(session: Read, run: Run, placement: Placement) -> bool:
+    """Whether only the first node has something left to do: the last checkpoint, with this node's files, is stored."""
+    return placement.node_rank != 0 and last_checkpoint(session, run) is not None
+
+
+def _succeed_if_complete(session: Write, run: Run) -> None:
+    """Let the run succeed if it has its export and all nodes have ended."""
+    if has_export(session, run) and not has_open_claim(session, run):
+        advance(session, run, RunState.COMPLETING)
+        move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
 
 
 def _trained(run: Run) -> str:
@@ -107,16 +122,17 @@ def expire_lease(session: Write, placement_id: UUID, seen_renewal: int, timers: 
     closed = update(Placement).where(*silent)
     if not session.change(closed.values(closed=PlacementEnd.EXPIRED, end_reason=EndCode.LEASE_EXPIRED)):
         return False
-    if run.state is RunState.STOPPING:
-        settle(session, run, finished=_trained(run) if has_export(session, run) else "")
-        return True
-    if placement.node_rank != 0 and last_checkpoint(session, run) is not None:
-        if has_export(session, run) and not has_open_claim(session, run):
-            move(session, run, RunState.SUCCEEDED, _trained(run), reason=EndCode.FINISHED)
-        return True  # only the first node has something left to do
     seconds = placement.lease_seconds or timers.lease_seconds
     message = f"{placement.node_name} was silent for {seconds:g} s"
-    end_attempt(session, run, Outcome(code=EndCode.LEASE_EXPIRED, message=message), timers)
+    exit = Outcome(code=EndCode.LEASE_EXPIRED, message=message)
+    if run.state is RunState.STOPPING:
+        if run.verdict is not Verdict.PAUSE and _names_cause(run, exit):
+            end_attempt(session, run, exit, timers)
+        settle(session, run, finished=_trained(run) if has_export(session, run) else "")
+    elif _has_done_its_part(session, run, placement):
+        _succeed_if_complete(session, run)
+    else:
+        end_attempt(session, run, exit, timers)
     return True
 
 

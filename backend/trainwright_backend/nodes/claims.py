@@ -28,6 +28,7 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
+from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
 from trainwright_backend.nodes.service import threads_per_slot
 from trainwright_backend.nodes.tables import Node
@@ -84,17 +85,29 @@ def claim(
 
 
 def export_job(
-    session: Write, store: LocalStore, node_id: UUID, run_id: str, request: ExportRequest
+    session: Write,
+    store: LocalStore,
+    node_id: UUID,
+    run_id: str,
+    request: ExportRequest,
+    timers: Timers,
 ) -> ExportJob:
     """The export of an attempt that trained on several nodes, for its first node.
 
     Raises:
-        Conflict: ``stale_fence``; ``not_committed``: the last checkpoint has not been committed yet.
+        Conflict: ``stale_fence``; ``not_committed``: the last checkpoint has not been committed yet;
+            ``agent_silent``: nobody uploads it; ``claim_refused``: it is not the first node.
     """
     run = run_of_node(session, node_id, run_id)
     placement = placement_of_claim(session, node_id, run, request.claim_id)
     check_placement(run, placement, request.fence)
+    if placement.node_rank != 0:
+        raise _refused()
     last = last_checkpoint(session, run)
+    if last is None and is_agent_silent(session, placement, timers):
+        raise Conflict(
+            "agent_silent", "The agent of this node, which uploads the last checkpoint, is silent."
+        )
     if last is None:
         raise Conflict("not_committed", "The checkpoint of the last step is not committed yet. Ask again.")
     resume = Resume(last, forked=False, data_from_start=False)

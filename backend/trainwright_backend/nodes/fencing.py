@@ -62,6 +62,42 @@ def check_placement(run: Run, placement: Placement, fence: int) -> None:
         raise stale_fence(run, fence)
 
 
+def check_first_node(session: Read, node_id: UUID, run: Run) -> None:
+    """Accept what only the first node of the run's newest attempt may send: events and commits.
+
+    Raises:
+        Conflict: ``other_node``.
+    """
+    if _node_rank(session, node_id, run) != 0:
+        raise Conflict(
+            "other_node", "Only the first node of a run sends its events and commits its checkpoints."
+        )
+
+
+def check_own_log(session: Read, node_id: UUID, run: Run, file: str) -> None:
+    """Accept the logs of the node's own ranks, and any other log.
+
+    Raises:
+        Conflict: ``other_node``.
+    """
+    rank = file.removeprefix("rank-").removesuffix(".log")
+    per_node = run.slots // run.nodes
+    if (
+        file == f"rank-{rank}.log"
+        and rank.isdecimal()
+        and int(rank) // per_node != _node_rank(session, node_id, run)
+    ):
+        raise Conflict("other_node", f"{file} is the log of another node's rank.")
+
+
+def _node_rank(session: Read, node_id: UUID, run: Run) -> int | None:
+    """The node's position in the run's newest attempt."""
+    return next(
+        (placement.node_rank for placement in _claims(session, node_id, run) if placement.fence == run.fence),
+        None,
+    )
+
+
 def has_other_open_claim(session: Read, node_id: UUID, run: Run) -> bool:
     """Whether another node still works on the run's newest attempt."""
     others = exists().where(

@@ -19,7 +19,9 @@ from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.metrics import service as metrics
 from trainwright_backend.nodes.fencing import (
     check_fence,
+    check_first_node,
     check_live_fence,
+    check_own_log,
     has_other_open_claim,
     run_of_node,
     stale_fence,
@@ -50,6 +52,7 @@ def store_batch(session: Write, node_id: UUID, run_id: str, batch: Batch) -> int
     """
     run = run_of_node(session, node_id, run_id)
     _check_attempt(session, node_id, run, batch.fence, batch.attempt)
+    check_first_node(session, node_id, run)
     return metrics.store_batch(session, run, batch)
 
 
@@ -67,6 +70,7 @@ def store_log(session: Write, node_id: UUID, run_id: str, log_range: LogRange) -
         )
     run = run_of_node(session, node_id, run_id)
     _check_attempt(session, node_id, run, log_range.fence, log_range.attempt)
+    check_own_log(session, node_id, run, log_range.file)
     notify_run(session, run.id)
     return attempt_files.store_log(session, run, log_range.file, log_range.offset, log_range.content)
 
@@ -104,6 +108,7 @@ def commit_checkpoint(
         run = run_of_node(session, node_id, run_id)
         check_live_fence(session, node_id, run, request.fence)
         checkpoint = checkpoints.announced(session, run, request)
+        check_first_node(session, node_id, run)
         others_send = run.nodes > 1 and has_other_open_claim(session, node_id, run)
         session.expunge(checkpoint)
     manifest = None

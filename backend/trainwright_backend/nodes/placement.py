@@ -73,6 +73,11 @@ class NodeCapacity:
         return found
 
     @property
+    def is_local(self) -> bool:
+        """Other machines cannot reach it."""
+        return str(self.node.inventory.get("peer_address")).startswith(("127.", "localhost"))
+
+    @property
     def location(self) -> str:
         return str(self.node.inventory.get("location", ""))
 
@@ -219,7 +224,7 @@ def withdraw(session: Write, placement_id: UUID) -> None:
     if placement.claim_id is not None or run.state not in (RunState.QUEUED, RunState.LEASED):
         return
     if run.state is RunState.LEASED:
-        move(session, run, RunState.QUEUED, f"{placement.node_name} did not take its part in time")
+        move(session, run, RunState.QUEUED, f"{placement.node_name} did not claim the run in time")
         session.execute(delete(Placement).where(Placement.run_id == run.id, Placement.fence == run.fence))
     session.execute(delete(Placement).where(Placement.run_id == run.id, Placement.claim_id.is_(None)))
 
@@ -287,7 +292,8 @@ def _suited(available: list[NodeCapacity], unavailable: list[NodeCapacity], run:
     if not host_bytes_of(run):
         return available
     able = [capacity for capacity in available if _could_offload(capacity, run)]
-    return able if able or any(_could_offload(capacity, run) for capacity in unavailable) else available
+    others = [capacity for capacity in unavailable if _could_offload(capacity, run)]
+    return able if len(able) >= run.nodes or len(able) + len(others) >= run.nodes else available
 
 
 def _could_offload(capacity: NodeCapacity, run: Run) -> bool:
@@ -297,11 +303,21 @@ def _could_offload(capacity: NodeCapacity, run: Run) -> bool:
 def _fitting(available: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
     """The nodes for the run, in the order of their ranks; none if it does not fit now."""
     able = [capacity for capacity in available if capacity.can_run_now(run)]
+    if (
+        run.nodes > 1
+    ):  # nodes on the server's own machine reach each other by its loopback address, and no others
+        able = next((group for group in _by_network(able) if len(group) >= run.nodes), [])
     if len(able) < run.nodes:
         return []
     able.sort(key=lambda capacity: (len(capacity.free[run.device]), capacity.node.name))
     chosen = able[: run.nodes] if run.nodes == 1 else _near_each_other(able, run.nodes)
     return sorted(chosen, key=lambda capacity: (capacity.location, capacity.node.name))
+
+
+def _by_network(able: list[NodeCapacity]) -> list[list[NodeCapacity]]:
+    """The nodes that can reach each other, apart from those that only their own machine reaches."""
+    local = [capacity for capacity in able if capacity.is_local]
+    return [[capacity for capacity in able if not capacity.is_local], local]
 
 
 def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]:
@@ -319,8 +335,10 @@ def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]
 def _to_reserve(suited: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
     """The nodes that are kept free for a run that does not fit now."""
     able = [capacity for capacity in suited if capacity.could_run(run)]
-    if run.nodes == 1 or len(able) <= run.nodes:
+    if run.nodes == 1:
         return able
+    if len(able) < run.nodes:  # they would wait for nodes that do not exist
+        return []
     able = [capacity for capacity in able if run.device not in capacity.reserved_devices]
     able.sort(key=lambda capacity: (-len(capacity.free[run.device]), capacity.node.name))
     return able[: run.nodes]
@@ -407,7 +425,7 @@ def _state_of_nodes(able: list[NodeCapacity], run: Run) -> str:
     if len(able) < run.nodes:
         return f"{_nodes(len(able))} of that size {'is' if len(able) == 1 else 'are'} online"
     ready = sum(len(capacity.free[run.device]) >= slots_per_node(run) for capacity in able)
-    return f"{ready} of {_nodes(len(able))} of that size have so many free"
+    return f"{ready} of {len(able)} such nodes {'is' if ready == 1 else 'are'} free"
 
 
 def _size(run: Run) -> str:

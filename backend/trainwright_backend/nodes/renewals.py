@@ -13,14 +13,12 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobKind
 from trainwright.contracts.run_state import ADVANCING, RunState, Verdict
 from trainwright_backend.core.db import Read, Write, now, storable
+from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
-from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import move, settle
 
-AGENT_SILENT_SECONDS = 300.0
-"""After so long without a heartbeat (at the standard lease) no agent is expected to report the end."""
 LONGEST_PROGRESS = 200
 
 REACHED = {
@@ -108,9 +106,7 @@ def _ended(session: Write, run: Run, placement: Placement, request: Renewal, tim
         session.flush()
         settle(session, run)
         return Order.LEAVE
-    heartbeat = session.get_one(Node, placement.node_id).last_heartbeat
-    silent_seconds = (now() - heartbeat).total_seconds() if heartbeat is not None else float("inf")
-    if silent_seconds > AGENT_SILENT_SECONDS * timers.scale:
+    if is_agent_silent(session, placement, timers):
         return Order.LEAVE
     _keep(session, run, placement, request.progress, timers)
     return Order.WAIT

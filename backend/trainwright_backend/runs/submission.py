@@ -37,6 +37,7 @@ from trainwright_backend.runs.joined_nodes import (
     can_run,
     check_engine,
     check_precision,
+    has_precision,
     named,
     nodes_for,
 )
@@ -166,18 +167,24 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
     able = nodes_for(session, spec)
     if resources.nodes == 1 or not able:
         return
-    peers = [node for node in able if node.peer_address is not None]
+    unreachable = [node for node in able if node.peer_address is None]
+    peers = [
+        node
+        for node in able
+        if node.peer_address is not None and can_run(node, spec) and has_precision(node.gpus, spec.precision)
+    ]
     if resources.nodes > len(peers):
-        number = "1 node has" if len(peers) == 1 else f"{len(peers)} nodes have"
+        number = "1 joined node qualifies" if len(peers) == 1 else f"{len(peers)} joined nodes qualify"
         older = (
-            f" The agents of {named(able)} are too old for it: upgrade them."
-            if len(peers) < len(able)
+            f" {named(unreachable)} reported no address for other nodes: upgrade the agent, or start it with"
+            " --peer-address."
+            if unreachable
             else ""
         )
         raise Invalid.at(
             "resources.nodes",
-            f"{resources.nodes} nodes with {resources.slots_per_node} {resources.device} slots each are requested, but "
-            f"{number} so many and can be part of a run on several nodes.{older} Request fewer, or add nodes.",
+            f"This run needs {resources.nodes} nodes with {resources.slots_per_node} {resources.device} slots each; "
+            f"{number}.{older} Request fewer, or add nodes.",
             resources.nodes,
         )
 

@@ -277,7 +277,7 @@ class Renewal(Envelope):
     claim_id: str
     fence: int
     phase: Phase
-    peer: ShortText | None = None
+    peer: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}:[0-9]{1,5}$")] | None = None
     """``host:port`` at which this node could hold the rendezvous. Sent once its files are fetched; with several nodes
     only."""
 

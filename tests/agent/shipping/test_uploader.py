@@ -115,6 +115,18 @@ def test_a_node_sends_the_files_that_it_has(
     assert [key for key in api.objects if "/state-5/" in key] == ["run_1/f1/state-5/manifest.json"]
 
 
+@pytest.mark.parametrize("part", [Part.OWN, Part.OWN_AND_COMMIT])
+def test_a_node_notices_that_its_object_folder_is_not_the_servers(
+    tmp_path: Path, api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, part: Part
+) -> None:
+    """The commit cannot tell while other nodes' files are missing too."""
+    save(attempt.path.joinpath(*NAMES), "state", 5)
+    run.files["events.jsonl"] = 1
+    (tmp_path / "elsewhere").mkdir()
+    uploader(api, tmp_path / "elsewhere").upload(UPLOAD, part, attempt.path, *NAMES)
+    assert "run_1/f1/state-5/model.safetensors" in api.objects
+
+
 def test_files_in_the_store_are_not_sent_again(
     api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
 ) -> None:

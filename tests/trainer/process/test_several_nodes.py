@@ -85,6 +85,25 @@ def test_the_nodes_checkpoint_is_one(
     assert losses(resumed[0]) == losses(one_node)[10:]
 
 
+def test_a_node_verifies_the_files_that_it_fetched(tmp_path: Path, data: Path, one_node: Path) -> None:
+    """Its own copies of all ranks' files: the other node's may be whole."""
+    jobs = jobs_of_two_nodes(tmp_path, data)
+    good = one_node.parent / "out/checkpoints/step-10"
+    damaged = shutil.copytree(good, tmp_path / "damaged")
+    file = damaged / "tensors-0-00000.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    point = resume_from(good, jobs[0].parent)
+    resume_from(damaged, jobs[1].parent)
+    for job_file in jobs:
+        job_file.write_text(json.dumps(json.loads(job_file.read_text()) | point))
+    launched = [trainer("train", job_file) for job_file in jobs]
+    for process in launched:
+        process.communicate(timeout=120)
+    assert read_out(jobs[1], "failure-1.json")["code"] == "checkpoint_invalid"
+
+
 def test_an_export_of_several_nodes_reads_the_fetched_checkpoint(
     tmp_path: Path, data: Path, two_nodes: list[Path], one_node: Path
 ) -> None:

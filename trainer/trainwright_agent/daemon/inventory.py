@@ -31,7 +31,7 @@ from trainwright_agent.daemon.cpu_peak import (
     save_record,
 )
 from trainwright_agent.identity import Settings
-from trainwright_agent.peers import address_towards
+from trainwright_agent.peers import address_towards, interface_of
 from trainwright_agent.processes import trainer_environment
 
 log = logging.getLogger(__name__)
@@ -87,9 +87,18 @@ def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory
         cpu_peak=None if record is None or settings.cpu_slots == 0 else record.known,
         deepspeed=find_spec("deepspeed") is not None,  # does not import it
         agent_version=_agent_version(),
-        peer_address=settings.peer_address or address_towards(api_url),
+        peer_address=_peer_address(settings, api_url),
         location=settings.location,
     )
+
+
+def _peer_address(settings: Settings, api_url: str) -> str | None:
+    """Where other nodes reach this one; None if no network interface has the address."""
+    address = settings.peer_address or address_towards(api_url)
+    if address is not None and interface_of(address) is None:
+        log.error("NO NETWORK INTERFACE HAS THE ADDRESS %s, so no run on several nodes comes here.", address)
+        return None
+    return address
 
 
 def wants_calm_peak(data: Path, settings: Settings) -> bool:

@@ -178,7 +178,8 @@ class Shipper:
         peak = self._claim.job.peak
         fractions = [fraction for block in batch.metrics for fraction in block.series.get("mfu", ())]
         highest = max(fractions, default=0.0)
-        if peak is not None and peak.measured and self._highest_mfu < highest < float("inf"):
+        is_own = self._claim.job.nodes == 1  # otherwise it is the mean of several nodes' peaks
+        if peak is not None and is_own and peak.measured and self._highest_mfu < highest < float("inf"):
             self._highest_mfu = highest
             self._on_faster(peak.model_copy(update={"flops_per_second": highest * peak.flops_per_second}))
 

@@ -131,6 +131,8 @@ class Uploader:
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._send(request, part, root, *names)
+                if part is not Part.ALL:
+                    self._verify_sent(request, part, root, *names)
                 if part is not Part.OWN:
                     self._client.commit_checkpoint(self._run_id, commit)
                 return
@@ -138,22 +140,36 @@ class Uploader:
                 if error.code not in _RETRIED_CODES or not tries_left:
                     raise
                 log.warning("step %d: asking for links again: %s", commit.step, error)
-                if self._object_store is not None:
-                    log.error(
-                        "%s IS NOT THE SERVER'S OBJECT FOLDER, or it lost files: sending over HTTP. Correct"
-                        " --object-store.",
-                        self._object_store,
-                    )
-                    self._object_store = None
+                self._leave_object_store()
+
+    def _verify_sent(self, request: UploadRequest, part: Part, root: Path, *names: str) -> None:
+        """Send again over HTTP what the server's store still lacks: other nodes' files keep the commit from telling."""
+        if self._object_store is not None and self._own_links(request, part, root, *names):
+            self._leave_object_store()
+            self._send(request, part, root, *names)
+
+    def _leave_object_store(self) -> None:
+        if self._object_store is not None:
+            log.error(
+                "%s IS NOT THE SERVER'S OBJECT FOLDER, or it lost files: sending over HTTP. Correct --object-store.",
+                self._object_store,
+            )
+            self._object_store = None
 
     def _send(self, request: UploadRequest, part: Part, root: Path, *names: str) -> None:
         """Send the files that the store lacks and this node has."""
         entries = {entry.name: entry for entry in request.files}
+        for link in self._own_links(request, part, root, *names):
+            self._send_file(link, entries[link.name], root, *names)
+
+    def _own_links(self, request: UploadRequest, part: Part, root: Path, *names: str) -> list[UploadLink]:
+        """Links for the files that the store lacks and this node has."""
+        links = self._client.request_uploads(self._run_id, request).links
+        if part is Part.ALL:
+            return links
         with opened_folder(root, *names) as folder:
-            own = entries if part is Part.ALL else set(os.listdir(folder))  # noqa: PTH208 - of a descriptor
-        for link in self._client.request_uploads(self._run_id, request).links:
-            if link.name in own:
-                self._send_file(link, entries[link.name], root, *names)
+            own = set(os.listdir(folder))  # noqa: PTH208 - of a descriptor, which no path replaces
+        return [link for link in links if link.name in own]
 
     def _send_file(self, link: UploadLink, entry: FileEntry, root: Path, *names: str) -> None:
         with _opened(entry, root, *names) as descriptor:

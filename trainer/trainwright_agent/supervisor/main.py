@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
 _GIVE_UP_LEASES = 10
-_ASK_SECONDS = 0.5
+_ASK_SECONDS = 1.0
 """Between two questions whether the last checkpoint is committed."""
 
 
@@ -168,7 +168,7 @@ class Supervisor:
         interface = None if address is None else interface_of(address)
         if address is None or interface is None:
             raise _early(
-                EndCode.BAD_JOB,
+                EndCode.RANK_LOST,
                 f"This node has no network interface with the address {address}, at which other nodes are to reach it."
                 " Start its agent with --peer-address.",
             )
@@ -261,8 +261,13 @@ class Supervisor:
         granted: list[ExportJob] = []
 
         def downloads(stopped: threading.Event) -> Sequence[Download]:
+            last = self._claim.job.spec.schedule.steps
             while not granted and not stopped.wait(_ASK_SECONDS):
+                is_shipped = last in self._attempt.shipped_steps()  # committed, or given up
                 granted.extend(self._ask_for_export_job())
+                if not granted and is_shipped:
+                    message = "The last checkpoint was not stored completely. Read the agent's log."
+                    raise FetchError(EndCode.EXPORT_FAILED, message)
             return granted[0].downloads if granted else ()
 
         shutil.rmtree(self._attempt.path / RESUME_FOLDER)

@@ -57,7 +57,7 @@ def export(
         code_version=code_version(),
         parent_digest=digest,
     )
-    export_digest = write_manifest(draft, described)
+    export_digest = write_manifest(draft, described.to_bytes())
     replace_folder(draft, out)
     return export_digest
 

@@ -97,7 +97,7 @@ def verify_files(folder: Path, files: Sequence[FileEntry]) -> None:
 
 @contextmanager
 def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterator[None]:
-    """Verify all files, a share per rank, while the body reads them. It exits normally only if all ranks
+    """Verify all files, a share per rank of this node, while the body reads them. It exits normally only if all ranks
     found no fault.
 
     Until then what was read may be wrong, and the body must not use it.
@@ -107,7 +107,7 @@ def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterato
             have caused.
     """
     _verify_sizes(folder, manifest.files)
-    own_files = manifest.files[mesh.rank :: mesh.ranks]
+    own_files = manifest.files[mesh.rank - mesh.on_node.start :: len(mesh.on_node)]
     read = False
     with _one_thread(), ThreadPoolExecutor(_HASHED_TOGETHER, "hashing") as threads:
         faults = threads.map(partial(_fault, folder), own_files)

@@ -7,6 +7,8 @@ connection of their own.
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,8 +16,11 @@ import torch.distributed as dist
 
 from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright_trainer.checkpoint.rank_files import RankManifest, merge_manifests
+from trainwright_trainer.distributed.axis import detect_lost_ranks
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.process_group import COLLECTIVE_TIMEOUT
+
+PART_CHARACTERS = 4 * 2**20
 
 
 class KeyValueStore(Protocol):
@@ -46,8 +51,8 @@ class NodeManifests:
 
     def exchange(
         self, step: int, mine: RankManifest, build: Callable[[RankManifest], CheckpointManifest]
-    ) -> CheckpointManifest:
-        """The checkpoint's manifest, which node 0 builds of what the ranks of all nodes have written, in their order.
+    ) -> bytes:
+        """The content of the checkpoint's manifest, which node 0 builds of what the ranks of all nodes have written, in their order.
 
         Blocks until the first ranks of all nodes have called it for ``step``. A node calls it for one step after
         another, so when all manifests of a step have come, all nodes have read the checkpoint's manifest of the step
@@ -55,16 +60,36 @@ class NodeManifests:
         """
         key = f"{self._prefix}/{step}"
         if self._node:
-            self._store.set(f"{key}/{self._node}", mine.model_dump_json())
-            return CheckpointManifest.model_validate_json(self._store.get(f"{key}/all"))
+            self._send(f"{key}/{self._node}", mine.model_dump_json().encode())
+            return self._receive(f"{key}/all")
         others = [f"{key}/{node}" for node in range(1, self._nodes)]
-        written = (RankManifest.model_validate_json(self._store.get(other)) for other in others)
-        manifest = build(merge_manifests([mine, *written]))
-        self._store.set(f"{key}/all", manifest.to_bytes().decode())
+        written = (RankManifest.model_validate_json(self._receive(other)) for other in others)
+        content = build(merge_manifests([mine, *written])).to_bytes()
+        self._send(f"{key}/all", content)
         for old in (*others, *([self._published] if self._published else [])):
-            self._store.delete_key(old)
+            self._delete(old)
         self._published = f"{key}/all"
-        return manifest
+        return content
+
+    def _send(self, key: str, content: bytes) -> None:
+        """Store ``content`` in parts, since torch's store refuses values of more than 8 MiB; their number comes last."""
+        packed = b64encode(zlib.compress(content)).decode()
+        parts = [packed[start : start + PART_CHARACTERS] for start in range(0, len(packed), PART_CHARACTERS)]
+        for number, part in enumerate(parts):
+            self._store.set(f"{key}/{number}", part)
+        self._store.set(key, str(len(parts)))
+
+    def _receive(self, key: str) -> bytes:
+        """Wait for what another node sends under ``key``."""
+        with detect_lost_ranks():
+            count = int(self._store.get(key))
+            packed = b"".join(self._store.get(f"{key}/{number}") for number in range(count))
+        return zlib.decompress(b64decode(packed))
+
+    def _delete(self, key: str) -> None:
+        for number in range(int(self._store.get(key))):
+            self._store.delete_key(f"{key}/{number}")
+        self._store.delete_key(key)
 
 
 def node_manifests(mesh: Mesh, prefix: str) -> NodeManifests | None:

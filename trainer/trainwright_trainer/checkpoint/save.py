@@ -154,18 +154,19 @@ def save_checkpoint(
         return None
     written = collect_rank_manifests(draft, writer.on_node)
     build = partial(_manifest, snapshot, origin)
-    manifest = (
-        build(written) if writer.nodes is None else writer.nodes.exchange(snapshot.step, written, build)
+    content = (
+        build(written).to_bytes()
+        if writer.nodes is None
+        else writer.nodes.exchange(snapshot.step, written, build)
     )
-    digest = write_manifest(draft, manifest)
+    digest = write_manifest(draft, content)
     replace_folder(draft, final)
-    size = sum(entry.bytes for entry in manifest.files)
+    size = sum(entry.bytes for entry in CheckpointManifest.model_validate_json(content).files)
     return SavedCheckpoint(snapshot.step, final, digest, size, time.monotonic() - started)
 
 
-def write_manifest(folder: Path, manifest: CheckpointManifest) -> str:
+def write_manifest(folder: Path, content: bytes) -> str:
     """Write the manifest, the last file in ``folder``; returns its digest."""
-    content = manifest.to_bytes()
     draft = folder / f"{MANIFEST_NAME}.tmp"
     write_hashed(draft, [content])
     rename_durably(draft, folder / MANIFEST_NAME)

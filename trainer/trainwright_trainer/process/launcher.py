@@ -61,7 +61,7 @@ def _begin_attempt(out: Path, job: JobSpec) -> None:
 def _config(job: JobSpec) -> LaunchConfig:
     # If all ranks are on this machine, a free port and the loopback interface are enough.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", job.interface or "lo")
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", job.interface or "lo")
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={job.interface or 'lo'}")  # = is not a prefix
     if job.device == "cuda":
         use_expandable_segments()
     return LaunchConfig(
