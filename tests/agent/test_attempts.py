@@ -38,6 +38,7 @@ def test_an_export_attempt_trains_nothing(api: ScriptedApi, machine: Machine) ->
     machine.start_agent()
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "finished"
+    wait_for(lambda: "ended" in run.phases, "its renewal")
     assert run.phases == ["starting", "completing", "ended"]
     assert run.steps == []
 

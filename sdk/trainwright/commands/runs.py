@@ -50,8 +50,8 @@ Mine = Annotated[bool, typer.Option("--mine", help="Only your own runs.")]
 @app.command("check")
 def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
     """Check whether the server would accept a spec and whether it fits the joined nodes, without submitting it."""
-    whole = read_spec(spec, sets)
     with open_team(server, key, team) as api:
+        whole = read_spec(spec, sets)
         verdict = api.validate(whole)
         exit_with_problems(verdict.problems)
         typer.echo(f"Valid: {verdict.parameters:,} parameters.")

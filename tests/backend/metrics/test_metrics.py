@@ -393,7 +393,7 @@ def test_logs_are_stored_once_and_read_as_text(scene: Scene) -> None:
     assert work.log(b"x", "events.jsonl").status_code == 422
     assert read_whole(scene, work) == whole.decode()
     listed = scene.site.admin.get(f"{scene.runs}/{work.run_id}/logs").json()
-    assert listed == [{"attempt": 1, "file": "rank-0.log", "bytes": len(whole)}]
+    assert listed == [{"attempt": 1, "file": "rank-0.log", "bytes": len(whole), "node": "node-a"}]
     assert scene.site.admin.get(f"{scene.runs}/{work.run_id}/logs/1/rank-9.log").status_code == 404
 
 
