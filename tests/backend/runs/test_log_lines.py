@@ -190,7 +190,7 @@ def test_the_logs_of_a_run_have_a_limit_and_end_with_a_line_that_says_so(
 ) -> None:
     monkeypatch.setattr(attempt_files, "MOST_LOG_BYTES", 30)
     notice = attempt_files.LIMIT_NOTICE.decode().rstrip("\n")
-    work = scene.running()
+    work = scene.running(slots=2)
     assert work.log(b"a" * 19 + b"\n", "rank-1.log").status_code == 200
     append_log(work, b"first\n")
     cut = work.log(b"second\nthird\n")

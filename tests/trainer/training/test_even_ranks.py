@@ -34,7 +34,7 @@ class Lived(NamedTuple):
     """Whether automatic garbage collection was enabled, at the start of each step."""
 
     collected: list[tuple[int, int]]
-    """The step after which garbage was collected, and the generation."""
+    """The step after which garbage was collected, and the generation, while automatic collection was disabled."""
 
     groups: list[tuple[int, ...]]
     """Ranks of each process group that it created."""
@@ -58,7 +58,7 @@ def _live(mesh: Mesh, job_file: Path) -> Lived:
         return step(*given)
 
     def record(phase: str, about: dict[str, int]) -> None:
-        if phase == "start" and seen.enabled:
+        if phase == "start" and seen.enabled and not gc.isenabled():
             seen.collected.append((len(seen.enabled), about["generation"]))
 
     training.engine.step = watched
