@@ -89,7 +89,7 @@ def test_a_rank_that_fails_is_named(api: ScriptedApi, machine: Machine) -> None:
     run = api.place(name="crash")
     machine.start_agent()
     wait_for(lambda: run.ends, "an end")
-    assert (run.end["code"], run.end["rank"]) == ("diverged", 1)
+    assert (run.end["code"], run.end["rank"], run.end["sequences_read"]) == ("diverged", 1, 40)
     machine.wait_until_idle()
 
 

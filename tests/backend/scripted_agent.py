@@ -212,7 +212,8 @@ class Work:
 
     def end(self, code: str, message: str = "", **fields: Any) -> Response:
         offsets = {"events.jsonl": self.offset} | self.logs
-        exit = {"code": code, "message": message or code, "step": fields.pop("step", None)}
+        optional = {name: fields.pop(name, None) for name in ("step", "sequences_read")}
+        exit = {"code": code, "message": message or code} | optional
         body = {"claim_id": self.claim.claim_id, "fence": self.claim.fence, "exit": exit, "offsets": offsets}
         return self.agent.post(self.run_id, "end", body | fields)
 

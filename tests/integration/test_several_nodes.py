@@ -72,7 +72,7 @@ def test_two_nodes_train_one_run(
     run = finished(live.team, live.team.submit(spec_of(dataset, nodes=2)).id)
     assert run.state is RunState.SUCCEEDED, run.sentence
     assert series(live.team, run.id, "loss") == on_one_node
-    logs = {log.file for log in live.team.logs(run.id)}
+    logs = {log.file for log in live.team.logs(run.id) if not log.file.startswith("launcher")}
     assert logs == {"rank-0.log", "rank-1.log"}, "each node ships those of its ranks"
     states = [item for item in live.team.checkpoints(run.id) if item.kind is CheckpointKind.STATE]
     assert max(item.step for item in states) == STEPS

@@ -39,7 +39,7 @@ from trainwright_backend.runs.submission import (
     earlier_run,
     validate_run,
 )
-from trainwright_backend.runs.tables import NodeSize, Placement, Run
+from trainwright_backend.runs.tables import Attempt, NodeSize, Placement, Run
 from trainwright_backend.runs.transitions import add_event, lock_run, move
 
 
@@ -52,6 +52,9 @@ class Resume(NamedTuple):
 
     data_from_start: bool
     """The checkpoint was trained on other data."""
+
+    sequences_read: int = 0
+    """Sequences of the data order to count as read, even if the checkpoint was saved before: an attempt diverged on them."""
 
 
 def fork_run(
@@ -114,13 +117,21 @@ def resume_point(session: Read, run: Run) -> Resume | None:
     fresh start."""
     own = newest_state(session, run.id)
     if own is not None:
-        return Resume(own, forked=False, data_from_start=False)
+        return Resume(own, False, False, _read_when_diverged(session, run, own.attempt))
     parents = _forked_checkpoint(session, run)
     if parents is None:
         return None
     parent = session.get_one(Run, parents.run_id)
     before, spec = RunSpec.model_validate(parent.spec), RunSpec.model_validate(run.spec)
-    return Resume(parents, forked=True, data_from_start=restarts_data(before, spec))
+    return Resume(parents, True, restarts_data(before, spec), _read_when_diverged(session, run, 0))
+
+
+def _read_when_diverged(session: Read, run: Run, saved: int) -> int:
+    """How far the attempts that diverged had read, from the one that saved a checkpoint on; 0 if none did."""
+    read = select(func.max(Attempt.sequences_read)).where(
+        Attempt.run_id == run.id, Attempt.number >= saved, Attempt.reason == EndCode.DIVERGED
+    )
+    return session.scalar(read) or 0
 
 
 def has_lost_resume_point(session: Read, run: Run) -> bool:

@@ -77,7 +77,9 @@ def _names_cause(run: Run, exit: Outcome) -> bool:
     if exit.code in (EndCode.RANK_LOST, *PLANNED_ENDS):
         return False
     crashed_elsewhere = run.reason is EndCode.CRASHED and run.verdict is Verdict.RETRY
-    return run.reason is EndCode.RANK_LOST or (crashed_elsewhere and end_class(exit.code) is EndClass.USER)
+    return run.reason is EndCode.RANK_LOST or (
+        crashed_elsewhere and end_class(exit.code) in (EndClass.USER, EndClass.DIVERGED)
+    )
 
 
 def _has_done_its_part(session: Read, run: Run, placement: Placement) -> bool:
@@ -146,7 +148,9 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
             return stop(
                 session, run, Verdict.FAIL, reason, lost_resume_point_text(run), attempt_reason=reason
             )
-    fail_code = failure_reason(session, run, exit.code)
+    fail_code = failure_reason(session, run, exit)
+    if exit.code is EndCode.DIVERGED:
+        _note_data_read(session, run, exit)
     if may_be_caused_by_layout(reported, fail_code) and _roll_back_layout(session, run, exit):
         message = f"{_cause(exit)}; continues in another layout"
         return stop(session, run, Verdict.RETRY, exit.code, message, retry_at=retry_at(session, run, timers))
@@ -177,6 +181,13 @@ def _roll_back_layout(session: Write, run: Run, exit: Outcome) -> bool:
     except Invalid:  # the rules have changed since that attempt
         return False
     return True
+
+
+def _note_data_read(session: Write, run: Run, exit: Outcome) -> None:
+    """Record how far an attempt that diverged had read, because the next one reads on behind that."""
+    attempt = session.get(Attempt, (run.id, run.attempt))
+    if attempt is not None:
+        attempt.sequences_read = exit.sequences_read
 
 
 def _cause(exit: Outcome) -> str:

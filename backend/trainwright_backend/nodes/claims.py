@@ -130,6 +130,8 @@ def start_attempt(session: Write, run: Run, node_names: Sequence[str], job: JobS
     resume_step = job.resume.step if job.resume else 0
     what = "exporting" if job.kind is JobKind.EXPORT else "training"
     origin = f"from step {resume_step:,}" if job.resume else "from the start"
+    if job.kind is JobKind.TRAIN and job.resume and job.resume.sequences_read:
+        origin += f", without the data up to sequence {job.resume.sequences_read:,} of its order"
     move(
         session,
         run,
@@ -211,6 +213,7 @@ def _point(resume: Resume) -> ResumePoint:
         digest=checkpoint.manifest_digest,
         forked=resume.forked,
         data_from_start=resume.data_from_start,
+        sequences_read=resume.sequences_read,
     )
 
 

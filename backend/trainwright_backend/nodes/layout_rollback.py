@@ -39,7 +39,11 @@ def may_be_caused_by_layout(code: EndCode, fail_code: EndCode | None) -> bool:
     Args:
         fail_code: the reason for which the run would fail after this end.
     """
-    if end_class(code) is EndClass.USER or code in (EndCode.CRASHED, EndCode.START_TIMEOUT):
+    if end_class(code) is EndClass.USER or code in (
+        EndCode.CRASHED,
+        EndCode.DIVERGED,
+        EndCode.START_TIMEOUT,
+    ):
         return True
     return fail_code is EndCode.POISON  # host memory that runs out takes the supervisor
 

@@ -13,8 +13,10 @@ from sqlalchemy import Select, and_, func, or_, select
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class
+from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
+from trainwright_backend.checkpoints.fork import resume_point
 from trainwright_backend.checkpoints.service import last_saving_attempt
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.runs.layout import ROLLBACK_EVENT
@@ -39,11 +41,13 @@ def requeue(session: Write, run_id: UUID) -> None:
         move(session, run, RunState.QUEUED, "retrying")
 
 
-def failure_reason(session: Read, run: Run, code: EndCode) -> EndCode | None:
+def failure_reason(session: Read, run: Run, exit: Outcome) -> EndCode | None:
     """The reason for which the run fails after this end; None if it is retried."""
-    kind = end_class(code)
+    code, kind = exit.code, end_class(exit.code)
     if kind is EndClass.USER:
         return code
+    if kind is EndClass.DIVERGED and (exit.sequences_read is None or resume_point(session, run) is None):
+        return code  # the next attempt would read the same data again, or start over
     if kind in RETRIES and _earlier_ends(session, run, kind) + 1 >= RETRIES[kind]:
         return FAILS_AS.get(kind, code)
     most = RunSpec.model_validate(run.spec).resources.max_attempts

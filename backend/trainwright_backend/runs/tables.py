@@ -230,6 +230,8 @@ class Attempt(Base):
     started: Mapped[datetime] = mapped_column(UtcDateTime)
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reason: Mapped[EndCode | None] = mapped_column(EndCodeColumn(32))
+    sequences_read: Mapped[int | None] = mapped_column(BigInteger)
+    """If it diverged: sequences of the data order that it had read, its last batch included."""
 
 
 class AttemptFile(Base):

@@ -3833,6 +3833,11 @@ export interface components {
              */
             rank?: number | null;
             /**
+             * Sequences Read
+             * @description If it diverged: sequences of the data order that were read up to and including the batch at fault.
+             */
+            sequences_read?: number | null;
+            /**
              * Step
              * @description Last completed step.
              */
@@ -4579,6 +4584,12 @@ export interface components {
              * @default false
              */
             forked: boolean;
+            /**
+             * Sequences Read
+             * @description Sequences of the data order to count as read, if the checkpoint has read fewer: an earlier attempt diverged on them.
+             * @default 0
+             */
+            sequences_read: number;
             /** Step */
             step: number;
         };

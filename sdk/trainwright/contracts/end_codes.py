@@ -16,11 +16,19 @@ class EndClass(StrEnum):
     """The supervisor disappeared: the 2nd time in a row the run fails as `poison`."""
     LEASE_EXPIRED = "lease_expired"
     """The node stopped responding: the 10th time in a row the run fails as `unreachable`."""
+    DIVERGED = "diverged"
+    """The run goes back to its newest checkpoint and skips the data read since. It fails if it has no checkpoint, and the
+    2nd time in a row."""
     RETRYABLE = "retryable"
     """Anything else: the 3rd time in a row the run fails with this reason."""
 
 
-RETRIES: dict[EndClass, int] = {EndClass.LOST: 2, EndClass.LEASE_EXPIRED: 10, EndClass.RETRYABLE: 3}
+RETRIES: dict[EndClass, int] = {
+    EndClass.LOST: 2,
+    EndClass.LEASE_EXPIRED: 10,
+    EndClass.DIVERGED: 2,
+    EndClass.RETRYABLE: 3,
+}
 """The run fails at this many ends of a class since the newest committed checkpoint."""
 
 
@@ -75,7 +83,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
         "The trainer rejected the job. Read the message, change the configuration and start a new run.",
     ),
     EndCode.DIVERGED: (
-        EndClass.USER,
+        EndClass.DIVERGED,
         "The loss or the gradient norm was not finite. Lower optimizer.learning_rate or lengthen the warm-up.",
     ),
     EndCode.OUT_OF_MEMORY: (

@@ -75,6 +75,9 @@ class ResumePoint(Strict):
     data_from_start: bool = False
     """It was trained on other data, or in another order, so this run starts at the beginning of its data."""
 
+    sequences_read: int = Field(default=0, ge=0)
+    """Sequences of the data order to count as read, if the checkpoint has read fewer: an earlier attempt diverged on them."""
+
 
 class JobSpec(Strict):
     """A RunSpec, and where, with which data and from which checkpoint to run it."""
@@ -154,6 +157,9 @@ class Outcome(Envelope):
 
     rank: int | None = None
     """Rank that failed first."""
+
+    sequences_read: int | None = Field(default=None, ge=0, lt=2**63)
+    """If it diverged: sequences of the data order that were read up to and including the batch at fault."""
 
 
 class RankExit(Envelope):

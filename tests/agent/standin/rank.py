@@ -32,7 +32,8 @@ def main() -> None:
     for step in range(job.resume + 1, job.steps + 1):
         time.sleep(STEP_SECONDS)
         if "crash" in job.words and rank == 1 and step == 5:
-            write(job.out / "failure-1.json", {"code": "diverged", "message": "loss is nan", "rank": 1})
+            failure = {"code": "diverged", "message": "loss is nan", "rank": 1, "sequences_read": 40}
+            write(job.out / "failure-1.json", failure)
             os._exit(3)
         if rank == 0:
             _tell(job, type="step", step=step, values={"loss": 1 / step, "tokens": float(step)})

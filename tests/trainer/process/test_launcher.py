@@ -113,7 +113,11 @@ def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) ->
     outcome = read_out(job_file, "outcome.json")
     assert (outcome["code"], outcome["step"]) == ("diverged", 5)
     assert "Step 6" in outcome["message"]
-    assert outcome["message"].endswith("the first tensor that was not finite: norm.weight:weight.")
+    batch = trained.loader.describe_batch(6)
+    assert batch.startswith("sequences ") and batch.count(",") == 7
+    first = "the first tensor that was not finite: norm.weight:weight"
+    assert outcome["message"].endswith(f"{first}. It trained on {batch}.")
+    assert outcome["sequences_read"] == 6 * 8
     assert not losses(job_file)
     assert not (tmp_path / "run/out/ranks.json").exists()
 

@@ -27,6 +27,8 @@ _ORDERED_AT_ONCE = 4_096
 _READ_AT_ONCE_TOKENS = 2**16
 """Micro batches of up to this many tokens are read together: for small ones, calls cost more than tokens."""
 
+_NAMED_SEQUENCES = 16
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -75,6 +77,17 @@ class Loader:
         """This rank's micro batches of optimizer step ``step``, which comes after the attempt's start."""
         mine = self._global_batch(step)[self._rank :: self._ranks]
         yield from read_batches(self._train, mine, self._batch.micro_sequences)
+
+    def sequences_read(self, step: int) -> int:
+        """Sequences of the data order that all ranks have read after ``step``."""
+        return self._position.sequences_after(step, self._batch.global_sequences)
+
+    def describe_batch(self, step: int) -> str:
+        """Names the sequences of a step, the first few of a large batch."""
+        sequences = self._global_batch(step).tolist()
+        named = ", ".join(str(sequence) for sequence in sequences[:_NAMED_SEQUENCES])
+        more = len(sequences) - _NAMED_SEQUENCES
+        return f"sequences {named}{f' and {more:,} more' if more > 0 else ''} of the training split"
 
     def _global_batch(self, step: int) -> Indices:
         """Sequences of a step. The order of many is computed together: one costs as many calls as a thousand."""

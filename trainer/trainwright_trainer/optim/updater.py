@@ -94,7 +94,7 @@ class Updater(Protocol):
     def non_finite_tensor(self) -> str | None:
         """The first tensor, in the order of computation, with a value that is not finite; None if unknown.
 
-        All ranks call this between ``grad_norm`` and ``skip``. It returns ``<weight>:gradient`` or the like;
+        All ranks call this after ``grad_norm`` and before ``skip``. It returns ``<weight>:gradient`` or the like;
         see ``contracts.series.FAMILIES``.
         """
 

@@ -62,8 +62,13 @@ def _train_to_outcome(training: Training, should_stop: ShouldStop) -> Outcome:
     try:
         return train(training, should_stop)
     except DivergedError as error:
-        message = f"Step {training.step + 1}: {error}."
-        return Outcome(code=EndCode.DIVERGED, message=message, step=training.step)
+        failed = training.step + 1
+        return Outcome(
+            code=EndCode.DIVERGED,
+            message=f"Step {failed}: {error}. It trained on {training.loader.describe_batch(failed)}.",
+            step=training.step,
+            sequences_read=training.loader.sequences_read(failed),
+        )
 
 
 def _redirect_output(path: Path) -> None:

@@ -44,6 +44,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
 from trainwright_trainer.observe.events import EventWriter, Report, ignore_event, now
+from trainwright_trainer.observe.loss_spikes import LossSpikes
 from trainwright_trainer.observe.memory import device_name, reset_peak_memory
 from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.updater import Updater
@@ -76,6 +77,7 @@ class Training:
     report: Report
     throughput: Throughput
     skipped_steps: SkippedSteps
+    loss_spikes: LossSpikes
     data_position: DataPosition
     """Where this attempt started to read."""
 
@@ -118,6 +120,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         report=report,
         throughput=_throughput(job, data_position),
         skipped_steps=skipped_steps,
+        loss_spikes=LossSpikes(),
         data_position=data_position,
         step=data_position.step,
     )
@@ -222,6 +225,8 @@ def _build_state(
     data_position = data_position_of(resume, manifest)
     if job.resume.data_from_start:
         data_position = replace(data_position, sequences=0)
+    already_read = max(data_position.sequences, job.resume.sequences_read)
+    data_position = replace(data_position, sequences=already_read)
     return updater, skipped_steps, data_position
 
 

@@ -245,7 +245,6 @@ class DeepSpeedEngine:
             self.updater.update(self.updater.grad_norm())
         else:
             metrics = metrics._replace(non_finite_tensor=self.updater.non_finite_tensor())
-            self.updater.skip()
         timer.mark(Timing.OPTIMIZER)
         return metrics
 

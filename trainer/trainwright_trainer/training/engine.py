@@ -35,6 +35,9 @@ class StepMetrics(NamedTuple):
     non_finite_tensor: str | None = None
     """For a step without an update: the first tensor with a value that is not finite, if known."""
 
+    repeated: bool = False
+    """The step was computed a second time because the first result was not finite."""
+
     stopping: bool = False
     """A stop was requested and all ranks know: this is the last step of the attempt."""
 
@@ -51,7 +54,8 @@ class StepMetrics(NamedTuple):
             if self.non_finite_tensor
             else ""
         )
-        return f"the loss was {self.loss} and the gradient norm {self.grad_norm}{first}"
+        twice = ", also when computed again" if self.repeated else ""
+        return f"the loss was {self.loss} and the gradient norm {self.grad_norm}{twice}{first}"
 
 
 ShouldStop = Callable[[], bool]
@@ -88,7 +92,8 @@ class Engine(Protocol):
     ) -> StepMetrics:
         """Update the weights once, or leave them and the optimizer untouched if loss or norm is not finite.
 
-        With the optimizer in the backward pass, some or all weights are updated before that is known: such a
+        After a result that is not finite, the caller either calls this again for the same step, which then
+        computes what a first call would, or calls ``updater.skip``. With the optimizer in the backward pass, some or all weights are updated before that is known: such a
         step is the last one, and its weights must not be used. If ``should_stop`` is true on any rank, all
         ranks stop; the flag travels with the step's own sums.
         """
@@ -128,7 +133,6 @@ class TorchEngine:
             self.updater.update(norm)
         else:
             metrics = metrics._replace(non_finite_tensor=self.updater.non_finite_tensor())
-            self.updater.skip()
         timer.mark(Timing.OPTIMIZER)
         return metrics
 

@@ -38,7 +38,7 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
     If the stop was requested before the first step, there is nothing to save.
 
     Raises:
-        DivergedError: a step's loss or gradient norm is not finite, and as many steps as allowed were
+        DivergedError: a step's loss or gradient norm is not finite, twice, and as many steps as allowed were
             skipped already. The state is that of the step before. With the optimizer in the backward pass it
             is spoiled, as the message says, and only checkpoints are usable.
     """
@@ -90,12 +90,14 @@ def run_step(training: Training, timer: StepTimer, step: int, should_stop: Shoul
     """Make one step and report it; returns whether the ranks should stop after it."""
     spec = training.spec
     timer.start()
-    seed_step(spec.seed, step, training.mesh.rank, training.mesh.device)
     learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
-    metrics = training.engine.step(training.loader.micro_batches(step), learning_rate, timer, should_stop)
+    metrics = _compute_step(training, timer, step, learning_rate, should_stop)
     training.skipped_steps.record(metrics)
     training.step = step
-    if not metrics.finite:
+    if metrics.finite:
+        _report_spike(training, step, metrics.loss)
+    else:
+        training.engine.updater.skip()
         training.report(Note(time=now(), message=f"Step {step} was skipped: {metrics.problem}."))
     values = {
         "learning_rate": learning_rate,
@@ -107,6 +109,36 @@ def run_step(training: Training, timer: StepTimer, step: int, should_stop: Shoul
     training.report(Step(time=now(), step=step, values=values))
     _log(step, metrics, values["tokens_per_second"])
     return metrics.stopping
+
+
+def _compute_step(
+    training: Training, timer: StepTimer, step: int, learning_rate: float, should_stop: ShouldStop
+) -> StepMetrics:
+    """Make one step. If its result is not finite, compute it once more with the same data and random numbers: an error
+    of the hardware does not repeat, and the run then continues as if it had not happened."""
+
+    def compute() -> StepMetrics:
+        seed_step(training.spec.seed, step, training.mesh.rank, training.mesh.device)
+        micro_batches = training.loader.micro_batches(step)
+        return training.engine.step(micro_batches, learning_rate, timer, should_stop)
+
+    first = compute()
+    if first.finite or _updates_in_backward(training.spec.precision):
+        return first
+    second = compute()._replace(repeated=True)
+    if second.finite:
+        message = (
+            f"Step {step} was computed again: {first.problem}, and not when the same batch was repeated. "
+            "The hardware may be faulty: test the run's nodes."
+        )
+        training.report(Note(time=now(), message=message))
+    return second._replace(stopping=first.stopping or second.stopping)
+
+
+def _report_spike(training: Training, step: int, loss: float) -> None:
+    spike = training.loss_spikes.observe(loss)
+    if spike is not None:
+        training.report(Note(time=now(), message=f"Step {step}: {spike}."))
 
 
 def _step_values(training: Training, step: int, metrics: StepMetrics) -> dict[str, float]:

@@ -62,7 +62,9 @@ class Stage:
                 loss = loss + (weight.handle * given[name].to(weight.handle.dtype)).sum()
             loss.backward()
         self.gradients.wait()
-        return self.gradients.norm()
+        norm = self.gradients.norm()
+        self.gradients.end_step()
+        return norm
 
     def non_finite_tensor(self) -> list[str]:
         amax = self.gradients.amax

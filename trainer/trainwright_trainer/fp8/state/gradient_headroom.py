@@ -35,10 +35,10 @@ class Headroom:
         self.factor = torch.ones(len(elements), device=data.device)
         """(P,): μ."""
         self.too_large = torch.zeros(len(elements), device=data.device)
-        """(P,): how many of this rank's values were too large for their scale in this step."""
+        """(P,): how many of this rank's values were too large for their scale when it was last computed."""
 
     def adapt(self) -> None:
-        """Update μ after a step's gradients have been rounded."""
+        """Update μ at the end of a step."""
         fraction = self._data.all_reduce_max(self._over_slices(self.too_large.clone()) / self._elements)
         moved = torch.where(fraction > _TOO_MANY, self.factor / 2, self.factor * _GROWTH)
         self.factor.copy_(moved.clamp(_SMALLEST, 1.0))

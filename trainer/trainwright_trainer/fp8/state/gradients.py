@@ -58,7 +58,9 @@ class FP8Gradients:
         self.codes = torch.zeros(0 if update_bucket else layout.local_rows, ROW, dtype=E4M3, device=device)
         """(R, 128); empty with the optimizer in the backward pass."""
         self.base_scale = torch.ones(slots, device=device)
-        """(P,): powers of two, the scales without headroom."""
+        """(P,): powers of two, the scales without headroom of the last step that ended."""
+        self._new_base_scale = torch.ones(slots, device=device)
+        """(P,): those of the step that is being computed."""
         self.headroom = Headroom([slot.elements for slot in layout.slots], mesh.data, mesh.tensor)
         self._scale = torch.ones(slots, device=device)
         self._amax = torch.zeros(slots, device=device)
@@ -131,6 +133,10 @@ class FP8Gradients:
         assert self._sent == len(self._handles), "a weight got no gradient"
         self._side_stream.wait()
         self._hooks_enabled = False
+
+    def end_step(self) -> None:
+        """The step ends, with an update or without: the next one starts from its scales."""
+        self.base_scale.copy_(self._new_base_scale)
         self.headroom.adapt()
 
     def norm(self, finite: Tensor | None = None) -> Tensor:
@@ -168,7 +174,7 @@ class FP8Gradients:
         bucket, segments = self._layout.buckets[number], self._segments[number]
         rows = _in_rows(bucket, gradients)
         amax = self._scale_axis.all_reduce_max(segments.max(self._row_amax(rows)))
-        scale = self._rescale(amax, bucket.slot_indices)
+        scale = self._rescale(amax, bucket.slot_indices, self.base_scale)
         kept = self._output_codes(bucket)
         alone = self._data.ranks == 1
         codes = kept if alone else torch.empty(bucket.rows, ROW, dtype=E4M3, device=rows.device)
@@ -191,10 +197,10 @@ class FP8Gradients:
             return self.codes[bucket.local_range]
         return torch.empty(bucket.rows, ROW, dtype=E4M3, device=self.codes.device)
 
-    def _rescale(self, amax: Tensor, slot_indices: slice) -> Tensor:
-        """Scales with headroom; if ``amax`` is unusable, the previous power of two stays."""
-        self.base_scale[slot_indices] = scale_for(amax, E4M3, self.base_scale[slot_indices])
-        return self.base_scale[slot_indices] / self.headroom.factor[slot_indices]
+    def _rescale(self, amax: Tensor, slot_indices: slice, previous: Tensor) -> Tensor:
+        """Scales with headroom; where ``amax`` is unusable, the power of two is the one in ``previous`` (P,)."""
+        self._new_base_scale[slot_indices] = scale_for(amax, E4M3, previous[slot_indices])
+        return self._new_base_scale[slot_indices] / self.headroom.factor[slot_indices]
 
     def _sum_over_ranks(
         self, number: int, codes: Tensor, scale: Tensor, amax: Tensor, kept: Tensor
@@ -206,7 +212,7 @@ class FP8Gradients:
         received = self._data.all_to_all(codes, bucket.rank_rows, [mine] * ranks)
         total = self._dequantized_sum(received.view(ranks, mine, ROW), own.spread(scale))
         summed = self._scale_axis.all_reduce_max(own.max(self._row_amax(total)))
-        new_scale = self._rescale(summed, bucket.slot_indices)
+        new_scale = self._rescale(summed, bucket.slot_indices, self._new_base_scale)
         share = kept if self._layout.sharded else kept[before : before + mine]
         _, squares, _ = self._quantize(total, own.spread(new_scale), share, False)
         if not self._layout.sharded:

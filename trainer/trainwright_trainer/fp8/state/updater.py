@@ -119,9 +119,9 @@ class FP8Updater:
         self._sync_weights()
 
     def begin_step(self, learning_rate: float) -> None:
-        self._step += 1
         self._learning_rate = learning_rate
-        self._observing = self._step == 1 or self._step % self._observe_every_steps == 0
+        step = self._step + 1
+        self._observing = step == 1 or step % self._observe_every_steps == 0
         self._update_counts.zero_()
         self.gradients.begin(self._observing)
         if self.gradients.updates_in_backward:
@@ -155,9 +155,15 @@ class FP8Updater:
             )
         self._sync_weights()
         self._amax_history.end_step(self._mesh.stage)
+        self._end_step()
 
     def skip(self) -> None:
         self._amax_history.skip_step(self._mesh.stage)
+        self._end_step()
+
+    def _end_step(self) -> None:
+        self._step += 1
+        self.gradients.end_step()
 
     def non_finite_tensor(self) -> str | None:
         """Layer inputs come first; then, weight by weight backwards, the layer's output gradient and the
