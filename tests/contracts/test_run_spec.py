@@ -123,11 +123,26 @@ FP8 = {"kind": "fp8"}
         ({"precision": FP8, "batch": {"sequence_tokens": 9}}, "batch.micro_sequences"),
         ({"precision": FP8 | {"fp8": {"scaling": "block"}}}, "model.width"),
         ({"schedule": {"decay_steps": 5}}, "schedule.decay_steps"),
-        ({"schedule": {"kind": "wsd", "steps": 60, "decay_steps": 11}}, "schedule.decay_steps"),
+        ({"schedule": {"kind": "wsd", "steps": 60, "decay_steps": 55}}, "schedule.decay_steps"),
     ],
 )
 def test_combinations_that_do_not_go_together_name_a_field(sections: dict[str, Any], field: str) -> None:
     assert [problem.field for problem in refusals(spec(**sections))] == [field]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warmup"),
+    [
+        ({"steps": 9}, 0),
+        ({"steps": 300}, 30),
+        ({"steps": 300, "warmup_steps": None}, 30),
+        ({"steps": 100_000}, 50),
+        ({"steps": 300, "warmup_steps": 0}, 0),
+        ({"steps": 300, "warmup_steps": 299}, 299),
+    ],
+)
+def test_an_empty_warmup_is_a_tenth_of_the_steps_at_most_50(schedule: dict[str, Any], warmup: int) -> None:
+    assert RunSpec.model_validate(spec(schedule=schedule)).schedule.resolved_warmup_steps == warmup
 
 
 RELEASE = {"optimizer_in_backward": True, "skip_limit": 0}

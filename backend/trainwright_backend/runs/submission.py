@@ -104,7 +104,7 @@ def create_run(
         AppError: 403 ``quota_exceeded``.
         Invalid: the spec does not fit the installation.
     """
-    resolved = resolve_resources(session, spec)
+    resolved = resolve_spec(session, spec)
     if prepared is None:
         data, preparation = resolve_data(session, team_id, resolved.data)
     else:
@@ -134,8 +134,8 @@ def create_run(
     return run
 
 
-def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
-    """``spec`` with its device chosen.
+def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
+    """``spec`` with its device and the length of its warm-up chosen.
 
     Raises:
         Invalid: no node has the device or the engine, or more slots than the largest node that ever joined has.
@@ -158,7 +158,7 @@ def resolve_resources(session: Read, spec: RunSpec) -> RunSpec:
     _check_nodes(session, resolved)
     check_engine(session, resolved)
     check_precision(session, resolved)
-    return resolved
+    return with_warmup(resolved)
 
 
 def _check_nodes(session: Read, spec: RunSpec) -> None:
@@ -198,13 +198,19 @@ def with_device(session: Read, spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"resources": spec.resources.model_copy(update={"device": device})})
 
 
+def with_warmup(spec: RunSpec) -> RunSpec:
+    """``spec`` with the length of its warm-up, which a later change of its steps then leaves as it is."""
+    schedule = spec.schedule.model_copy(update={"warmup_steps": spec.schedule.resolved_warmup_steps})
+    return spec.model_copy(update={"schedule": schedule})
+
+
 def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
     """The spec that `submit_run` would store; the quota is not checked.
 
     Raises:
         Invalid: it would be refused.
     """
-    resolved = resolve_resources(session, spec)
+    resolved = resolve_spec(session, spec)
     data, preparation = check_data(session, team_id, resolved.data)
     if preparation is not None:
         _check_length(preparation, resolved)

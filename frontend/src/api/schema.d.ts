@@ -5100,8 +5100,7 @@ export interface components {
              * @default {
              *       "final_fraction": 0.1,
              *       "kind": "cosine",
-             *       "steps": 1000,
-             *       "warmup_steps": 50
+             *       "steps": 1000
              *     }
              */
             schedule: components["schemas"]["ScheduleSpec"];
@@ -5285,10 +5284,9 @@ export interface components {
             steps: number;
             /**
              * Warmup Steps
-             * @description Steps over which the learning rate rises linearly from 0.
-             * @default 50
+             * @description Steps over which the learning rate rises linearly from 0. Empty: a tenth of all steps, at most 50.
              */
-            warmup_steps: number;
+            warmup_steps?: number | null;
         };
         /**
          * Series

@@ -57,6 +57,10 @@ class OptimizerSpec(Strict):
         return OPTIMIZER_STATES[self.kind]
 
 
+LONGEST_AUTO_WARMUP = 50
+"""Most steps of a warm-up that the spec leaves open."""
+
+
 class ScheduleKind(StrEnum):
     COSINE = "cosine"
     LINEAR = "linear"
@@ -72,8 +76,8 @@ class ScheduleSpec(Strict):
     steps: int = Field(default=1_000, ge=1, le=100_000_000)
     """Optimizer steps of the run."""
 
-    warmup_steps: int = Field(default=50, ge=0)
-    """Steps over which the learning rate rises linearly from 0."""
+    warmup_steps: int | None = Field(default=None, ge=0)
+    """Steps over which the learning rate rises linearly from 0. Empty: a tenth of all steps, at most 50."""
 
     final_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
     """Learning rate at the last step, as a fraction of the peak."""
@@ -83,23 +87,28 @@ class ScheduleSpec(Strict):
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
-        if self.warmup_steps >= self.steps:
-            raise field_error(
-                "warmup_steps", self.warmup_steps, f"must be less than steps, which is {self.steps}"
-            )
+        warmup = self.resolved_warmup_steps
+        if warmup >= self.steps:
+            rule = f"must be less than steps, which is {self.steps}: lower it, or leave it empty"
+            raise field_error("warmup_steps", warmup, rule)
         if self.decay_steps is not None and self.kind is not ScheduleKind.WSD:
             raise field_error(
                 "decay_steps", self.decay_steps, f"applies to wsd only: leave it empty for {self.kind}"
             )
-        if self.decay_steps is not None and self.decay_steps > self.steps - self.warmup_steps:
-            rule = f"must be at most steps - warmup_steps = {self.steps - self.warmup_steps}"
+        if self.decay_steps is not None and self.decay_steps > self.steps - warmup:
+            rule = f"must be at most steps - warmup_steps = {self.steps - warmup}"
             raise field_error("decay_steps", self.decay_steps, rule)
         return self
 
     @property
+    def resolved_warmup_steps(self) -> int:
+        """Steps of the warm-up, also if ``warmup_steps`` is empty."""
+        return min(self.steps // 10, LONGEST_AUTO_WARMUP) if self.warmup_steps is None else self.warmup_steps
+
+    @property
     def final_steps(self) -> int:
         """Steps of the decay at the end of `wsd`."""
-        return self.decay_steps or min(-(-self.steps // 5), self.steps - self.warmup_steps)
+        return self.decay_steps or min(-(-self.steps // 5), self.steps - self.resolved_warmup_steps)
 
 
 class ValidationSpec(Strict):

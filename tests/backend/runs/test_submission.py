@@ -141,6 +141,19 @@ def test_validation_shows_the_resolved_spec_and_stores_nothing(scene: Scene) -> 
     assert count_runs(scene.site.app) == 0
 
 
+def test_an_empty_warmup_is_chosen_at_the_submission_and_kept_by_later_runs(scene: Scene) -> None:
+    schedule = {"steps": 200, "warmup_steps": None}
+    checked = scene.site.admin.post(f"{scene.runs}/validate", json=scene.spec(schedule=schedule)).json()
+    work = scene.start(schedule=schedule)
+    assert checked["spec"]["schedule"]["warmup_steps"] == work.claim.job.spec.schedule.warmup_steps == 20
+    longer = {"name": "longer", "changes": {"schedule.steps": 400}}
+    clone = scene.site.admin.post(f"{scene.runs}/{work.run_id}/clone", json=longer).json()
+    assert clone["spec"]["schedule"]["warmup_steps"] == 20
+    emptied = {"name": "emptied", "changes": {"schedule.steps": 400, "schedule.warmup_steps": None}}
+    clone = scene.site.admin.post(f"{scene.runs}/{work.run_id}/clone", json=emptied).json()
+    assert clone["spec"]["schedule"]["warmup_steps"] == 40
+
+
 def test_auto_takes_cuda_when_a_joined_node_has_it(scene: Scene) -> None:
     spec = scene.spec(resources={"device": "auto"})
     assert scene.site.admin.post(scene.runs, json=spec).json()["spec"]["resources"]["device"] == "cpu"

@@ -27,6 +27,14 @@ def test_rates_by_hand(kind: ScheduleKind, step: int, fraction: float) -> None:
     assert learning_rate_at(step, 2.0, schedule) == pytest.approx(2.0 * fraction)
 
 
+@pytest.mark.parametrize("kind", ScheduleKind)
+def test_an_empty_warmup_is_the_one_that_it_stands_for(kind: ScheduleKind) -> None:
+    automatic, given = (ScheduleSpec(kind=kind, steps=200, warmup_steps=warmup) for warmup in (None, 20))
+    assert [learning_rate_at(step, 1.0, automatic) for step in range(1, 201)] == [
+        learning_rate_at(step, 1.0, given) for step in range(1, 201)
+    ]
+
+
 def test_the_decay_of_wsd_is_as_long_as_requested() -> None:
     schedule = ScheduleSpec(
         kind=ScheduleKind.WSD, steps=100, warmup_steps=0, final_fraction=0.0, decay_steps=4

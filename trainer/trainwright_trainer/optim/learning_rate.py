@@ -19,8 +19,9 @@ def learning_rate_at(step: int, peak: float, schedule: ScheduleSpec) -> float:
     """Rate of optimizer step ``step`` (from 1). The last warm-up step has the peak, the run's last step the
     final rate.
     """
-    if step <= schedule.warmup_steps:
-        return peak * step / schedule.warmup_steps
+    warmup = schedule.resolved_warmup_steps
+    if step <= warmup:
+        return peak * step / warmup
     height = _height(step, schedule)
     return peak * (schedule.final_fraction + (1 - schedule.final_fraction) * height)
 
@@ -29,7 +30,8 @@ def _height(step: int, schedule: ScheduleSpec) -> float:
     """Position between 1, the peak, and 0, the end, after the warm-up."""
     if schedule.kind is ScheduleKind.WSD:
         return min(1.0, (schedule.steps - step) / schedule.final_steps)
-    progress = (step - schedule.warmup_steps) / (schedule.steps - schedule.warmup_steps)
+    warmup = schedule.resolved_warmup_steps
+    progress = (step - warmup) / (schedule.steps - warmup)
     if schedule.kind is ScheduleKind.LINEAR:
         return 1 - progress
     return (1 + math.cos(math.pi * progress)) / 2

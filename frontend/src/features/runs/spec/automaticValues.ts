@@ -11,11 +11,19 @@ export function automaticValue({ data, model, parallelism, resources, schedule }
       return model.heads;
     case "model.feed_forward":
       return Math.ceil((8 * model.width) / (3 * 32)) * 32;
+    case "schedule.warmup_steps":
+      return automaticWarmupSteps(schedule);
     case "schedule.decay_steps":
-      return schedule.kind === "wsd" ? Math.min(Math.ceil(schedule.steps / 5), schedule.steps - schedule.warmup_steps) : undefined;
+      return schedule.kind === "wsd"
+        ? Math.min(Math.ceil(schedule.steps / 5), schedule.steps - (schedule.warmup_steps ?? automaticWarmupSteps(schedule)))
+        : undefined;
     case "parallelism.data":
       return (resources.nodes * resources.slots_per_node) / (parallelism.tensor * parallelism.pipeline);
     default:
       return undefined;
   }
+}
+
+function automaticWarmupSteps({ steps }: Run["spec"]["schedule"]): number {
+  return Math.min(Math.floor(steps / 10), 50);
 }

@@ -19,6 +19,10 @@ it.each([
   [wsd, "schedule.decay_steps", 21],
   [{ ...wsd, schedule: { ...wsd.schedule, warmup_steps: 95 } }, "schedule.decay_steps", 6],
   [spec, "schedule.decay_steps", undefined],
+  [spec, "schedule.warmup_steps", 50],
+  [wsd, "schedule.warmup_steps", 10],
+  [{ ...wsd, schedule: { ...wsd.schedule, steps: 9, warmup_steps: null } }, "schedule.warmup_steps", 0],
+  [{ ...wsd, schedule: { ...wsd.schedule, steps: 12, decay_steps: null, warmup_steps: null } }, "schedule.decay_steps", 3],
   [spec, "resources.max_attempts", undefined],
 ])("computes the value of an empty field (%#)", (given, path, value) => {
   expect(automaticValue(given, path)).toBe(value);
