@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from trainwright.contracts.api.nodes import NewJoinToken
 from trainwright.contracts.base import problems
+from trainwright.version import Version
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
@@ -50,9 +51,14 @@ UpFolder = Annotated[
     ),
 ]
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Run a Trainwright server.")
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 link_app = typer.Typer(no_args_is_help=True, help="Print one-time links.")
 app.add_typer(link_app, name="link")
+
+
+@app.callback()
+def main(version: Version = False) -> None:
+    """Run a Trainwright server."""
 
 
 @app.command()

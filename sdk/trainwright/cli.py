@@ -32,8 +32,9 @@ from trainwright.commands.terminal import out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.reference import run_spec
+from trainwright.version import Version
 
-app = typer.Typer(no_args_is_help=True, help="Train language models on a Trainwright server.")
+app = typer.Typer(no_args_is_help=True)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(tokenizers.app, name="tokenizers")
 app.add_typer(runs.app, name="runs")
@@ -50,6 +51,11 @@ app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)
 app.command("layout")(plan.layout)
 app.command("usage")(usage.usage)
+
+
+@app.callback()
+def main(version: Version = False) -> None:
+    """Train language models on a Trainwright server."""
 
 
 @app.command()

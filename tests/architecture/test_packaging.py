@@ -34,11 +34,15 @@ def test_the_wheel_has_the_four_packages_and_the_commands(repository: Path, tmp_
 
 
 @pytest.mark.parametrize("command", ["trainwright", "trainwright-server", "trainwright-agent"])
-def test_a_command_explains_itself(command: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--help", "Usage"), ("--version", f"trainwright {importlib.metadata.version('trainwright')}\n")],
+)
+def test_a_command_explains_itself_and_has_a_version(command: str, option: str, words: str) -> None:
     program = Path(sys.executable).with_name(command)
-    shown = subprocess.run([program, "--help"], capture_output=True, text=True)
+    shown = subprocess.run([program, option], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
-    assert "Usage" in shown.stdout
+    assert words in shown.stdout
 
 
 @pytest.mark.parametrize(("lock", "extras"), LOCKS.items(), ids=LOCKS)

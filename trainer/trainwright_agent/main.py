@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from trainwright.contracts.agent_protocol import Join, Timers
+from trainwright.version import Version
 from trainwright_agent import processes
 from trainwright_agent.client import ApiError, Client
 from trainwright_agent.daemon.agent import Agent
@@ -58,8 +59,8 @@ _STOP_SECONDS = 60.0
 
 
 @app.callback()
-def check_system() -> None:
-    """Runs training on this machine for a Trainwright server."""
+def check_system(version: Version = False) -> None:
+    """Run training on this machine for a Trainwright server."""
     if sys.platform != "linux":
         raise _fail("Agents need Linux: use WSL2 or a Linux VM. The SDK and the CLI work here.")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -65,13 +65,14 @@ class Broker:
             self.socket_path.parent.rmdir()
 
 
-def start_broker(folder: Path, socket_path: Path | None = None) -> Broker:
-    """Start a broker with its socket and log in ``folder``, and wait until it responds.
+def start_broker(folder: Path, socket_path: Path | None = None, log_path: Path | None = None) -> Broker:
+    """Start a broker with its socket in ``folder``, and wait until it responds.
 
     Args:
         folder: created if missing, with mode 0700. If its name is too long for a unix socket, the socket goes to a new
             private folder in the system's temporary folder.
         socket_path: that of a broker that exited, which this one replaces.
+        log_path: the file that its log is appended to. Default: `broker.log` in ``folder``.
 
     Raises:
         BrokerError: no server was found, or it did not start; the message ends with its log.
@@ -81,8 +82,7 @@ def start_broker(folder: Path, socket_path: Path | None = None) -> Broker:
     socket_path = socket_path or _socket_path(folder.resolve())
     socket_path.parent.mkdir(mode=0o700, exist_ok=True)
     socket_path.unlink(missing_ok=True)
-    log_path = folder / "broker.log"
-    log_path.unlink(missing_ok=True)
+    log_path = log_path or folder / "broker.log"
     process = subprocess.Popen(
         _command(find_server(), socket_path, log_path),
         stdin=subprocess.DEVNULL,

@@ -83,9 +83,14 @@ class Platform:
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
+    @property
+    def logs(self) -> Path:
+        """The folder with the logs of all processes."""
+        return self.folder.path / "logs"
+
     def start(self) -> None:
         """Start all processes and wait until the API responds. The node joins a moment later."""
-        self._broker = start_broker(self.folder.path / "broker")
+        self._broker = start_broker(self.folder.path / "broker", log_path=self.log_file("broker"))
         self.report_problems({})
         write_private_file(
             self.folder.path / ADDRESS_FILE, self._server_environment()["TRAINWRIGHT_PUBLIC_URL"]
@@ -106,7 +111,9 @@ class Platform:
         match name:
             case "broker":
                 assert self._broker is not None, "the platform is started"
-                self._broker = start_broker(self.folder.path / "broker", self._broker.socket_path)
+                self._broker = start_broker(
+                    self.folder.path / "broker", self._broker.socket_path, self.log_file(name)
+                )
             case "api":
                 self.listener = bind_socket(self.host, self.port)
                 self._start_api()
@@ -174,10 +181,10 @@ class Platform:
         """Process id of a part."""
         return self._processes()[name].pid
 
-    def log_end(self, name: str) -> str:
-        """The end of a process's log."""
-        log = self.folder.path / "broker" / "broker.log" if name == "broker" else self._log(name)
-        return log.read_text(errors="replace")[-2000:] if log.exists() else "no log was written"
+    def log_file(self, name: str) -> Path:
+        """The file that a process's log is appended to."""
+        self.logs.mkdir(exist_ok=True)
+        return self.logs / f"{name}.log"
 
     def report_problems(self, problems: dict[str, str]) -> None:
         """Have `/health` report these parts: what happened, by name."""
@@ -232,7 +239,7 @@ class Platform:
     def _start(
         self, name: str, command: Sequence[str], environment: Mapping[str, str], inherited: Sequence[int] = ()
     ) -> None:
-        with self._log(name).open("ab") as log:
+        with self.log_file(name).open("ab") as log:
             self._parts[name] = subprocess.Popen(
                 command,
                 env=environment,
@@ -268,18 +275,14 @@ class Platform:
                 noticed = True
                 print_status(
                     f"Still waiting for the API after {waited:.0f} s, at most {START_TIMEOUT_SECONDS:.0f} s. "
-                    f"Its log: {self._log('api')}"
+                    f"Its log: {self.log_file('api')}"
                 )
             time.sleep(0.05)
 
     def _require(self, name: str, running: bool) -> None:
         if not running:
-            raise PlatformError(f"{name} did not start. Its log ends with:\n{self.log_end(name)}")
-
-    def _log(self, name: str) -> Path:
-        logs = self.folder.path / "logs"
-        logs.mkdir(exist_ok=True)
-        return logs / f"{name}.log"
+            log = self.log_file(name)
+            raise PlatformError(f"{name} did not start. Its log, {log}, ends with:\n{end_of(log)}")
 
 
 def terminate(process: subprocess.Popen[bytes]) -> None:
@@ -290,6 +293,11 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def end_of(log: Path) -> str:
+    """The end of a log."""
+    return log.read_text(errors="replace")[-2000:] if log.exists() else "no log was written"
 
 
 def responds(url: str) -> bool:

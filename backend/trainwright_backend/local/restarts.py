@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.local.data_folder import PlatformError
+from trainwright_backend.local.platform import end_of
 
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 60.0
@@ -37,7 +39,7 @@ class Parts(Protocol):
     def dead_parts(self) -> list[str]: ...
     def exit_code(self, name: str) -> int | None: ...
     def restart(self, name: str) -> None: ...
-    def log_end(self, name: str) -> str: ...
+    def log_file(self, name: str) -> Path: ...
     def report_problems(self, problems: dict[str, str]) -> None: ...
 
 
@@ -93,9 +95,12 @@ class Restarts:
         failure.restart_at = self._clock() + pause
         times = "" if failure.exits == 1 else f", {failure.exits} times in a row"
         failure.message = f"{what}{times}, last at {datetime.now(UTC):%H:%M:%S} UTC. {MEANWHILE[name]}."
-        self._tell(f"{name} {failure.message} It restarts in {pause:.0f} s; the other parts keep running.")
+        log = self._platform.log_file(name)
+        self._tell(
+            f"{name} {failure.message} It restarts in {pause:.0f} s; the other parts keep running. Its log: {log}"
+        )
         if failure.exits == MANY_EXITS:
-            self._tell(f"The log of {name} ends with:\n{self._platform.log_end(name)}")
+            self._tell(f"The log of {name} ends with:\n{end_of(log)}")
 
     def _restart(self, name: str, failure: Failure) -> None:
         try:

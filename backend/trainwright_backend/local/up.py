@@ -37,6 +37,7 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
                 "Ctrl-C stops the platform and its runs; runs resume from their last checkpoint at the next start."
             )
             _print_first_owner_link(platform)
+            print_status(f"The logs of broker, API, worker and node agent are in {platform.logs}.")
             restarts = Restarts(platform, print_status)
             try:
                 while True:

@@ -22,6 +22,8 @@ def test_the_api_restarts_alone_and_a_long_start_names_its_log(
     with Platform(DataFolder.acquire(tmp_path), bind_socket("127.0.0.1", 0), environment) as platform:
         health = f"{platform.url}/api/v1/health"
         assert answers(health)
+        parts = {"broker", "api", "worker", "agent"}
+        assert {log.stem for log in platform.logs.iterdir()} == parts
         assert "Still waiting" not in capsys.readouterr().err
         agent = platform.pid("agent")
         platform.end_api()

@@ -29,6 +29,7 @@ class Parts:
     dead: set[str] = field(default_factory=set)
     starts: list[str] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
+    logs: Path = Path("/nonexistent")
     error: Exception | None = None
 
     def dead_parts(self) -> list[str]:
@@ -43,8 +44,8 @@ class Parts:
             raise self.error
         self.dead.discard(name)
 
-    def log_end(self, name: str) -> str:
-        return "out of paper"
+    def log_file(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
 
     def report_problems(self, problems: dict[str, str]) -> None:
         self.problems = problems
@@ -58,8 +59,9 @@ class Clock:
         return self.now
 
 
-def test_pauses_double_up_to_a_minute_and_other_parts_are_left_alone() -> None:
-    parts, clock, told = Parts(), Clock(), list[str]()
+def test_pauses_double_up_to_a_minute_and_other_parts_are_left_alone(tmp_path: Path) -> None:
+    parts, clock, told = Parts(logs=tmp_path), Clock(), list[str]()
+    (tmp_path / "worker.log").write_text("out of paper")
     restarts = Restarts(parts, told.append, clock)
     began, waits = 0.0, list[float]()
     for _ in range(10):
@@ -78,9 +80,11 @@ def test_pauses_double_up_to_a_minute_and_other_parts_are_left_alone() -> None:
         and "Datasets are not prepared" in parts.problems["worker"]
     )
     assert sum("out of paper" in line for line in told) == 1
+    exits = [line for line in told if "exited" in line]
+    assert len(exits) == 10 and all(line.endswith(f"Its log: {tmp_path / 'worker.log'}") for line in exits)
 
 
-def test_a_part_is_named_until_it_has_run_for_a_while_and_then_begins_anew() -> None:
+def test_a_part_is_named_until_it_has_run_for_a_while_and_then_counts_from_zero() -> None:
     parts, clock, told = Parts(), Clock(), list[str]()
     restarts = Restarts(parts, told.append, clock)
     parts.dead.add("agent")
