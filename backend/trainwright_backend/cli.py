@@ -24,7 +24,7 @@ from trainwright_backend.local.data_folder import FolderInUseError, PlatformErro
 from trainwright_backend.local.up import run_until_interrupted
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
-from trainwright_backend.nodes.service import create_join_token
+from trainwright_backend.nodes.service import create_join_token, online_name_warning
 from trainwright_backend.teams import one_time_links
 from trainwright_backend.worker import run_worker
 
@@ -149,7 +149,11 @@ def join_token(
         _refuse("\n".join(problem.message for problem in problems(error, NewJoinToken)))
     settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
-        typer.echo(create_join_token(session, settings, request.name, any_slots=any_slots).token)
+        warning = online_name_warning(session, request.name, settings.timers)
+        created = create_join_token(session, settings, request.name, any_slots=any_slots)
+    if warning is not None:
+        typer.echo(warning, err=True)
+    typer.echo(created.token)
 
 
 @app.command("check-settings")

@@ -46,8 +46,20 @@ def create_join_token(
     hashed = keyed_hash(settings.secret_key, JOIN_PURPOSE, token)
     session.add(JoinToken(token_hash=hashed, name=name, any_slots=any_slots, expires=expires))
     address = reachable_address(settings, requested)
+    warnings = filter(None, (local_warning(address), online_name_warning(session, name, settings.timers)))
     return CreatedJoinToken(
-        token=token, name=name, expires=expires, api=address, warning=local_warning(address)
+        token=token, name=name, expires=expires, api=address, warning=" ".join(warnings) or None
+    )
+
+
+def online_name_warning(session: Read, name: str, timers: Timers) -> str | None:
+    """What happens to the online node that has the name; None if there is none."""
+    node = session.scalars(select(Node).where(Node.name == name)).one_or_none()
+    if node is None or not is_online(node, now(), timers):
+        return None
+    return (
+        f"A node named {name} is online. A machine that joins with this token takes its place: the agent there is locked "
+        "out, and its runs stop and resume from their last checkpoints. To keep that node, choose another name."
     )
 
 

@@ -11,6 +11,7 @@ from trainwright.commands.terminal import (
     LOCAL_SERVER,
     Key,
     Server,
+    err,
     format_bytes,
     open_client,
     out,
@@ -19,7 +20,7 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.api.nodes import Node
 
-app = typer.Typer(no_args_is_help=True, help="List and drain nodes, and allow them slots. For site admins.")
+app = typer.Typer(no_args_is_help=True, help="List, add and drain nodes, and allow them slots. For site admins.")
 
 
 @app.command("list")
@@ -41,6 +42,19 @@ def _use(node: Node) -> str:
     memory = f"{format_bytes(found.memory_bytes)} of {format_bytes(found.memory_total_bytes)}"
     gpus = (f"GPU {gpu.index} {gpu.utilization:.0%}" for gpu in found.gpus if gpu.utilization is not None)
     return ", ".join((f"CPU {found.cpu_utilization:.0%}", memory, *gpus))
+
+
+@app.command("join-token")
+def join_token(name: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Create a one-time token for the node NAME, and print the command that joins with it."""
+    with open_client(server, key) as client:
+        created = client.create_join_token(name)
+        if created.warning is not None:
+            err.print(created.warning, style="yellow", markup=False, soft_wrap=True)
+        typer.echo(
+            f"trainwright-agent join --api {created.api or server} --name {created.name} --token {created.token} "
+            "--data /var/lib/trainwright-agent"
+        )
 
 
 @app.command("drain")

@@ -32,6 +32,20 @@ def test_a_join_token_works_once_for_its_name_and_for_15_minutes(scene: Scene) -
     assert try_join(old["token"], "node-d") == 403
 
 
+def test_a_token_for_the_name_of_an_online_node_says_what_happens_to_that_node(scene: Scene) -> None:
+    def warning(name: str) -> str:
+        answer = scene.site.admin.post("/api/v1/join-tokens", json={"name": name})
+        assert answer.status_code == 201
+        return answer.json()["warning"] or ""
+
+    scene.agent.heartbeat()
+    assert "A node named node-a is online" in warning("node-a") and "locked out" in warning("node-a")
+    assert "is online" not in warning("node-b")
+    with scene.database.write() as session:
+        session.execute(update(Node).values(last_heartbeat=now() - timedelta(hours=1)))
+    assert "is online" not in warning("node-a"), "an offline node joins again under its name"
+
+
 @pytest.mark.both_databases
 def test_secrets_of_nodes_are_stored_hashed(scene: Scene) -> None:
     token = scene.agent.client.headers["Authorization"].removeprefix("Bearer ")

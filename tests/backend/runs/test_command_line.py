@@ -110,3 +110,16 @@ def test_tags_are_removed_before_others_are_added(scene: Scene, served: Served, 
         ("run_none", False, "not_found"),
     ]
     assert scene.show(run_id)["tags"] == sorted(["new", *full[1:]])
+
+
+def test_a_join_token_comes_with_its_command_and_what_happens_to_the_node_of_that_name(
+    scene: Scene, served: Served
+) -> None:
+    key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")
+    scene.agent.heartbeat()
+    shown = served.command(key, "nodes join-token node-a")
+    assert shown.exit_code == 0 and "A node named node-a is online" in shown.stderr
+    command = shown.stdout.split()
+    assert command[:2] == ["trainwright-agent", "join"] and "node-a" in command and "--token" in command
+    refused = served.command(key, "nodes join-token My_Node")
+    assert refused.exit_code == 1 and "such as gpu-07" in refused.stderr

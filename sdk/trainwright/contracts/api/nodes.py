@@ -55,4 +55,4 @@ class JoinToken(Envelope):
     """Address of the server for the node's `--api`; empty from older servers."""
 
     warning: str | None = None
-    """That only the server's own machine reaches this address, and what to do about it."""
+    """That only the server's own machine reaches this address, or that an online node has this name; and what follows."""
