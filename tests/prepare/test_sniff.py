@@ -11,8 +11,9 @@ import zstandard
 
 from tests.prepare.conftest import Store
 from trainwright.contracts.curation import Compression, FileFormat
+from trainwright.contracts.file_types import FileType
 from trainwright.prepare.documents import UnusableDataError
-from trainwright.prepare.sniff import FileType, sniff
+from trainwright.prepare.sniff import sniff
 
 JSON = b'{"text": "a"}\n{"text": "b"}\n'
 

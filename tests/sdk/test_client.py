@@ -4,12 +4,17 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from trainwright.client import Client
+from trainwright.contracts.api.runs import Run, RunSummary
+from trainwright.contracts.data_spec import DataSpec
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import RunState
 from trainwright.transport.connection import ApiError, DigestMismatchError
 
 CONTENT = b"weights " * 1_000
@@ -95,6 +100,37 @@ def test_a_refusal_is_not_repeated_and_keeps_its_code(server: type[Scripted]) ->
         "Wait a moment.",
     )
     assert len(server.asked) == 1
+
+
+def test_waiting_for_a_run_tells_of_changes_only(server: type[Scripted]) -> None:
+    def answer(state: str, step: int) -> tuple[int, bytes]:
+        spec = RunSpec(name="pilot", data=DataSpec(dataset="ds_x"))
+        summary = RunSummary(step=step, attempt=1, values={}, spark=[])
+        run = Run(
+            id="run_x",
+            name="pilot",
+            state=RunState(state),
+            sentence="",
+            spec=spec,
+            flops=1.0,
+            attempt=1,
+            summary=summary,
+            created=datetime(2026, 1, 1, tzinfo=UTC),
+            created_by=None,
+        )
+        return 200, run.model_dump_json().encode()
+
+    script = [("queued", 0)] * 3 + [("running", 1)] * 2 + [("running", 2), ("succeeded", 2)]
+    server.answers["/api/v1/teams/crew/runs/run_x"] = [answer(*each) for each in script]
+    told: list[tuple[str, int]] = []
+
+    def tell(run: Run) -> None:
+        told.append((run.state.value, run.summary.step))
+
+    with Client(server.url) as client:
+        client.team("crew").wait("run_x", tell, poll_seconds=0.001)
+    assert told == [("queued", 0), ("running", 1), ("running", 2), ("succeeded", 2)]
+    assert len(server.asked) == len(script)
 
 
 def test_a_download_that_breaks_off_is_repeated(server: type[Scripted], tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Which files a call sends, and under which names."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from trainwright.transport.local_files import MOST_FILES, find_files
+from trainwright.transport.local_files import MOST_FILES, check_documents, find_files
 
 
 def write(folder: Path, *names: str, content: str = "x") -> None:
@@ -54,6 +55,40 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path) -> No
             find_files(paths)
     with pytest.raises(OSError, match="missing"):
         find_files([tmp_path / "missing"])
+
+
+def test_files_that_no_dataset_can_be_made_of_are_all_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write(data, "good.txt", "table.csv.gz", "words.json", content='[{"text": "a"}]')
+    (data / "long.json").write_text('{"text": "' + "x" * 200_000 + '"}\n')
+    (data / "broken.parquet").write_bytes(b"PK\x03\x04" + bytes(100_000))
+    (data / "private.txt").write_text("x")
+    (data / "private.txt").chmod(0)
+    unreadable = [] if os.access(data / "private.txt", os.R_OK) else ["private.txt"]  # root reads all
+    (data / "table.csv").mkdir()
+    with pytest.raises(ValueError) as refused:
+        check_documents(find_files([data]).files)
+    messages = str(refused.value).splitlines()
+    assert [Path(message.split()[0]).name for message in messages] == [
+        "broken.parquet",
+        *unreadable,
+        "table.csv.gz",
+        "words.json",
+    ]
+    assert "is a ZIP archive" in messages[0] and "one JSON object on each line" in messages[-1]
+
+    for number in range(20):
+        (data / f"{number}.pdf").write_bytes(b"%PDF-1.7")
+    with pytest.raises(ValueError, match=r"\nand \d+ more$"):
+        check_documents(find_files([data]).files)
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt")
+    found = find_files([tmp_path / "a.txt"]).files
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(ValueError, match=r"a\.txt cannot be opened: No such file"):
+        check_documents(found)
 
 
 def test_more_files_than_a_version_has_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The command with which the agent starts the launcher.
 
-Importing torch takes seconds, and the parent may die meanwhile. So the parent-death signal is armed first.
+Importing torch takes seconds, and the parent may die in the meantime. So the parent-death signal is armed first.
 
     python -m trainwright_trainer.launch JOB_JSON
 """

@@ -40,9 +40,10 @@ def list_datasets(
 
 
 @router.post("", status_code=201)
-def create_dataset(new: NewDataset, access: Editor, session: WriteSession) -> Dataset:
+def create_dataset(new: NewDataset, access: Editor, session: WriteSession, store: Store) -> Dataset:
     """Create a dataset from complete uploads, or a mixture. It is read and prepared immediately, in the background."""
-    return service.create_dataset(session, access.team_id, Creator(access.user_id, access.user_name), new)
+    by = Creator(access.user_id, access.user_name)
+    return service.create_dataset(session, store, access.team_id, by, new)
 
 
 @router.post("/count")
@@ -66,9 +67,11 @@ def delete_dataset(dataset: str, access: Editor, session: WriteSession) -> None:
 
 
 @router.post("/{dataset}/versions", status_code=201)
-def create_dataset_version(dataset: str, new: NewVersion, access: Editor, session: WriteSession) -> Dataset:
+def create_dataset_version(
+    dataset: str, new: NewVersion, access: Editor, session: WriteSession, store: Store
+) -> Dataset:
     """Create the dataset's next version: other files, another curation, or both. Versions never change."""
-    return service.add_version(session, access.team_id, dataset, new)
+    return service.add_version(session, store, access.team_id, dataset, new)
 
 
 @router.delete("/{dataset}/versions/{number}", status_code=204)

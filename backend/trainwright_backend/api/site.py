@@ -128,5 +128,5 @@ def _file_of_page(folder: Path, path: str) -> Path | None:
     try:
         file = (folder / path).resolve()
         return file if file.is_file() and file.is_relative_to(folder.resolve()) else None
-    except OSError:  # no file has such a name: it is too long
+    except OSError:  # the name is too long for any file
         return None

@@ -106,7 +106,7 @@ def change_password(
     Raises:
         AppError: 429 ``too_many_attempts`` with Retry-After.
         Invalid: the current password is wrong, or the new one is easy to guess or the same.
-        Conflict: another request has changed the password meanwhile.
+        Conflict: another request has changed the password in the meantime.
     """
     account = _account_with_password(database, settings, email, change.current_password, known_browser)
     if account is None:

@@ -173,7 +173,7 @@ def _retain_run(database: Database, run_id: UUID, seen: list[_Judged], rule: Rul
 
 def _held(session: Write, run: Run) -> list[Checkpoint]:
     """The committed checkpoints of a locked run, newest first, locked so that none is pinned or downloaded
-    meanwhile."""
+    in the meantime."""
     rows = (
         select(Checkpoint)
         .where(Checkpoint.run_id == run.id, Checkpoint.committed.is_not(None))

@@ -72,7 +72,7 @@ def fork_run(
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
     lock_data(session, team_id, changed_spec(get_run(session, team_id, run_id), request).data)
-    parent = locked_run(session, team_id, run_id)  # so that the checkpoint is not deleted meanwhile
+    parent = locked_run(session, team_id, run_id)  # so that the checkpoint is not deleted in the meantime
     checkpoint = _state_of(session, parent, request.checkpoint)
     before = RunSpec.model_validate(parent.spec)
     spec = with_vocabulary(changed_spec(parent, request), before)

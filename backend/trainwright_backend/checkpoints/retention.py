@@ -4,7 +4,7 @@ one checkpoint.
 Always kept are pinned ones, those with valid links, those that a fork still starts from, and the two newest
 valid states of a run that has not ended, since it may have to resume from them. This module only reads. Callers
 that delete have locked the rows of the run and its checkpoints, so that none is pinned, forked or downloaded
-meanwhile.
+in the meantime.
 """
 
 from collections.abc import Mapping, Sequence

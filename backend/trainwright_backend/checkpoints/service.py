@@ -141,7 +141,9 @@ def commit(
     """
     checkpoint = session.get(Checkpoint, checkpoint_id, populate_existing=True)
     if checkpoint is None or checkpoint.fence != run.fence:
-        raise Conflict("not_announced", "The announcement was dropped meanwhile: request upload links again.")
+        raise Conflict(
+            "not_announced", "The announcement was dropped in the meantime: request upload links again."
+        )
     if checkpoint.committed is None:
         checkpoint.committed = now()
         checkpoint.manifest_digest = manifest_digest

@@ -81,7 +81,7 @@ class Topics:
         if topic in self._listeners:
             self._listeners[topic]()
         for loop, woken in waiting:
-            with suppress(RuntimeError):  # its loop was closed meanwhile
+            with suppress(RuntimeError):  # its loop was closed in the meantime
                 loop.call_soon_threadsafe(woken.set)
 
     @contextmanager

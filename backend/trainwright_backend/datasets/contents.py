@@ -1,6 +1,6 @@
 """The contents of a new dataset version: files or a mixture, and a curation.
 
-This module only reads rows. `jobs.curation` applies a curation to documents, and `curation_counts` previews it.
+This module only reads rows and the first bytes of files. `jobs.curation` applies a curation to documents, and `curation_counts` previews it.
 """
 
 import hashlib
@@ -12,11 +12,13 @@ from uuid import UUID
 from trainwright.contracts.api.datasets import NewVersion
 from trainwright.contracts.base import Problem
 from trainwright.contracts.curation import CurationSpec
+from trainwright.contracts.file_types import HEAD_BYTES, FileTypeError, check_first_bytes
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.mixtures import find_mixed_versions, lock_datasets
 from trainwright_backend.datasets.tables import DatasetVersion
-from trainwright_backend.uploads.service import complete_uploads
+from trainwright_backend.uploads.service import UploadedFile, complete_uploads
 
 MAX_FILES = 1_000
 
@@ -52,7 +54,7 @@ class VersionContents:
 
 
 def first_contents(
-    session: Write, team_id: UUID, uploads: Sequence[str], curation: CurationSpec
+    session: Write, store: LocalStore, team_id: UUID, uploads: Sequence[str], curation: CurationSpec
 ) -> VersionContents:
     """The contents of a dataset's first version.
 
@@ -62,10 +64,12 @@ def first_contents(
     if not uploads and not curation.mix:
         message = "There are no files. Name complete uploads, or datasets to mix under curation.mix."
         raise Invalid.at("uploads", message, [])
-    return _contents(session, team_id, [], uploads, curation, None)
+    return _contents(session, store, team_id, [], uploads, curation, None)
 
 
-def next_contents(session: Write, team_id: UUID, base: DatasetVersion, new: NewVersion) -> VersionContents:
+def next_contents(
+    session: Write, store: LocalStore, team_id: UUID, base: DatasetVersion, new: NewVersion
+) -> VersionContents:
     """The contents of a later version. ``base`` provides what ``new`` leaves out.
 
     Raises:
@@ -83,7 +87,7 @@ def next_contents(session: Write, team_id: UUID, base: DatasetVersion, new: NewV
         raise Invalid.at(
             "uploads", message if keeps_files else "There are no files. Name complete uploads.", []
         )
-    return _contents(session, team_id, kept_files, new.uploads or [], curation, base.dataset_id)
+    return _contents(session, store, team_id, kept_files, new.uploads or [], curation, base.dataset_id)
 
 
 def files_of(version: DatasetVersion) -> list[FileRef]:
@@ -96,6 +100,7 @@ def files_of(version: DatasetVersion) -> list[FileRef]:
 
 def _contents(
     session: Write,
+    store: LocalStore,
     team_id: UUID,
     kept_files: list[FileRef],
     uploads: Sequence[str],
@@ -108,17 +113,33 @@ def _contents(
     # Datasets first, then the team's files: deleting a dataset takes the locks in this order.
     lock_datasets(session, team_id, curation.mix, own)
     sources = find_mixed_versions(session, team_id, curation.mix, own)
-    added = [
-        FileRef(file.name, file.digest, file.bytes, file.stored_file_id)
-        for file in complete_uploads(session, team_id, list(uploads))
-    ]
+    uploaded = complete_uploads(session, team_id, list(uploads))
+    added = [FileRef(file.name, file.digest, file.bytes, file.stored_file_id) for file in uploaded]
     files = kept_files + added
     _check_files(files)
+    _check_types(uploaded, store)
     named = [
         source.model_copy(update={"version": version.number})
         for source, (version, _) in zip(curation.mix, sources, strict=True)
     ]
     return VersionContents(curation.model_copy(update={"mix": named}), files, list(uploads), sources)
+
+
+def _check_types(files: Sequence[UploadedFile], store: LocalStore) -> None:
+    """Refuse files whose first bytes no reader accepts. Only reading finds what is wrong further on.
+
+    Raises:
+        Invalid: at `uploads`, for each of them.
+    """
+    problems = []
+    for file in files:
+        try:
+            with store.path_of(file.object_key).open("rb") as content:
+                check_first_bytes(file.name, content.read(HEAD_BYTES))
+        except FileTypeError as error:
+            problems.append(Problem(field="uploads", message=str(error), value=file.name))
+    if problems:
+        raise Invalid(problems)
 
 
 def _check_files(files: Sequence[FileRef]) -> None:

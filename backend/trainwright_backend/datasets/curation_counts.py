@@ -55,7 +55,7 @@ def count_curation(
     Raises:
         NotFound: there is no such dataset.
         Invalid: there is no such version, or the mixture is not possible.
-        Conflict: the files were not parsed yet, or not with the curation's settings; or they were deleted meanwhile.
+        Conflict: the files were not parsed yet, or not with the curation's settings; or they were deleted in the meantime.
     """
     with database.write() as session:  # nothing is written, but the rows stay locked while they are checked
         counted = _find_input(session, team_id, request)

@@ -59,7 +59,9 @@ def list_documents(
             shown += _samples(store, chunk, limit - len(shown))
     except FileNotFoundError:
         with database.read() as session:
-            get_version(session, team_id, dataset, number)  # raises NotFound if it was deleted meanwhile
+            get_version(
+                session, team_id, dataset, number
+            )  # raises NotFound if it was deleted in the meantime
         raise
     after = start + len(shown)
     return Page(items=shown, next_cursor=str(after) if after < total else None)

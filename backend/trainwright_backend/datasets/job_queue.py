@@ -139,7 +139,7 @@ def _ready_to_curate() -> tuple[ColumnElement[bool], ...]:
 
 
 def _ready_to_prepare() -> tuple[ColumnElement[bool], ...]:
-    """Includes those whose version failed meanwhile: their next job marks them as failed."""
+    """Includes those whose version failed in the meantime: their next job marks them as failed."""
     ended = (VersionState.READY, VersionState.FAILED)
     return Preparation.state.in_(PENDING_PREPARATION), DatasetVersion.state.in_(ended)
 

@@ -16,8 +16,8 @@ from sqlalchemy.exc import IntegrityError
 
 from trainwright.contracts.api.datasets import VersionState
 from trainwright.contracts.curation import ReadSpec
+from trainwright.contracts.file_types import COMPRESSED_NAMES, JSON_NAMES, TABLE_NAMES, suffix_of_name
 from trainwright.prepare.chunks import chunk_name
-from trainwright.prepare.sniff import COMPRESSED_NAMES, JSON_NAMES, TABLE_NAMES, suffix_of_name
 from trainwright_backend.core.db import Write, now, storable
 from trainwright_backend.core.deletion_queue import queue_deletion
 from trainwright_backend.core.errors import Invalid
@@ -105,7 +105,7 @@ def delete_unused_parsed_files(session: Write, team_id: UUID, parsed_file_ids: I
     """Delete the parsed files that no version uses any more, and queue their objects for deletion."""
     for parsed_file_id in sorted(set(parsed_file_ids)):
         used = exists(select(DatasetFile.position).where(DatasetFile.parsed_file_id == parsed_file_id))
-        # A version created meanwhile locks the parsed file: then its foreign key prevents this.
+        # A version created in the meantime locks the parsed file: then its foreign key prevents this.
         with suppress(IntegrityError), session.begin_nested():
             if session.change(delete(ParsedFile).where(ParsedFile.id == parsed_file_id, ~used)):
                 queue_deletion(session, parsed_file_folder(team_id, parsed_file_id))

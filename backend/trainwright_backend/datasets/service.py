@@ -18,6 +18,7 @@ from trainwright.contracts.data_spec import DataSpec
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
+from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.contents import (
     VersionContents,
     first_contents,
@@ -43,13 +44,15 @@ class Creator:
     name: str
 
 
-def create_dataset(session: Write, team_id: UUID, by: Creator, new: NewDataset) -> DatasetOut:
+def create_dataset(
+    session: Write, store: LocalStore, team_id: UUID, by: Creator, new: NewDataset
+) -> DatasetOut:
     """Create a dataset with its first version, and start to read and prepare it.
 
     Raises:
         Invalid: the files or the mixture cannot be used.
     """
-    contents = first_contents(session, team_id, new.uploads, new.curation)
+    contents = first_contents(session, store, team_id, new.uploads, new.curation)
     dataset = Dataset(
         id=new_id(),
         team_id=team_id,
@@ -64,7 +67,9 @@ def create_dataset(session: Write, team_id: UUID, by: Creator, new: NewDataset) 
     return show_dataset(session, team_id, public_id("ds", dataset.id))
 
 
-def add_version(session: Write, team_id: UUID, dataset: str, new: NewVersion) -> DatasetOut:
+def add_version(
+    session: Write, store: LocalStore, team_id: UUID, dataset: str, new: NewVersion
+) -> DatasetOut:
     """Create the next version of a dataset, with other files, another curation, or both.
 
     Raises:
@@ -77,7 +82,7 @@ def add_version(session: Write, team_id: UUID, dataset: str, new: NewVersion) ->
     newest, base = row.versions[0], _base(row, new)
     if base is None:
         raise Invalid.at("base", describe_versions(row), new.base)
-    contents = next_contents(session, team_id, base, new)
+    contents = next_contents(session, store, team_id, base, new)
     _add_version(session, row, contents, changes_between(newest, contents))
     return show_dataset(session, team_id, dataset)
 

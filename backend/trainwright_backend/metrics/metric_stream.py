@@ -2,7 +2,7 @@
 
 A reader has a cursor: it has read all points of earlier attempts, and those of its own attempt up to a step of
 each series. New points are read a page at a time, so a long run is never completely in memory. If points that
-were read have been removed meanwhile, the reader first tells the client to discard them. The stored points
+were read have been removed in the meantime, the reader first tells the client to discard them. The stored points
 decide that, not the step at which an attempt was expected to resume, since an attempt that ended before its
 start removed nothing.
 

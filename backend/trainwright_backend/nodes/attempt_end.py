@@ -106,7 +106,7 @@ def close_placement(session: Write, placement: Placement, how: PlacementEnd, cod
 
 
 def expire_lease(session: Write, placement_id: UUID, seen_renewal: int, timers: Timers) -> bool:
-    """Close a placement whose lease expired, unless it was renewed meanwhile.
+    """Close a placement whose lease expired, unless it was renewed in the meantime.
 
     Returns:
         False if it was renewed or closed after ``seen_renewal`` was read.

@@ -37,7 +37,7 @@ def may_be_caused_by_layout(code: EndCode, fail_code: EndCode | None) -> bool:
     """Whether an end before the first step may be due to the layout, and not to the network, a disk or the node.
 
     Args:
-        fail_code: the reason for which the run would fail after this end.
+        fail_code: why the run would fail after this end; None if it would be retried.
     """
     if end_class(code) is EndClass.USER or code in (
         EndCode.CRASHED,
@@ -52,7 +52,7 @@ def layout_to_roll_back_to(session: Read, run: Run) -> RunLayout | None:
     """The layout for the attempt after this one, which ended early.
 
     Returns:
-        The newest layout that made steps, or the one that was chosen meanwhile; None if this attempt's layout
+        The newest layout that made steps, or the one that was chosen in the meantime; None if this attempt's layout
         made a step, or no layout did.
     """
     tried = _tried(session, run)

@@ -212,9 +212,9 @@ def unclaimed(timers: Timers) -> Select[UUID]:
 
 
 def withdraw(session: Write, placement_id: UUID) -> None:
-    """Withdraw the placements of a run of which this one was not claimed; the run is placed again.
+    """Withdraw all placements of the run if this one was not claimed, so that the run is placed again.
 
-    Those that were claimed in time have started nothing, and their supervisors' next renewals are refused.
+    Placements that were claimed in time have started nothing, and their supervisors' next renewals are refused.
     """
     placement = session.get(Placement, placement_id)
     run = None if placement is None else lock_run(session, placement.run_id)

@@ -42,7 +42,7 @@ def requeue(session: Write, run_id: UUID) -> None:
 
 
 def failure_reason(session: Read, run: Run, exit: Outcome) -> EndCode | None:
-    """The reason for which the run fails after this end; None if it is retried."""
+    """Why the run fails after this end; None if it is retried."""
     code, kind = exit.code, end_class(exit.code)
     if kind is EndClass.USER:
         return code

@@ -68,7 +68,7 @@ def roll_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) ->
     change = "; ".join(_changes(before, after))
     run.spec = after.model_dump(mode="json")
     session.flush()
-    was = f"was rolled back: {change}" if change else "is not retried: another was chosen meanwhile"
+    was = f"was rolled back: {change}" if change else "is not retried: another was chosen in the meantime"
     advice = f"Read the logs of attempt {run.attempt}, and change the layout again once the node can run it."
     words = (
         f"attempt {run.attempt} ended before its first step in a new layout ({cause}), which {was}. {advice}"

@@ -44,7 +44,7 @@ class RequestBody:
     def end(self) -> None:
         """End the body now. Safe to call from any thread."""
         self.is_replaced = True
-        with suppress(RuntimeError):  # its loop was closed meanwhile
+        with suppress(RuntimeError):  # its loop was closed in the meantime
             self._loop.call_soon_threadsafe(self._expire)
 
     def _expire(self) -> None:

@@ -95,7 +95,7 @@ def list_uploads(
         before: id of an upload; only older ones.
 
     Raises:
-        Invalid: ``before`` is no id of an upload.
+        Invalid: ``before`` is not the id of an upload.
     """
     older = () if before is None else (Upload.id < _cursor_id(before),)
     rows = session.execute(
@@ -121,7 +121,7 @@ def advance(session: Write, upload_id: UUID, start: int, end: int) -> None:
     """Record that the bytes from ``start`` to ``end`` are safe.
 
     Raises:
-        NotFound: the upload was deleted meanwhile.
+        NotFound: the upload was deleted in the meantime.
     """
     advanced = session.change(
         update(Upload)
@@ -146,7 +146,7 @@ def complete(
         Whether the upload is complete now.
 
     Raises:
-        NotFound: the upload was deleted meanwhile.
+        NotFound: the upload was deleted in the meantime.
     """
     lock_storage(session, team_id)
     upload = session.scalar(select(Upload).where(Upload.id == upload_id).with_for_update())
@@ -245,7 +245,7 @@ def find_expired_uploads() -> Select[UUID]:
 
 
 def delete_expired_upload(session: Write, upload_id: UUID) -> None:
-    """Delete an expired upload, unless bytes arrived meanwhile."""
+    """Delete an expired upload, unless bytes arrived in the meantime."""
     expired = select(Upload.team_id).where(Upload.id == upload_id, Upload.expires <= now())
     team_id = session.scalar(expired)
     if team_id is not None:

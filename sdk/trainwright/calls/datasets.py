@@ -26,7 +26,7 @@ from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.uploads import Preview, RejectedDocument, Upload
 from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.data_spec import TokenizerSpec
-from trainwright.transport.local_files import LocalFile, find_files
+from trainwright.transport.local_files import LocalFile, check_documents, find_files
 from trainwright.transport.progress import OnProgress, ProgressMeter
 from trainwright.transport.tus import TusUploader
 
@@ -53,6 +53,7 @@ class DatasetCalls(TeamCalls):
 
         Raises:
             ValidationError: the name or the curation would be refused. Nothing was sent.
+            ValueError: files cannot be opened, are empty, or of no supported type. Nothing was sent.
         """
         NewDataset(name=name, curation=curation or CurationSpec())
         new = {"name": name} | (
@@ -183,6 +184,7 @@ class DatasetCalls(TeamCalls):
         self, path: str, new: Mapping[str, Any], paths: Sequence[Path], on_progress: OnProgress | None
     ) -> Dataset:
         files = find_files(paths).files
+        check_documents(files)
         sender, ids = self._send(files, on_progress)
         made = self._client.post(path, Dataset, json={**new, "uploads": ids})
         sender.forget(files)

@@ -75,13 +75,15 @@ class MonitoringCalls(TeamCalls):
     def wait(
         self, run_id: str, on_change: Callable[[Run], None] | None = None, poll_seconds: float = 1.0
     ) -> Run:
-        """Wait until the run has ended. ``on_change`` is called with it after every poll."""
+        """Wait until the run has ended. ``on_change`` is called with it at first and whenever it has changed."""
+        before: Run | None = None
         while True:
             run = self._run_patiently(run_id)
-            if on_change is not None:
+            if on_change is not None and run != before:
                 on_change(run)
             if run.state in FINAL:
                 return run
+            before = run
             time.sleep(poll_seconds)
 
     def events(self, run_id: str, after: int = 0) -> list[RunEvent]:

@@ -20,7 +20,9 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.api.nodes import Node
 
-app = typer.Typer(no_args_is_help=True, help="List, add and drain nodes, and allow them slots. For site admins.")
+app = typer.Typer(
+    no_args_is_help=True, help="List, add and drain nodes, and allow them slots. For site admins."
+)
 
 
 @app.command("list")

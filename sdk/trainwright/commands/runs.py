@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +33,7 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.actions import MOST_RUNS_AT_ONCE, BulkResult, RunAction
+from trainwright.contracts.api.plans import RunPlan
 from trainwright.contracts.api.runs import Run, RunGrouping, RunView
 from trainwright.contracts.run_state import RunState
 from trainwright.transport.connection import ApiError
@@ -55,12 +56,8 @@ def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, s
         verdict = api.validate(whole)
         exit_with_problems(verdict.problems)
         typer.echo(f"Valid: {verdict.parameters:,} parameters.")
-        planned = api.plan_run(whole)
-        for warning in (*verdict.warnings, *planned.warnings):
-            typer.secho(warning, fg=typer.colors.YELLOW)
-        if planned.too_large is not None:
-            will_wait = "The run would wait until a larger node joins."
-            typer.secho(f"This will not fit. {planned.too_large} {will_wait}", fg=typer.colors.YELLOW)
+        _print_warnings(verdict.warnings)
+        _print_plan_warnings(api.plan_run(whole))
 
 
 @app.command("submit")
@@ -72,19 +69,20 @@ def submit(
         whole = read_spec(spec, sets)
         run = api.submit(whole)
         typer.echo(run.id)
-        planned = api.plan_run(whole)
-        for warning in planned.warnings:
-            err.print(warning, style="yellow", markup=False, soft_wrap=True)
-        if planned.too_large is not None:
-            will_wait = "The run waits until a larger node joins."
-            err.print(
-                f"This does not fit. {planned.too_large} {will_wait}",
-                style="yellow",
-                markup=False,
-                soft_wrap=True,
-            )
+        _print_plan_warnings(api.plan_run(whole))
         if wait:
             _finish(api.wait(run.id, _show_run))
+
+
+def _print_plan_warnings(planned: RunPlan) -> None:
+    _print_warnings(planned.warnings)
+    if planned.too_large is not None:
+        _print_warnings([f"This does not fit. {planned.too_large} The run waits until a larger node joins."])
+
+
+def _print_warnings(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        err.print(warning, style="yellow", markup=False, soft_wrap=True)
 
 
 @app.command("list")

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.curation import ReadSpec
+from trainwright.contracts.file_types import FileType
 from trainwright.durable_files import SHARED, write_durably
 from trainwright.prepare.documents import HASH_BYTES, Document, Rejected, Source
 from trainwright.prepare.file_reader import positioned_rows
 from trainwright.prepare.rows import Position, Row
-from trainwright.prepare.sniff import FileType
 from trainwright.prepare.text_stats import TextStats, compute_text_stats
 
 CHUNK_BYTES = 16 * 2**20

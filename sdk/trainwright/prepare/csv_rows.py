@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainwright.contracts.file_types import BYTE_ORDER_MARK, suffix_of_name
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
 from trainwright.prepare.field_values import NoDocumentError, document_text
 from trainwright.prepare.limits import MOST_COLUMNS
 from trainwright.prepare.lines import Line, read_lines
 from trainwright.prepare.rows import BLANK_LINES, Position, Row
-from trainwright.prepare.sniff import BYTE_ORDER_MARK, suffix_of_name
 
 ROW_BYTES = 16 * 2**20
 """Longer rows are rejected, so that memory is bounded for any file."""

@@ -21,7 +21,6 @@ WINDOW_BYTES = 128 * 2**20
 """Most memory that a Zstandard frame may require."""
 BLOCK_BYTES = 2**20
 ZSTANDARD_STEP_BYTES = 2**8
-SKIPPABLE_MAGIC = tuple(bytes([low]) + b"\x2a\x4d\x18" for low in range(0x50, 0x60))
 
 
 class PlainStream:

@@ -15,6 +15,7 @@ from itertools import islice
 
 from trainwright.contracts.api.uploads import Column
 from trainwright.contracts.curation import FileFormat, ReadSpec
+from trainwright.contracts.file_types import BYTE_ORDER_MARK, FileType
 from trainwright.prepare.csv_rows import csv_rows, read_header
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Rejected, Source, UnusableDataError
@@ -24,7 +25,6 @@ from trainwright.prepare.limits import MOST_COLUMNS
 from trainwright.prepare.lines import read_lines
 from trainwright.prepare.parquet_rows import parquet_columns, parquet_rows
 from trainwright.prepare.rows import Position, Row
-from trainwright.prepare.sniff import BYTE_ORDER_MARK, FileType
 from trainwright.prepare.text_rows import text_rows
 
 FIRST_ROWS = 100

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from trainwright.contracts.file_types import BYTE_ORDER_MARK
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Rejected
 from trainwright.prepare.field_values import NoDocumentError, document_text
 from trainwright.prepare.lines import read_lines
 from trainwright.prepare.rows import BLANK_LINES, Position, Row
-from trainwright.prepare.sniff import BYTE_ORDER_MARK
 
 MANY_BRACES = 100_000
 MOST_OBJECTS = 500_000

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 
 from trainwright.contracts.curation import TextDocuments
+from trainwright.contracts.file_types import BYTE_ORDER_MARK
 from trainwright.prepare.decompress import BLOCK_BYTES, PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Rejected
 from trainwright.prepare.rows import Position, Row
-from trainwright.prepare.sniff import BYTE_ORDER_MARK
 
 BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 NOT_BLANK = re.compile(rb"[^ \t\r\n\f\v]")

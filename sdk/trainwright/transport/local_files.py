@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from trainwright.contracts.file_names import broken_upload_rule
+from trainwright.contracts.file_types import HEAD_BYTES, FileTypeError, check_first_bytes
 
 BLOCK_BYTES = 1 << 20
 MOST_FILES = 1_000
 """Most files of one version."""
+PROBLEMS_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,28 @@ def find_files(paths: Sequence[Path]) -> Found:
             files.append(_local(path, path.name))
     _check(files)
     return Found(files, skipped)
+
+
+def check_documents(files: Sequence[LocalFile]) -> None:
+    """Check that files can be opened and are of types that datasets are made from, by their first bytes.
+
+    Raises:
+        ValueError: some are not; it names them.
+    """
+    found = [problem for problem in map(_problem, files) if problem is not None]
+    if found:
+        more = f"\nand {len(found) - PROBLEMS_NAMED:,} more" if len(found) > PROBLEMS_NAMED else ""
+        raise ValueError("\n".join(found[:PROBLEMS_NAMED]) + more)
+
+
+def _problem(file: LocalFile) -> str | None:
+    try:
+        check_first_bytes(file.name, b"".join(file.read(0, HEAD_BYTES)))
+    except OSError as error:
+        return f"{file.path} cannot be opened: {error.strerror or error}."
+    except FileTypeError as error:
+        return str(error)
+    return None
 
 
 def _add_folder(folder: Path, files: list[LocalFile], skipped: list[str]) -> None:

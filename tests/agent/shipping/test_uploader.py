@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -92,14 +93,22 @@ def test_a_damaged_checkpoint_is_not_committed(
     assert not [key for key in api.objects if key.endswith("model.safetensors")]
 
 
-@pytest.mark.parametrize("announced", [{"step": 6}, {"digest": "0" * 64}, {"kind": CheckpointKind.EXPORT}])
+@pytest.mark.parametrize(
+    "differ",
+    [
+        lambda upload: replace(upload, step=6),
+        lambda upload: replace(upload, digest="0" * 64),
+        lambda upload: replace(upload, kind=CheckpointKind.EXPORT),
+    ],
+    ids=["step", "digest", "kind"],
+)
 def test_a_checkpoint_other_than_the_announced_one_is_not_sent(
-    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, announced: dict[str, object]
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, differ: Callable[[Upload], Upload]
 ) -> None:
     digest = save(attempt.path.joinpath(*NAMES), "state", 5)
-    claimed = Upload(**{"kind": CheckpointKind.STATE, "step": 5, "digest": digest} | announced)  # type: ignore[arg-type]
+    announced = differ(Upload(CheckpointKind.STATE, step=5, digest=digest))
     with pytest.raises(DamagedCheckpointError, match="announced"):
-        uploader(api).upload(claimed, Part.ALL, attempt.path, *NAMES)
+        uploader(api).upload(announced, Part.ALL, attempt.path, *NAMES)
 
 
 @pytest.mark.parametrize(("part", "commits"), [(Part.OWN, 0), (Part.OWN_AND_COMMIT, 1)])

@@ -1,5 +1,6 @@
 """A person changes their name and their password."""
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -115,10 +116,10 @@ def test_a_change_after_a_recovery_is_refused(site: Site, monkeypatch: pytest.Mo
     browser = signed_in(site)
     hash_password = passwords.hash_password
 
-    def recovered_meanwhile(*arguments: object) -> str:
+    def hash_after_recovery(password: str, about: Iterable[str | None] = ()) -> str:
         with site.app.state.database.write() as session:
             session.execute(update(Account).values(password_hash="recovered"))
-        return hash_password(*arguments)  # type: ignore[arg-type]
+        return hash_password(password, about)
 
-    monkeypatch.setattr(passwords, "hash_password", recovered_meanwhile)
+    monkeypatch.setattr(passwords, "hash_password", hash_after_recovery)
     assert change(browser)[:2] == (409, "password_changed")

@@ -49,11 +49,16 @@ GOOD: dict[str, tuple[str, bytes, Json, list[str]]] = {
 
 BROKEN: dict[str, tuple[str, bytes, Json, str]] = {
     "cut gzip": ("a.jsonl.gz", gzip.compress(lines(*map(str, range(999))))[:-20], {}, "a.jsonl.gz"),
-    "no gzip": ("a.jsonl.gz", lines("one"), {}, "a.jsonl.gz has the name of gzip data"),
-    "no parquet": ("a.parquet", lines("one"), {}, "a.parquet has the name of a .parquet file"),
-    "utf-16": ("a.txt", "one".encode("utf-16"), {}, "UTF-8"),
+    "gzip of UTF-16": ("a.txt.gz", gzip.compress("one".encode("utf-16")), {}, "UTF-8"),
     "no such column": ("a.csv", table([["id", "body"], ["1", "one"]]), {"field": "text"}, "body"),
     "a bomb": ("a.txt.gz", gzip.compress(bytes(2**20)) * 400, {}, "a.txt.gz"),
+}
+
+WRONG_TYPES: dict[str, tuple[bytes, str]] = {
+    "a.jsonl.gz": (lines("one"), "a.jsonl.gz has the name of gzip data"),
+    "a.parquet": (lines("one"), "a.parquet has the name of a .parquet file"),
+    "a.txt": ("one".encode("utf-16"), "a.txt is text in UTF-16. Save it as UTF-8."),
+    "a.csv": (b"PK\x03\x04" + bytes(200_000), "a.csv is a ZIP archive"),
 }
 
 
@@ -85,6 +90,22 @@ def test_a_broken_file_fails_its_version_with_its_reason(editor: DatasetEditor, 
     assert kind in ("a bomb", "cut gzip") or version["error"].endswith(seen["problem"]), (
         "the preview says the same"
     )
+
+
+def test_files_of_wrong_types_are_named_and_nothing_is_created_from_them(editor: DatasetEditor) -> None:
+    wrong = [editor.send(name, content) for name, (content, _) in WRONG_TYPES.items()]
+    good = editor.send("good.parquet", parquet(text=["one", " ".join(map(str, range(20_000)))]))
+    refused = editor.post("datasets", {"name": "x", "uploads": [good, *wrong]})
+    assert refused.status_code == 422
+    problems = {problem["value"]: problem["message"] for problem in refused.json()["errors"]}
+    assert problems.keys() == WRONG_TYPES.keys()
+    assert all(problems[name].startswith(sentence) for name, (_, sentence) in WRONG_TYPES.items())
+    assert editor.get("datasets")["items"] == []
+
+    made = editor.ready(editor.post("datasets", {"name": "x", "uploads": [good]}).json())
+    answer = editor.post(f"datasets/{made['id']}/versions", {"uploads": wrong[:1], "keep_files": True})
+    assert editor.problem(answer) == ("uploads", problems["a.jsonl.gz"])
+    assert [version["number"] for version in editor.show(made)["versions"]] == [1]
 
 
 def test_rejected_rows_are_listed_with_their_lines_across_files(editor: DatasetEditor) -> None:

@@ -123,7 +123,7 @@ def test_a_layout_chosen_meanwhile_is_used_first(scene: Scene) -> None:
     change(scene, work.run_id, {"parallelism": {"zero_stage": 1}, "micro_sequences": 2})
     assert work.ended("bad_job", "no") == "retry_wait"
     [message] = put_back(scene, work.run_id)
-    assert "is not retried: another was chosen meanwhile" in message
+    assert "is not retried: another was chosen in the meantime" in message
     third = scene.again(work.run_id)
     assert third.claim.job.spec.parallelism.zero_stage == 1
     assert third.ended("bad_job", "no") == "retry_wait"

@@ -57,7 +57,7 @@ def collect_rank_manifests(draft: Path, ranks: range) -> RankManifest:
 
 
 def merge_manifests(manifests: Sequence[RankManifest]) -> RankManifest:
-    """All files and tensors of ``manifests``, of which several may have slices of one tensor."""
+    """All files and tensors of ``manifests``. Several manifests may have slices of the same tensor."""
     tensors: dict[str, TensorEntry] = {}
     for name, entry in chain.from_iterable(manifest.tensors.items() for manifest in manifests):
         tensors[name] = _merge(tensors.get(name), entry)

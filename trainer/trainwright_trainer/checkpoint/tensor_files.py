@@ -84,7 +84,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
 
 
 def write_hashed(path: Path, parts: Sequence[bytes | memoryview]) -> FileEntry:
-    """Write ``parts`` one after the other and sync the file; they must not change meanwhile."""
+    """Write ``parts`` one after the other and sync the file; they must not change in the meantime."""
     with ThreadPoolExecutor(1, "hashing") as hasher, path.open("wb") as file:
         digest = hasher.submit(_hash, parts)
         for part in parts:

@@ -1,7 +1,7 @@
 """Casts of float32 weights to the dtype of their products, made once per step for all of its micro batches.
 
 Autocast casts a weight in each forward pass and keeps the cast until the backward pass, for each micro batch in flight. So
-casts that are kept need no more memory at a step's peak, unless activations are recomputed and no casts are kept:
+sharing one cast does not raise the peak memory of a step, unless activations are recomputed: then autocast keeps no casts.
 ``planner.memory.keeps_weight_casts`` decides.
 """
 

@@ -1,9 +1,9 @@
 """Cross-entropy of the next token, in nats, computed from the features before the head in chunks of logits.
 
-With a vocabulary of 128,256 the logits of 8,192 tokens take 4.2 GB in float32, and their gradient as much
-again: more than many models. But a token's loss needs only its own logits. So tokens go through the head in
-chunks, and each chunk's gradients are computed at once, while its probabilities p exist; the forward pass
-thus does the head's backward pass:
+With a vocabulary of 128,256 the logits of 8,192 tokens take 4.2 GB in float32, and their gradient another
+4.2 GB: more than many models. But a token's loss needs only its own logits. So tokens go through the head in
+chunks, and each chunk's gradients are computed at once, while its probabilities p exist. So the
+forward pass does the head's backward pass:
 
     d loss / d logits = (p - onehot(target)) / N        d/dx = that @ W        d/dW = Σ over chunks of thatᵀ @ x
 

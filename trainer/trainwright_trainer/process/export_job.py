@@ -61,6 +61,6 @@ def _last_checkpoint(job: JobSpec, folder: Path, out: Path) -> tuple[Path, Check
     if job.kind is JobKind.TRAIN and trained.is_dir():
         return trained, read_checkpoint(trained, digest, None)
     if job.resume is None or job.resume.step != last:
-        raise BadJobError(f"there is no checkpoint of the last step, {last}, in out/checkpoints or resume")
+        raise BadJobError(f"there is no checkpoint of the last step ({last}) in out/checkpoints or resume")
     resume = folder / RESUME_FOLDER
     return resume, read_checkpoint(resume, digest, job.resume.digest)

@@ -3,7 +3,7 @@
 No data sheet gives the peak of a share of a CPU's cores, so it is measured: every thread of every slot multiplies
 matrices on its own, all at the same time. Products are timed in the CPU time of their thread, which stops while
 another process has the core, so the result does not depend on what else the machine does. (Threads that share a
-product spin while they wait for each other, which CPU time counts; hence one product per thread.) The best of many
+product spin while they wait for each other, which CPU time counts, so each thread has its own product.) The best of many
 samples over several sizes counts, since what disturbs a sample only makes it slower.
 
 CPUs have no FP8 products: the trainer widens the codes to bfloat16 and multiplies those

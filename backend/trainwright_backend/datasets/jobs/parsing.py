@@ -13,11 +13,12 @@ from sqlalchemy import func, select, update
 
 from trainwright.contracts.api.datasets import VersionState
 from trainwright.contracts.curation import FileFormat, ReadSpec
+from trainwright.contracts.file_types import FileType
 from trainwright.prepare.chunks import ChunkInfo, chunk_name, write_chunks
 from trainwright.prepare.documents import Rejected, Source
 from trainwright.prepare.file_reader import columns_of, resolve_field
 from trainwright.prepare.rows import Position
-from trainwright.prepare.sniff import FileType, sniff
+from trainwright.prepare.sniff import sniff
 from trainwright_backend.core.db import Database, Write, now, storable
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.job_queue import PENDING_VERSION, JobKind, send_job

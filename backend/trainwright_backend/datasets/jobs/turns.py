@@ -1,6 +1,6 @@
 """Whose job a worker runs next: teams take turns, and so do the rows of a team.
 
-One team's large upload thus delays the others by one job each, and long jobs give way after a slice of time (`runner`). A
+So one team's large upload delays the others by one job each, and long jobs give way after a slice of time (`runner`). A
 worker remembers the turns of teams by itself: a restart forgets them, which costs a team one turn at most.
 """
 
