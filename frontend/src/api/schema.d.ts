@@ -3128,7 +3128,7 @@ export interface components {
             token: string;
             /**
              * Warning
-             * @description That only the server's own machine reaches this address, and what to do about it.
+             * @description That only the server's own machine reaches this address, or that an online node has this name; and what follows.
              */
             warning?: string | null;
         };
