@@ -56,7 +56,7 @@ def test_every_end_code_has_a_class_and_a_sentence() -> None:
     for code in EndCode:
         assert end_class(code) in EndClass
         assert sentence(code).endswith(".")
-    assert set(RETRIES) == {EndClass.LOST, EndClass.LEASE_EXPIRED, EndClass.RETRYABLE}
+    assert set(RETRIES) == {EndClass.LOST, EndClass.LEASE_EXPIRED, EndClass.RETRYABLE, EndClass.DIVERGED}
 
 
 def test_a_reason_of_a_newer_version_is_read_as_unknown_by_client_and_agent() -> None:

@@ -15,6 +15,7 @@ from tests.live import (
     Live,
     eventually,
     finished,
+    live_agent,
     live_platform,
     marked_processes,
     series,
@@ -23,6 +24,7 @@ from tests.live import (
 )
 from trainwright.contracts.api.datasets import Dataset, PreparationState
 from trainwright.contracts.api.runs import Run
+from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.series import FP8_SERIES, HARDWARE_SERIES, STORED_SERIES
 from trainwright.transport.connection import ApiError
@@ -43,6 +45,13 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return live.team.upload("letters", [file])
 
 
+def spec_of(dataset: Dataset, nodes: int) -> dict[str, Any]:
+    """A run of two ranks on this many nodes."""
+    data = {"dataset": dataset.id, "tokenizer": {"vocabulary": 512}, "validation_fraction": 0.1}
+    resources = {"device": "cpu", "nodes": nodes, "slots_per_node": 2 // nodes}
+    return small_spec(dataset, data=data, resources=resources)
+
+
 @dataclass(frozen=True)
 class Trained:
     """A run that has ended, and the steps that were streamed while it trained."""
@@ -53,8 +62,7 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def trained(live: Live, dataset: Dataset) -> Trained:
-    data = {"dataset": dataset.id, "tokenizer": {"vocabulary": 512}, "validation_fraction": 0.1}
-    run = live.team.submit(small_spec(dataset, data=data))
+    run = live.team.submit(spec_of(dataset, nodes=1))
     streamed = [step for points in live.team.stream_metrics(run.id) for step in points.steps]
     run = finished(live.team, run.id)
     assert run.state is RunState.SUCCEEDED, run.sentence
@@ -101,6 +109,22 @@ def test_events_are_listed_in_order(live: Live, trained: Trained) -> None:
     saved = [event.step for event in events if event.type == "checkpoint_saved"]
     assert saved == [10, 20, 30]
     assert {log.file for log in live.team.logs(run.id)} >= {"rank-0.log", "rank-1.log"}
+
+
+def test_two_nodes_train_it_with_the_same_losses_to_the_last_bit(
+    live: Live, dataset: Dataset, trained: Trained, tmp_path: Path
+) -> None:
+    with live_agent(live, tmp_path / "node", "other") as other:
+        run = finished(live.team, live.team.submit(spec_of(dataset, nodes=2)).id)
+        assert run.state is RunState.SUCCEEDED, run.sentence
+        assert series(live.team, run.id, "loss") == series(live.team, trained.run.id, "loss")
+        logs = {log.file for log in live.team.logs(run.id) if not log.file.startswith("launcher")}
+        assert logs == {"rank-0.log", "rank-1.log"}, "each node ships those of its ranks"
+        states = [item for item in live.team.checkpoints(run.id) if item.kind is CheckpointKind.STATE]
+        assert max(item.step for item in states) == 30
+        load_export(live.team.download(run.id, tmp_path / "export"))
+        for folder in (live.platform.folder.path, other.data):
+            eventually(lambda at=folder: not marked_processes(at), "no process is left")
 
 
 def test_rejected_lines_are_listed_and_the_rest_is_used(
