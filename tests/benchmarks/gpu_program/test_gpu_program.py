@@ -1,6 +1,6 @@
 """The program of a training step on a GPU, as far as tracing shows it: its counts stay what they are.
 
-``make test`` traces; ``make bench-dry`` lets Inductor write the kernels too, which needs Triton.
+``make bench-dry`` traces it and lets Inductor write the kernels, which needs Triton; ``make test`` checks the table only.
 """
 
 import json
@@ -14,6 +14,8 @@ from tests.benchmarks.gpu_program import record
 from tests.benchmarks.gpu_program.h200 import compile_library
 from tests.benchmarks.gpu_program.row import run_process
 from trainwright_trainer.runtime.errors import BadJobError
+
+dry_run = pytest.mark.slow(target="bench-dry")
 
 LITERAL_NAN = """
 import torch
@@ -64,6 +66,7 @@ def traced(library: Path, precision: str, plant: str) -> dict[str, Any]:
     return run_process("toy", [precision], library, plant=plant)[precision]
 
 
+@dry_run
 def test_a_step_stays_on_the_device_and_casts_what_layers_share_once(library: Path) -> None:
     found = run_process("toy", ["bf16", "fp8-tensor"], library, plant=BLOCKS_ALONE)
     stops = {name: (one["graph_breaks"], one["host_syncs"]) for name, one in found.items()}
@@ -81,9 +84,6 @@ LEFT_TO_AUTOGRAD = """
 from trainwright_trainer.training import passes
 passes.sums_in_products = lambda spec: False
 """
-
-
-dry_run = pytest.mark.slow(target="bench-dry")
 
 
 @dry_run
