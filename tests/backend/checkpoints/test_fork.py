@@ -86,7 +86,6 @@ def test_a_fork_starts_from_its_parents_checkpoint_until_it_has_its_own(scene: S
     assert (scene.show(parent.run_id), checkpoints(scene, parent.run_id)) == before
 
 
-@pytest.mark.both_databases
 def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent: Work) -> None:
     """Another version of the platform would prepare different shards, so their digest would differ."""
     with scene.database.write() as session:
@@ -162,7 +161,6 @@ def test_other_data_needs_the_parent_s_own_tokenizer(scene: Scene, upload: Any) 
         assert made.json()["spec"]["data"]["tokenizer"]["vocabulary"] == 300
 
 
-@pytest.mark.both_databases
 def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Scene, parent: Work) -> None:
     made = fork(scene, parent.run_id, **LONGER).json()["id"]
     waiting = fork(scene, parent.run_id, **LONGER).json()["id"]
@@ -189,7 +187,6 @@ def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Sc
     )
 
 
-@pytest.mark.both_databases
 def test_a_report_without_the_forked_step_does_not_mark_the_parents_checkpoint(
     scene: Scene, parent: Work
 ) -> None:

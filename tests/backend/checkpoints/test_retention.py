@@ -109,7 +109,6 @@ def test_pinned_and_downloading_checkpoints_survive_pruning(scene: Scene) -> Non
     assert kept == [5, 4, 2, 1]
 
 
-@pytest.mark.both_databases
 def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_stay(scene: Scene) -> None:
     chance = random.Random(9)
     work = scene.start()
@@ -326,7 +325,6 @@ def test_the_checkpoint_of_a_claim_stays_while_the_node_fetches_it(scene: Scene)
     assert all(scene.agent.client.get(download.url).status_code == 200 for download in again.claim.downloads)
 
 
-@pytest.mark.both_databases
 def test_a_team_s_checkpoints_come_newest_first_a_page_at_a_time(scene: Scene, ended: Work) -> None:
     pin(scene, address(scene, ended.run_id, 4))
     route = f"{scene.site.path}/checkpoints"

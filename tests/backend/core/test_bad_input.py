@@ -8,8 +8,6 @@ import pytest
 
 from tests.backend.conftest import PASSWORD, Site
 
-pytestmark = pytest.mark.both_databases
-
 HUGE = str(2**63)
 RUN = "run_" + "a" * 26
 MACHINE = {"hostname": "machine", "os": "Linux", "cores": 1, "memory_bytes": 1}

@@ -38,7 +38,6 @@ def manifest_of(editor: DatasetEditor, kind: str) -> tuple[Preparation, ShardMan
         return row, ShardManifest.model_validate(row.manifest)
 
 
-@pytest.mark.both_databases
 def test_an_uploaded_tokenizer_is_listed_and_used(editor: DatasetEditor) -> None:
     tokenizer = uploaded(editor)
     assert (tokenizer["name"], tokenizer["end_of_text"]) == ("mine", "<|endoftext|>")

@@ -24,8 +24,6 @@ from trainwright_backend.core import sse
 from trainwright_backend.local.platform import bind_socket
 from trainwright_backend.metrics import metric_stream, service, writing
 
-pytestmark = pytest.mark.both_databases
-
 TOGETHER = (("loss",), ("grad_norm",), ("fp8_amax/a:input", "fp8_amax/b:input"), ("validation_loss",))
 """Series of tensors are measured in the same steps."""
 NAMES = tuple(name for names in TOGETHER for name in names)
@@ -180,6 +178,7 @@ def check_any_sequence(scene: Scene, examples: int = 8) -> None:
     check()
 
 
+@pytest.mark.both_databases
 def test_any_sequence_leaves_the_points_of_the_final_attempts(scene: Scene) -> None:
     check_any_sequence(scene)
 

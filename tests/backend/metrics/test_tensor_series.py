@@ -170,7 +170,6 @@ def test_a_rewind_removes_their_points_too(scene: Scene) -> None:
     assert series["steps"] == [10, 20]
 
 
-@pytest.mark.both_databases
 def test_a_batch_of_them_is_few_statements_and_a_small_mark(scene: Scene) -> None:
     work = scene.running(last_step=3, steps=100)
     observe(work, 10)
@@ -189,7 +188,6 @@ def test_a_batch_of_them_is_few_statements_and_a_small_mark(scene: Scene) -> Non
         assert len(session.scalars(select(RunSummary)).one().values) == 3
 
 
-@pytest.mark.both_databases
 def test_their_chunks_are_short(scene: Scene) -> None:
     """All series fill their chunks at the same step, so the chunk size limits what one batch may move."""
     work = scene.running(last_step=3, steps=10_000)

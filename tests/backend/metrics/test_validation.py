@@ -7,8 +7,6 @@ import pytest
 from tests.backend.scripted_agent import Scene, Work
 from trainwright_backend.metrics.tables import MetricChunk
 
-pytestmark = pytest.mark.both_databases
-
 KEPT = {"every_steps": 1, "keep": 50}
 
 
@@ -26,6 +24,7 @@ def of_team(scene: Scene, **asked: Any) -> Any:
     return scene.site.admin.get(f"{scene.site.path}/checkpoints", params=asked)
 
 
+@pytest.mark.both_databases
 def test_the_last_validation_at_or_before_a_step_counts(scene: Scene) -> None:
     work = scene.running(checkpoint=KEPT, steps=100)
     work.step(4, 20)

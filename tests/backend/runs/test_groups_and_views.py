@@ -15,8 +15,6 @@ from trainwright.client import Client
 from trainwright_backend.datasets.tables import Dataset
 from trainwright_backend.runs import views as saved_views
 
-pytestmark = pytest.mark.both_databases
-
 WIDE = {"width": 128, "layers": 3, "heads": 4}
 
 
@@ -51,6 +49,7 @@ def listed(scene: Scene, **query: Any) -> set[str]:
     return {run["name"] for run in scene.site.admin.get(scene.runs, params=query).json()["items"]}
 
 
+@pytest.mark.both_databases
 def test_each_group_counts_the_runs_that_its_filter_lists(scene: Scene, runs: dict[str, str]) -> None:
     model = scene.show(runs["plain"])["spec"]["model"]
     small = f"{model['layers']}x{model['width']}"

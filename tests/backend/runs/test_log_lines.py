@@ -30,7 +30,6 @@ def append_log(work: Work, *stretches: bytes) -> None:
         assert work.log(stretch).status_code == 200
 
 
-@pytest.mark.both_databases
 def test_lines_that_span_chunks_are_complete(scene: Scene) -> None:
     work = scene.running()
     append_log(work, b"one\ntw", b"o\n", b"thr", b"e", b"e\n\nfive\n", b"si")
@@ -43,7 +42,6 @@ def test_lines_that_span_chunks_are_complete(scene: Scene) -> None:
     assert lines_of(scene, work, first=5, limit=1) == {5: "five"}
 
 
-@pytest.mark.both_databases
 def test_only_the_last_state_of_a_progress_bar_is_shown(scene: Scene) -> None:
     work = scene.running()
     append_log(work, b"windows\r\n 1 %\r 50 %", b"\r100 %\nplain\n 3 %\r 4 %\r")
@@ -59,7 +57,6 @@ def test_invalid_utf8_is_shown_as_replacement_characters(scene: Scene) -> None:
     assert [line["number"] for line in get(scene, work, "search", q="GRÖSSE")["lines"]] == [2]
 
 
-@pytest.mark.both_databases
 def test_a_very_long_line_is_cut_and_does_not_hide_what_follows(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +158,6 @@ def write_log(scene: Scene, work: Work, stretches: list[bytes]) -> None:
         session.add(AttemptFile(**of_log, bytes=offset, line_ends=line_ends, has_open_line=is_open))
 
 
-@pytest.mark.both_databases
 def test_any_log_is_returned_line_by_line(scene: Scene) -> None:
     check_any_log(scene, scene.running())
 
