@@ -2,9 +2,9 @@
 
 Runs are placed in order of submission, with all their nodes and slots or not at all. A drained node gets no runs. A
 node without a run's engine, or without the memory for its fullest rank, does not get that run, nor does one with too
-little host memory for its offload while another has enough. A run that does not fit now reserves nodes, so that later small runs cannot starve a large one;
-nodes that are too small for it stay available. A run on one node reserves all that could ever run it; a run on several,
-as many as it needs, those with most free slots.
+little host memory for its offload while another has enough. A run that does not fit now reserves nodes, so that later
+small runs cannot starve a large one; nodes that are too small for it stay available. A run on one node reserves all that
+could ever run it; a run on several, as many as it needs of those that can reach each other, the ones with most free slots.
 
 A run on one node gets the fullest one with enough free slots, to keep large gaps. A run on several gets nodes of as
 few locations as possible, in the order of their locations, so that neighbouring ranks are near each other.
@@ -27,28 +27,18 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
-from trainwright.planner.plan import format_memory
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.message_queue import enqueuer_of
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.nodes.requirements import (
-    engine_of,
-    has_gpus_for,
-    has_software,
-    host_bytes_of,
-    meets_requirements,
-    memory_for,
-    memory_of,
-    precision_of,
-    slots_per_node,
-)
+from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
+from trainwright_backend.nodes.requirements import Needs, needs_of
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots
 from trainwright_backend.nodes.tables import Node
+from trainwright_backend.nodes.waiting_reasons import waits_for
 from trainwright_backend.runs.notify import notify_run
-from trainwright_backend.runs.state_text import end_text, ordinal
-from trainwright_backend.runs.submission import NO_NODE
+from trainwright_backend.runs.state_text import end_text
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.runs.transitions import lock_run, move
 
@@ -56,41 +46,6 @@ MAX_CONSIDERED = 200
 """Runs at the head of a device's queue that one round considers."""
 HINT_SECONDS = 15.0
 """Time before a hint is repeated (at the standard lease)."""
-
-
-@dataclass
-class NodeCapacity:
-    """One node and its free slots, in one round."""
-
-    node: Node
-    free: dict[str, list[int]]
-    reserved_devices: set[str] = field(default_factory=set)
-    """Devices for which an earlier run waits for this node."""
-
-    @property
-    def memory_bytes(self) -> int:
-        found: int = self.node.inventory["memory_bytes"]
-        return found
-
-    @property
-    def is_local(self) -> bool:
-        """Other machines cannot reach it."""
-        return str(self.node.inventory.get("peer_address")).startswith(("127.", "localhost"))
-
-    @property
-    def location(self) -> str:
-        return str(self.node.inventory.get("location", ""))
-
-    def is_large_enough(self, run: Run) -> bool:
-        return len(slots_of(self.node)[run.device]) >= slots_per_node(run)
-
-    def could_run(self, run: Run) -> bool:
-        return self.is_large_enough(run) and meets_requirements(self.node, run)
-
-    def can_run_now(self, run: Run) -> bool:
-        kept = run.device in self.reserved_devices
-        has_free = len(self.free[run.device]) >= slots_per_node(run)
-        return not kept and has_free and meets_requirements(self.node, run)
 
 
 @dataclass
@@ -150,15 +105,18 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
     nodes = [node for node_id in node_ids if (node := locked[node_id]) is not None]
     if len(nodes) < run.nodes or _fail_too_short(session, run):
         return False
-    taken = taken_slots(session)
-    free = [free_slots(node, run.device, taken.get(node.id, set()))[: slots_per_node(run)] for node in nodes]
-    for node, slots in zip(nodes, free, strict=True):
-        if len(slots) < slots_per_node(run) or node.draining or not meets_requirements(node, run):
+    taken, needs = taken_slots(session), needs_of(run)
+    found = [
+        NodeCapacity(node, {run.device: free_slots(node, run.device, taken.get(node.id, set()))})
+        for node in nodes
+    ]
+    for capacity in found:
+        if capacity.node.draining or not is_online(capacity.node, now(), timers):
             return False
-        if not is_online(node, now(), timers):
+        if not capacity.can_run_now(needs):
             return False
-    for node_rank, (node, slots) in enumerate(zip(nodes, free, strict=True)):
-        _add_placement(session, run, node, node_rank, slots)
+    for node_rank, capacity in enumerate(found):
+        _add_placement(session, run, capacity.node, node_rank, capacity.free[run.device][: needs.slots])
     explain(session, {run.id: f"placed on {_names(nodes)}"})
     for node in nodes:
         _hint(session, run, node)
@@ -273,51 +231,40 @@ def _plan_queue(
     """Plan the runs of one device. ``unavailable`` nodes are drained or offline."""
     position = 0
     for run in queue:
-        suited = _suited(available, unavailable, run)
-        chosen = _fitting(suited, run)
+        needs = needs_of(run)
+        suited = _suited(available, unavailable, needs)
+        chosen = _fitting(suited, needs)
         if chosen:
             found.placements[run.id] = tuple(capacity.node.id for capacity in chosen)
             for capacity in chosen:
-                del capacity.free[run.device][: slots_per_node(run)]
+                del capacity.free[needs.device][: needs.slots]
             continue
         position += 1
-        found.explain(run, _waits_for(run, suited, unavailable, position))
-        for capacity in _to_reserve(suited, run):
-            capacity.reserved_devices.add(run.device)
+        found.explain(run, waits_for(needs, suited, unavailable, position))
+        for capacity in _to_reserve(suited, needs):
+            capacity.reserved_devices.add(needs.device)
 
 
-def _suited(available: list[NodeCapacity], unavailable: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
+def _suited(
+    available: list[NodeCapacity], unavailable: list[NodeCapacity], needs: Needs
+) -> list[NodeCapacity]:
     """The nodes with enough host memory for the run's offload; all nodes if none has enough, since the plan
     warned of it."""
-    if not host_bytes_of(run):
+    if not needs.host_bytes:
         return available
-    able = [capacity for capacity in available if _could_offload(capacity, run)]
-    others = [capacity for capacity in unavailable if _could_offload(capacity, run)]
-    return able if len(able) >= run.nodes or len(able) + len(others) >= run.nodes else available
+    able = [capacity for capacity in available if capacity.could_offload(needs)]
+    others = [capacity for capacity in unavailable if capacity.could_offload(needs)]
+    return able if len(able) >= needs.nodes or len(able) + len(others) >= needs.nodes else available
 
 
-def _could_offload(capacity: NodeCapacity, run: Run) -> bool:
-    return capacity.could_run(run) and capacity.memory_bytes >= host_bytes_of(run)
-
-
-def _fitting(available: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
+def _fitting(available: list[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
     """The nodes for the run, in the order of their ranks; none if it does not fit now."""
-    able = [capacity for capacity in available if capacity.can_run_now(run)]
-    if (
-        run.nodes > 1
-    ):  # nodes on the server's own machine reach each other by its loopback address, and no others
-        able = next((group for group in _by_network(able) if len(group) >= run.nodes), [])
-    if len(able) < run.nodes:
+    able = within_reach([capacity for capacity in available if capacity.can_run_now(needs)], needs)
+    if len(able) < needs.nodes:
         return []
-    able.sort(key=lambda capacity: (len(capacity.free[run.device]), capacity.node.name))
-    chosen = able[: run.nodes] if run.nodes == 1 else _near_each_other(able, run.nodes)
+    able.sort(key=lambda capacity: (len(capacity.free[needs.device]), capacity.node.name))
+    chosen = able[: needs.nodes] if needs.nodes == 1 else _near_each_other(able, needs.nodes)
     return sorted(chosen, key=lambda capacity: (capacity.location, capacity.node.name))
-
-
-def _by_network(able: list[NodeCapacity]) -> list[list[NodeCapacity]]:
-    """The nodes that can reach each other, apart from those that only their own machine reaches."""
-    local = [capacity for capacity in able if capacity.is_local]
-    return [[capacity for capacity in able if not capacity.is_local], local]
 
 
 def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]:
@@ -332,16 +279,16 @@ def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]
     return [capacity for nodes in reversed(locations) for capacity in nodes][:count]
 
 
-def _to_reserve(suited: list[NodeCapacity], run: Run) -> list[NodeCapacity]:
+def _to_reserve(suited: list[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
     """The nodes that are kept free for a run that does not fit now."""
-    able = [capacity for capacity in suited if capacity.could_run(run)]
-    if run.nodes == 1:
+    able = within_reach([capacity for capacity in suited if capacity.could_run(needs)], needs)
+    if needs.nodes == 1:
         return able
-    if len(able) < run.nodes:  # they would wait for nodes that do not exist
+    if len(able) < needs.nodes:  # they would wait for nodes that do not exist
         return []
-    able = [capacity for capacity in able if run.device not in capacity.reserved_devices]
-    able.sort(key=lambda capacity: (-len(capacity.free[run.device]), capacity.node.name))
-    return able[: run.nodes]
+    able = [capacity for capacity in able if needs.device not in capacity.reserved_devices]
+    able.sort(key=lambda capacity: (-len(capacity.free[needs.device]), capacity.node.name))
+    return able[: needs.nodes]
 
 
 def _is_placed(session: Read, run: Run) -> bool:
@@ -381,64 +328,6 @@ def _preparing(preparation: Preparation) -> str:
     if preparation.shards_total is None:
         return "preparing its data"
     return f"preparing, {preparation.shards_done} of {preparation.shards_total} shards"
-
-
-def _waits_for(
-    run: Run, available: list[NodeCapacity], unavailable: list[NodeCapacity], position: int
-) -> str:
-    if not available and not unavailable:
-        return NO_NODE
-    able = [capacity for capacity in available if capacity.could_run(run)]
-    needs = f"needs {_size(run)}"
-    if not able and (others := [capacity.node for capacity in unavailable if _could_offload(capacity, run)]):
-        if names := [node.name for node in others if node.draining]:
-            return f"{needs}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
-        if host_bytes_of(run):
-            return f"{needs} and memory for its offload, as {others[0].name} has, which is not online"
-    large_enough = [capacity.node for capacity in available if capacity.is_large_enough(run)]
-    if not able and any(has_software(node, run) for node in large_enough):
-        return _waits_for_memory(run, [node for node in large_enough if has_software(node, run)])
-    if not able and any(not has_gpus_for(node, run) for node in large_enough):
-        return f"{needs} on {precision_of(run).hardware}, which no node that is online has"
-    if not able and (names := [node.name for node in large_enough]):
-        return f"{needs} and engine {engine_of(run)}, which is not installed on {', '.join(names[:3])}"
-    if not able:
-        return f"{needs} on one node; no node that is online has so many {run.device} slots"
-    place = "" if position == 1 else f"; {ordinal(position)} in line"
-    if run.nodes > 1:
-        return f"{needs}; {_state_of_nodes(able, run)}{place}"
-    free = sum(len(capacity.free[run.device]) for capacity in able)
-    return f"{needs}, {free} free on {_nodes(len(able))}{place}"
-
-
-def _waits_for_memory(run: Run, nodes: list[Node]) -> str:
-    """For a run that needs more memory than each of these online nodes has."""
-    most, largest = max((memory_for(node, run) or 0, node.name) for node in nodes)
-    return (
-        f"needs a node with {format_memory(memory_of(run))} for a rank; the largest that is online, {largest}, has "
-        f"{format_memory(most)}"
-    )
-
-
-def _state_of_nodes(able: list[NodeCapacity], run: Run) -> str:
-    """How many nodes a run on several nodes could use now."""
-    if len(able) < run.nodes:
-        return f"{_nodes(len(able))} of that size {'is' if len(able) == 1 else 'are'} online"
-    ready = sum(len(capacity.free[run.device]) >= slots_per_node(run) for capacity in able)
-    return f"{ready} of {len(able)} such nodes {'is' if ready == 1 else 'are'} free"
-
-
-def _size(run: Run) -> str:
-    slots = _count(slots_per_node(run), "slot")
-    return slots if run.nodes == 1 else f"{_nodes(run.nodes)} with {slots} each"
-
-
-def _nodes(number: int) -> str:
-    return _count(number, "node")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _names(nodes: Sequence[Node]) -> str:

@@ -21,7 +21,7 @@ from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.tables import JoinToken, Node
-from trainwright_backend.runs.joined_nodes import NODE_SOURCES, JoinedNode, bytes_per_rank
+from trainwright_backend.runs.joined_nodes import NODE_SOURCES, JoinedNode
 from trainwright_backend.runs.notify import notify_control
 from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot, Run
 
@@ -183,11 +183,12 @@ def reported_slots(inventory: Inventory) -> dict[str, list[int]]:
     }
 
 
-def rank_bytes(node: Node, device: str, ranks: int) -> int | None:
-    """The most memory that the node could give each of ``ranks`` ranks; None if it has no slot of the device."""
-    slots = len(slots_of(node)[device])
-    slot_bytes = _slot_bytes(Inventory.model_validate(node.inventory)).get(device)
-    return bytes_per_rank(device, slots, slot_bytes, ranks) if slots and slot_bytes else None
+def slot_bytes(inventory: Inventory) -> dict[str, int]:
+    """Memory of the smallest slot, by device."""
+    found = {"cpu": inventory.memory_bytes // max(1, inventory.cpu_slots)}
+    if inventory.gpus:
+        found["cuda"] = min(gpu.memory_bytes for gpu in inventory.gpus)
+    return found
 
 
 def threads_per_slot(node: Node, device: str) -> int:
@@ -250,7 +251,7 @@ def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
 
 
 def _record_sizes(session: Write, node: Node) -> None:
-    memory = _slot_bytes(Inventory.model_validate(node.inventory))
+    memory = slot_bytes(Inventory.model_validate(node.inventory))
     for device, indices in slots_of(node).items():
         session.merge(
             NodeSize(
@@ -261,14 +262,6 @@ def _record_sizes(session: Write, node: Node) -> None:
                 slot_bytes=memory.get(device) if indices else None,
             )
         )
-
-
-def _slot_bytes(inventory: Inventory) -> dict[str, int]:
-    """Memory of the smallest slot, by device."""
-    found = {"cpu": inventory.memory_bytes // max(1, inventory.cpu_slots)}
-    if inventory.gpus:
-        found["cuda"] = min(gpu.memory_bytes for gpu in inventory.gpus)
-    return found
 
 
 def _locked_node(session: Write, node_id: str) -> Node:

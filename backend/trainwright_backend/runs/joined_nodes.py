@@ -6,6 +6,7 @@ agent is too old to report something, nothing is known, and nothing is refused f
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy import func, select
 
@@ -19,6 +20,10 @@ from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.tables import NodeSize
 
 SHOWN_NAMES = 3
+LOOPBACK = ("127.", "localhost")
+"""Starts of addresses that only their own machine reaches."""
+
+AnyNode = TypeVar("AnyNode")
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,18 @@ def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
     resources = spec.resources
     every = [machine for read in NODE_SOURCES for machine in read(session)]
     return [item for item in every if item.slots.get(resources.device.value, 0) >= resources.slots_per_node]
+
+
+def in_one_network(
+    nodes: Sequence[AnyNode], count: int, address_of: Callable[[AnyNode], str | None]
+) -> list[AnyNode]:
+    """Nodes that can reach each other: at least ``count`` if there are as many, otherwise as many as possible.
+
+    Those on the server's own machine, which joined through a loopback address, reach each other and no others.
+    """
+    local = [node for node in nodes if str(address_of(node)).startswith(LOOPBACK)]
+    others = [node for node in nodes if not str(address_of(node)).startswith(LOOPBACK)]
+    return next((group for group in (others, local) if len(group) >= count), max(others, local, key=len))
 
 
 def bytes_per_rank(device: str, slots: int, slot_bytes: int, ranks: int) -> int:

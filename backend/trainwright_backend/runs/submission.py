@@ -33,11 +33,13 @@ from trainwright_backend.datasets.data_resolution import check_data, resolve_dat
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.runs.joined_nodes import (
+    JoinedNode,
     bytes_per_rank,
     can_run,
     check_engine,
     check_precision,
     has_precision,
+    in_one_network,
     named,
     nodes_for,
 )
@@ -167,26 +169,36 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
     able = nodes_for(session, spec)
     if resources.nodes == 1 or not able:
         return
-    unreachable = [node for node in able if node.peer_address is None]
     peers = [
         node
         for node in able
         if node.peer_address is not None and can_run(node, spec) and has_precision(node.gpus, spec.precision)
     ]
-    if resources.nodes > len(peers):
-        number = "1 joined node qualifies" if len(peers) == 1 else f"{len(peers)} joined nodes qualify"
-        older = (
-            f" {named(unreachable)} reported no address for other nodes: upgrade the agent, or start it with"
-            " --peer-address."
-            if unreachable
-            else ""
-        )
+    together = in_one_network(peers, resources.nodes, lambda node: node.peer_address)
+    if resources.nodes > len(together):
+        number = "1 joined node qualifies" if len(together) == 1 else f"{len(together)} joined nodes qualify"
         raise Invalid.at(
             "resources.nodes",
             f"This run needs {resources.nodes} nodes with {resources.slots_per_node} {resources.device} slots each; "
-            f"{number}.{older} Request fewer, or add nodes.",
+            f"{number}.{_unreachable_nodes(able, len(peers) > len(together))} Request fewer, or add nodes.",
             resources.nodes,
         )
+
+
+def _unreachable_nodes(able: Sequence[JoinedNode], has_other_network: bool) -> str:
+    """Why other nodes of that size do not qualify, and what to do about it."""
+    text = ""
+    if unreachable := [node for node in able if node.peer_address is None]:
+        text += (
+            f" {named(unreachable)} reported no address for other nodes: upgrade the agent, or start it with"
+            " --peer-address."
+        )
+    if has_other_network:
+        text += (
+            " Nodes that joined through a loopback address share runs only with each other: start their agents with"
+            " --peer-address, or join them through the server's address in the network."
+        )
+    return text
 
 
 def with_device(session: Read, spec: RunSpec) -> RunSpec:

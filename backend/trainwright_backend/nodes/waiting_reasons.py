@@ -1,0 +1,85 @@
+"""What a run waits for that no nodes can take now, in words for people."""
+
+from collections.abc import Sequence
+
+from trainwright.planner.plan import format_memory
+from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
+from trainwright_backend.nodes.requirements import Needs
+from trainwright_backend.runs.state_text import ordinal
+from trainwright_backend.runs.submission import NO_NODE
+
+
+def waits_for(
+    needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity], position: int
+) -> str:
+    """What the run waits for. ``unavailable`` nodes are drained or offline."""
+    if not available and not unavailable:
+        return NO_NODE
+    able = [capacity for capacity in available if capacity.could_run(needs)]
+    if not able:
+        return _needs_another_node(needs, available, unavailable)
+    place = "" if position == 1 else f"; {ordinal(position)} in line"
+    if needs.nodes > 1:
+        return f"needs {_size(needs)}; {_state_of_nodes(able, needs)}{place}"
+    free = sum(len(capacity.free[needs.device]) for capacity in able)
+    return f"needs {_size(needs)}, {free} free on {_nodes(len(able))}{place}"
+
+
+def _needs_another_node(
+    needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity]
+) -> str:
+    """For a run that none of the available nodes could run."""
+    size = f"needs {_size(needs)}"
+    if others := [capacity.node for capacity in unavailable if capacity.could_offload(needs)]:
+        if names := [node.name for node in others if node.draining]:
+            return f"{size}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
+        if needs.host_bytes:
+            return f"{size} and memory for its offload, as {others[0].name} has, which is not online"
+    large_enough = [capacity for capacity in available if capacity.is_large_enough(needs)]
+    if not large_enough:
+        slots = _count(needs.slots, "slot")
+        return f"needs {slots} on one node; no node that is online has so many {needs.device} slots"
+    if too_small := [capacity for capacity in large_enough if capacity.has_software(needs)]:
+        return _needs_memory(needs, too_small)
+    if needs.precision is not None and any(not capacity.has_gpus(needs) for capacity in large_enough):
+        return f"{size} on {needs.precision.hardware}, which no node that is online has"
+    named = ", ".join(capacity.node.name for capacity in large_enough[:3])
+    if needs.nodes > 1 and all(capacity.inventory.peer_address is None for capacity in large_enough):
+        return f"{size} that can reach each other; {named} reported no address for other nodes"
+    return f"{size} and engine {needs.engine}, which is not installed on {named}"
+
+
+def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
+    """For a run that needs more memory than each of these online nodes has."""
+    most, largest = max((capacity.memory_for(needs) or 0, capacity.node.name) for capacity in nodes)
+    return (
+        f"needs a node with {format_memory(needs.rank_bytes)} for a rank; the largest that is online, {largest}, has "
+        f"{format_memory(most)}"
+    )
+
+
+def _state_of_nodes(able: Sequence[NodeCapacity], needs: Needs) -> str:
+    """How many nodes a run on several nodes could use now."""
+    if len(able) < needs.nodes:
+        return f"{_nodes(len(able))} of that size {'is' if len(able) == 1 else 'are'} online"
+    reached = within_reach(able, needs)
+    if len(reached) < needs.nodes:
+        return (
+            f"{_nodes(len(able))} of that size are online, but those that joined through a loopback address share runs "
+            "only with each other"
+        )
+    ready = sum(len(capacity.free[needs.device]) >= needs.slots for capacity in reached)
+    return f"{ready} of {len(reached)} such nodes {'is' if ready == 1 else 'are'} free"
+
+
+def _size(needs: Needs) -> str:
+    slots = _count(needs.slots, "slot")
+    return slots if needs.nodes == 1 else f"{_nodes(needs.nodes)} with {slots} each"
+
+
+def _nodes(number: int) -> str:
+    return _count(number, "node")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
