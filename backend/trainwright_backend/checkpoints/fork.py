@@ -166,26 +166,27 @@ def mark_parent_invalid(session: Write, run: Run, step: int | None) -> None:
     found = _forked_checkpoint(session, run)
     if found is None or newest_state(session, run.id) is not None or step != found.step:
         return
-    nodes = _nodes_that_could_not_read(session, run, found)
-    if len(nodes) < 2 or (len(set(nodes)) < 2 and _nodes_for(session, run) > 1):
+    reports = _reports_of_damage(session, run, found)
+    attempts, nodes = {fence for fence, _ in reports}, {node for _, node in reports}
+    if len(attempts) < 2 or (len(nodes) < 2 and _nodes_for(session, run) > 1):
         return
     parent = lock_run(session, found.run_id)  # before its checkpoint's row, in the same order as deletions
     if parent is None:
         return
-    where = " and ".join(sorted(set(nodes)))
+    where = " and ".join(sorted(nodes))
     words = f"the checkpoint of step {found.step:,} is damaged: {run.name}, forked from it, could not read it on {where}"
-    add_event(session, parent, "note", f"{words} in {len(nodes)} attempts", step=found.step)
+    add_event(session, parent, "note", f"{words} in {len(attempts)} attempts", step=found.step)
     found.valid = False
     session.flush()
 
 
-def _nodes_that_could_not_read(session: Read, run: Run, parents: Checkpoint) -> list[str]:
-    """Nodes of the attempts that could not read the parent's checkpoint, including the attempt that ends now."""
+def _reports_of_damage(session: Read, run: Run, parents: Checkpoint) -> list[tuple[int | None, str]]:
+    """Fence and node of the ends, including the one that is reported now, because of the parent's checkpoint. The nodes of
+    one attempt read it together, so if one cannot, all end so."""
     ended = (Placement.run_id == run.id, Placement.end_reason == EndCode.CHECKPOINT_INVALID)
     of_parents = Placement.job["resume"]["digest"].as_string() == parents.manifest_digest
-    return list(
-        session.scalars(select(Placement.node_name).where(*ended, of_parents).order_by(Placement.fence))
-    )
+    rows = session.execute(select(Placement.fence, Placement.node_name).where(*ended, of_parents))
+    return [(fence, node) for fence, node in rows]
 
 
 def _nodes_for(session: Read, run: Run) -> int:

@@ -116,17 +116,24 @@ def stop(
 
     ``attempt_reason`` is the reason for the attempt's end if it differs from the run's ``reason``: a run fails
     as `poison` by an attempt whose supervisor was lost. If the run is already stopping, a stronger verdict
-    replaces a weaker one; otherwise nothing changes. A pause that comes later does not replace the attempt's
-    reason.
+    replaces a weaker one, and a cause what was only its symptom on another node; otherwise nothing changes. A pause that
+    comes later does not replace the attempt's reason.
     """
     if run.state is not RunState.STOPPING:
         move(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
         set_attempt_reason(session, run, attempt_reason or reason)
-    elif run.verdict is None or verdict.strength > run.verdict.strength or run.reason is EndCode.RANK_LOST:
+    elif run.verdict is None or verdict.strength > run.verdict.strength or _is_symptom(run, reason):
         _write(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
         if verdict is not Verdict.PAUSE:
             set_attempt_reason(session, run, attempt_reason or reason)
     return settle(session, run)
+
+
+def _is_symptom(run: Run, cause: EndCode) -> bool:
+    """Whether the end that stops the run may only be what ``cause``, on another of its nodes, led to."""
+    return run.reason is EndCode.RANK_LOST or (
+        run.verdict is Verdict.RETRY and run.reason is EndCode.CRASHED and cause is EndCode.DIVERGED
+    )
 
 
 def settle(session: Write, run: Run, *, finished: str = "") -> Run:

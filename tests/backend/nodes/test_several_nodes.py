@@ -239,6 +239,39 @@ def test_a_user_error_explains_a_crash_elsewhere(scene: Scene, peers: dict[str, 
     assert scene.show(run_id)["reason"] == "out_of_memory"
 
 
+def test_a_step_that_is_not_finite_explains_a_crash_elsewhere(scene: Scene, peers: dict[str, Agent]) -> None:
+    """So the next attempt skips the data, and does not diverge on it again."""
+    run_id = two_nodes(scene)
+    works = start(scene, peers, run_id)
+    works[0].step(1, 5)
+    assert works[0].commit(upload_parts(works, 5)).status_code == 200
+    assert works[1].ended("crashed") == "stopping"
+    assert works[0].ended("diverged", "Step 8", step=7, sequences_read=64) == "retry_wait"
+    assert scene.show(run_id)["reason"] == "diverged"
+    scene.end_backoff(run_id)
+    resume = claim_all(scene, peers, run_id)[0].claim.job.resume
+    assert resume is not None and (resume.step, resume.sequences_read) == (5, 64)
+
+
+def test_nodes_of_one_attempt_do_not_confirm_each_other_that_a_parents_checkpoint_is_damaged(
+    scene: Scene, peers: dict[str, Agent]
+) -> None:
+    parent = scene.running(last_step=5)
+    parent.save(5)
+    changes = {"resources.nodes": 2, "resources.slots_per_node": 1}
+    body = {"name": "fork", "changes": changes}
+    forked = scene.site.admin.post(f"{scene.runs}/{parent.run_id}/fork", json=body)
+    assert forked.status_code == 201, forked.text
+    run_id = forked.json()["id"]
+    works = claim_all(scene, peers, run_id)
+    assert scene.site.admin.post(f"{scene.runs}/{run_id}/pause").status_code == 202
+    for work in works:
+        state = work.ended("checkpoint_invalid", step=5)
+    assert state == "paused"
+    (checkpoint,) = scene.site.admin.get(f"{scene.runs}/{parent.run_id}/checkpoints").json()
+    assert checkpoint["valid"]
+
+
 @pytest.mark.parametrize("first_ends", [True, False])
 def test_a_node_that_fails_after_the_training_does_not_end_the_export(
     scene: Scene, peers: dict[str, Agent], first_ends: bool
