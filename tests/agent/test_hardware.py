@@ -31,11 +31,11 @@ while True:
 
 @pytest.fixture
 def ranks() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Rank 0 computes in a child, rank 12 sleeps, and a process of the attempt is none of the ranks."""
+    """Rank 0 computes in a child, rank 12 sleeps, and a process with an impossible number is none of the ranks."""
     environment = os.environ | {MARKER_VARIABLE: MARKER}
     started = [
         subprocess.Popen([sys.executable, "-c", RANK, *words], env=environment, stdout=subprocess.PIPE)
-        for words in (["tw-rank-0", "child"], ["tw-rank-12"], ["launcher", "spin"])
+        for words in (["tw-rank-0", "child"], ["tw-rank-12"], ["tw-rank-9999", "spin"])
     ]
     for process in started:
         assert process.stdout is not None

@@ -26,6 +26,7 @@ import pynvml
 from trainwright.contracts.hardware import (
     LARGEST_MEMORY_BYTES,
     MOST_CORES,
+    MOST_SLOTS,
     RANK_PROCESS_PREFIX,
     GpuUse,
     HardwareUse,
@@ -150,14 +151,18 @@ class _CpuClock:
 
 
 def ranks_of(pids: Iterable[int]) -> dict[int, int]:
-    """The rank that each of these processes belongs to. A rank's own process has its name; others have it as an ancestor."""
+    """The rank that each of these processes belongs to. A rank's own process has its name; others have it as an ancestor.
+
+    Numbers that no report can have are left out: a trainer can name its processes as it likes.
+    """
     found: dict[int, int] = {}
     parents: dict[int, int] = {}
     for pid in pids:
         with suppress(*_GONE):
             process = psutil.Process(pid)
             parents[pid] = process.ppid()
-            if named := _RANK_PROCESS.fullmatch(process.name()):
+            named = _RANK_PROCESS.fullmatch(process.name())
+            if named and int(named[1]) < MOST_SLOTS:
                 found[pid] = int(named[1])
     for pid in parents:
         ancestor, seen = pid, {pid}

@@ -19,6 +19,7 @@ from trainwright_agent.daemon.inventory import (
     note_beaten_peak,
     parse_gpus,
     wants_calm_peak,
+    with_present_address,
 )
 from trainwright_agent.identity import Settings
 
@@ -31,6 +32,18 @@ def test_the_drivers_table_is_parsed_and_other_lines_are_skipped() -> None:
         (0, "NVIDIA H200", 143771 * 2**20),
         (1, "NVIDIA H200", 143771 * 2**20),
     ]
+
+
+def test_the_address_for_other_nodes_is_that_of_the_present_route(tmp_path: Path) -> None:
+    """An agent may start before the network does, and then collects its inventory once."""
+    settings = Settings(cpu_slots=0)
+    before = collect_inventory(tmp_path, settings, "http://[::1]:8000")
+    assert before.peer_address is None, "IPv4 only"
+    assert with_present_address(before, settings, API).peer_address == "127.0.0.1"
+    named = settings.model_copy(update={"peer_address": "10.9.8.7"})
+    assert with_present_address(before, named, API).peer_address is None, (
+        "the operator's address is not replaced"
+    )
 
 
 def test_a_failed_self_test_is_logged_and_leaves_no_peak(

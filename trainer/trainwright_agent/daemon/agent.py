@@ -42,6 +42,7 @@ from trainwright_agent.daemon.inventory import (
     measure_peak_again,
     note_beaten_peak,
     wants_calm_peak,
+    with_present_address,
 )
 from trainwright_agent.hardware import HardwareMonitor
 from trainwright_agent.identity import Settings, load_identity
@@ -113,9 +114,8 @@ class Agent:
 
     def _heartbeat(self) -> None:
         client = self._connect()
-        inventory = self._inventory = self._inventory or collect_inventory(
-            self._workspace.data, self._settings, client.api_url
-        )
+        collected = self._inventory or collect_inventory(self._workspace.data, self._settings, client.api_url)
+        inventory = self._inventory = with_present_address(collected, self._settings, client.api_url)
         news = inventory if inventory != self._reported_inventory else None
         present = Heartbeat(inventory=news, busy_slots=self._busy_slots(), hardware=self._hardware.present())
         reply = client.heartbeat(present)

@@ -92,6 +92,14 @@ def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory
     )
 
 
+def with_present_address(inventory: Inventory, settings: Settings, api_url: str) -> Inventory:
+    """``inventory`` with the address on the present route to the server: since it was collected, the network may have come up or
+    changed."""
+    if settings.peer_address is not None:
+        return inventory
+    return inventory.model_copy(update={"peer_address": _peer_address(settings, api_url)})
+
+
 def _peer_address(settings: Settings, api_url: str) -> str | None:
     """Where other nodes reach this one; None if no network interface has the address."""
     address = settings.peer_address or address_towards(api_url)
