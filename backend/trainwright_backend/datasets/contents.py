@@ -1,6 +1,7 @@
 """The contents of a new dataset version: files or a mixture, and a curation.
 
-This module only reads rows and the first bytes of files. `jobs.curation` applies a curation to documents, and `curation_counts` previews it.
+This module only reads rows and the first bytes of files. `jobs.curation` applies a curation to documents, and
+`curation_counts` previews it.
 """
 
 import hashlib

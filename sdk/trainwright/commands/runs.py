@@ -95,7 +95,8 @@ def list_runs(
     search: Search = "",
     mine: Mine = False,
     view: Annotated[
-        str | None, typer.Option(help="Name of a saved view; other filters are added to its own.")
+        str | None,
+        typer.Option(help="Name of a saved view. An option replaces the view's filter of the same kind."),
     ] = None,
     group: Annotated[
         RunGrouping | None, typer.Option(help="List the groups of the runs instead, with their best loss.")

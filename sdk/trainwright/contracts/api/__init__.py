@@ -36,7 +36,11 @@ POST    T/datasets/{dataset}/preparations/{id}/cancel   Preparation; 409 names t
 GET POST T/tokenizers · DELETE T/tokenizers/{id}    Tokenizer; NewTokenizer (a complete upload) → 201
 POST    T/runs                                      RunSpec (+ header Idempotency-Key) → 201 Run
 POST    T/runs/validate                             any JSON → SpecCheck: problems by field, or the resolved spec
-GET     T/runs?state&q&by&tag&ids&sort&order&limit&cursor   Page[Run], newest first by default
+GET     T/runs?F&ids&sort&order&limit&cursor        Page[Run], newest first by default; F is the filters
+                                                    state&q&by&tag&untagged&dataset&model
+GET     T/runs/groups?group&F                       Page[RunGroup]: by tag, dataset, model or state
+GET     T/runs/export?format&F&sort&order           CSV or Parquet, a row per run
+GET POST T/views · DELETE T/views/{view}            Page[SavedView], the caller's own; NewView → 201
 GET     T/runs/{run}                                Run
 PATCH   T/runs/{run}                                RunEdit → Run: name, tags, notes
 DELETE  T/runs/{run}?dry_run                        FreedSpace: deletes an ended run and everything that it made
@@ -63,7 +67,8 @@ GET     T/runs/{run}/checkpoints/{id}/files         list[CheckpointFile] with si
 GET     T/runs/{run}/checkpoints/{id}/archive       one streamed .tar
 PATCH   T/runs/{run}/checkpoints/{id}               CheckpointEdit → Checkpoint: pin and unpin
 DELETE  T/runs/{run}/checkpoints/{id}?dry_run       FreedSpace; 409 says why it cannot be deleted
-GET     T/checkpoints?kind&pinned&limit&cursor      Page[Checkpoint] of all the team's runs, newest first
+GET     T/checkpoints?kind&pinned&order&limit&cursor   Page[Checkpoint] of all the team's runs, newest first or
+                                                    run by run
 POST    T/checkpoints/retention                     Retention → RetentionResult
 GET     T/usage?days                                Usage
 GET     T/usage/members?days                        list[DailyMemberUsage]
