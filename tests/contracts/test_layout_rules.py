@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.contracts.base import problems
-from trainwright.contracts.layout_rules import COMBINATIONS, configured_stages, even_stages
+from trainwright.contracts.layout_rules import COMBINATIONS, configured_stages, even_stages, of_optimizers
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.training_spec import UPDATE_RULES, UpdateRule
 
 SPEC: dict[str, Any] = {
     "name": "layouts",
@@ -175,6 +176,19 @@ def test_every_excluded_combination_is_refused_with_its_reason(rule: Any) -> Non
     field, message = refusal(**BROKEN[rule.choice])
     assert field == rule.field
     assert rule.reason in message
+
+
+@pytest.mark.parametrize("other", [{"precision": FP8}, {"parallelism": {"engine": "deepspeed"}}])
+def test_an_optimizer_is_refused_where_it_declares_no_form(other: dict[str, Any]) -> None:
+    run = RunSpec.model_validate(spec(**other))
+    little, adamw = UpdateRule(("exp_avg",)), UPDATE_RULES["adamw"]
+    kind = run.optimizer.kind
+    sections = run._sections()
+    broken = [rule for rule in of_optimizers({kind: little, "another": little}) if rule.broken(sections)]
+    assert [(rule.field, rule.value(sections)) for rule in broken] == [("optimizer.kind", kind)]
+    assert list(of_optimizers({kind: adamw})) == []
+    plain = RunSpec.model_validate(spec())._sections()
+    assert not any(rule.broken(plain) for rule in of_optimizers({kind: little}))
 
 
 def test_a_rank_has_one_place_and_a_place_one_rank() -> None:

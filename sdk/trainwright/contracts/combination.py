@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import ParallelismSpec, ResourcesSpec
 from trainwright.contracts.precision_spec import PrecisionSpec
-from trainwright.contracts.training_spec import BatchSpec, MemorySpec
+from trainwright.contracts.training_spec import BatchSpec, MemorySpec, OptimizerSpec
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Sections:
 
     model: ModelSpec
     batch: BatchSpec
+    optimizer: OptimizerSpec
     precision: PrecisionSpec
     memory: MemorySpec
     parallelism: ParallelismSpec

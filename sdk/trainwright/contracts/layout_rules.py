@@ -7,7 +7,7 @@ table, ``COMBINATIONS``, with the reason that users see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -32,7 +32,7 @@ from trainwright.contracts.precision_spec import (
     PrecisionKind,
     ScalingKind,
 )
-from trainwright.contracts.training_spec import RecomputeKind
+from trainwright.contracts.training_spec import UPDATE_RULES, RecomputeKind, UpdateRule
 
 
 def check_layout(sections: Sections) -> Degrees:
@@ -214,7 +214,32 @@ def _broken_by(kind: str, rule: Combination, sections: Sections) -> bool:
     return sections.model.attention == kind and rule.broken(sections)
 
 
-COMBINATIONS = (*_COMBINATIONS, *_of_attentions())
+def of_optimizers(rules: Mapping[str, UpdateRule]) -> Iterator[Combination]:
+    """What each optimizer does not support."""
+    for kind, rule in rules.items():
+        if not rule.in_fp8:
+            yield Combination(
+                f"optimizer.kind {kind} with precision fp8",
+                "optimizer.kind",
+                partial(_optimizer_and, _fp8(), kind),
+                lambda s: s.optimizer.kind,
+                "has no form whose states take 8 and 16 bits: use precision bf16, or another optimizer",
+            )
+        if not rule.on_deepspeed:
+            yield Combination(
+                f"optimizer.kind {kind} with engine deepspeed",
+                "optimizer.kind",
+                partial(_optimizer_and, _deepspeed, kind),
+                lambda s: s.optimizer.kind,
+                "has no form that DeepSpeed can shard: use engine native, or another optimizer",
+            )
+
+
+def _optimizer_and(other: Callable[[Sections], bool], kind: str, sections: Sections) -> bool:
+    return sections.optimizer.kind == kind and other(sections)
+
+
+COMBINATIONS = (*_COMBINATIONS, *_of_attentions(), *of_optimizers(UPDATE_RULES))
 """Choices that exclude each other. The first one that is violated is reported."""
 
 

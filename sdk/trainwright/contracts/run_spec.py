@@ -137,7 +137,15 @@ class RunSpec(Strict):
         return self.batch.global_sequences * self.batch.sequence_tokens
 
     def _sections(self) -> Sections:
-        return Sections(self.model, self.batch, self.precision, self.memory, self.parallelism, self.resources)
+        return Sections(
+            self.model,
+            self.batch,
+            self.optimizer,
+            self.precision,
+            self.memory,
+            self.parallelism,
+            self.resources,
+        )
 
 
 def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, tensor: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Self
 
@@ -23,8 +24,24 @@ class BatchSpec(Strict):
     """Sequences in one optimizer step, over all ranks and gradient accumulation steps."""
 
 
-OPTIMIZER_STATES: dict[str, tuple[str, ...]] = {"adamw": ("exp_avg", "exp_avg_sq")}
-"""By optimizer, the states that it keeps of each weight, under torch's names. Each has the weight's shape."""
+@dataclass(frozen=True)
+class UpdateRule:
+    """What trainer and planner need to know of an optimizer, declared once."""
+
+    states: tuple[str, ...]
+    """What it keeps of each weight, under torch's names. Each state has the weight's shape."""
+
+    in_fp8: bool = False
+    """Whether it has a form for FP8 runs, which keep weights and states in few bits (``fp8.state.optimizer``)."""
+
+    on_deepspeed: bool = False
+    """Whether DeepSpeed's engine can use it: as a class of torch's, which updates its shards (``deepspeed_engine``)."""
+
+
+UPDATE_RULES: dict[str, UpdateRule] = {
+    "adamw": UpdateRule(("exp_avg", "exp_avg_sq"), in_fp8=True, on_deepspeed=True)
+}
+"""By the name in ``OptimizerSpec.kind``."""
 
 
 class OptimizerSpec(Strict):
@@ -54,7 +71,7 @@ class OptimizerSpec(Strict):
     @property
     def states(self) -> tuple[str, ...]:
         """The states that are kept of each weight."""
-        return OPTIMIZER_STATES[self.kind]
+        return UPDATE_RULES[self.kind].states
 
 
 LONGEST_AUTO_WARMUP = 50

@@ -1,8 +1,14 @@
 """What the optimizers of float32 weights share.
 
-An optimizer is a subclass of ``Optimizer`` in a file of its own, a line in ``optim.registry``, and its states in
-``contracts.training_spec.OPTIMIZER_STATES``. The planner's memory, checkpoints and ZeRO's shards follow from
-the states. It updates each element by itself, so ZeRO may let any rank update any rows of a weight.
+A new optimizer touches three files:
+
+    contracts.training_spec     its name in ``OptimizerSpec.kind``, its settings if it has any, and what it declares in
+                                ``UPDATE_RULES``
+    here                        a subclass of ``Optimizer``, in a file of its own
+    optim.registry              a line
+
+The planner's memory, checkpoints, ZeRO's shards, and refusals where it has no form follow from what it declares. It updates
+each element by itself, so ZeRO may let any rank update any rows of a weight.
 """
 
 from __future__ import annotations
