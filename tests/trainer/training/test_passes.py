@@ -23,23 +23,25 @@ ORDER = [
     "compute on this rank's tokens, heads and features",
     "defer weight gradients",
     "add weight gradients to their sums in the products",
+    "multiply what several layers read at once",
     "recompute activations",
     "shard weights over data ranks",
     "keep the residual stream in bfloat16",
+    "prefer cuDNN's attention",
     "compile blocks",
 ]
 BF16, FP8 = {"kind": "bf16", "compile": "on"}, {"kind": "fp8", "compile": "on"}
 
 CASES: dict[str, tuple[int, dict[str, Any], list[int]]] = {
-    "one rank": (1, {}, [6]),
-    "zero 1": (2, {"parallelism": {"zero_stage": 1}, "precision": BF16}, [5, 6, 8, 9]),
-    "zero 3": (2, {"parallelism": {"zero_stage": 3}, "precision": BF16}, [6, 7, 8, 9]),
-    "zero 3 of one rank": (1, {"parallelism": {"zero_stage": 3}, "precision": BF16}, [5, 6, 8, 9]),
-    "zero 3, tensor": (4, {"parallelism": {"zero_stage": 3, "tensor": 2}}, [1, 3, 6, 7]),
+    "one rank": (1, {}, [7]),
+    "zero 1": (2, {"parallelism": {"zero_stage": 1}, "precision": BF16}, [5, 7, 9, 11]),
+    "zero 3": (2, {"parallelism": {"zero_stage": 3}, "precision": BF16}, [7, 8, 9, 11]),
+    "zero 3 of one rank": (1, {"parallelism": {"zero_stage": 3}, "precision": BF16}, [5, 7, 9, 11]),
+    "zero 3, tensor": (4, {"parallelism": {"zero_stage": 3, "tensor": 2}}, [1, 3, 7, 8]),
     "FP8, tensor": (
         2,
         {"parallelism": {"tensor": 2}, "precision": FP8, "model": {"width": 128, "heads": 4, "kv_heads": 2}},
-        [1, 2, 3, 6, 9],
+        [1, 2, 3, 7, 11],
     ),
     "zbv, tensor": (
         4,
@@ -49,8 +51,21 @@ CASES: dict[str, tuple[int, dict[str, Any], list[int]]] = {
         },
         [0, 1, 3, 4],
     ),
+    "GPU": (1, {"precision": BF16, "memory": {"recompute": "none"}}, [5, 6, 9, 10, 11]),
+    "GPU, recomputed": (1, {"precision": BF16}, [5, 7, 9, 10, 11]),
+    "GPU, not compiled": (
+        1,
+        {"precision": {"kind": "bf16", "compile": "off"}, "memory": {"recompute": "none"}},
+        [5, 9, 10],
+    ),
+    "GPU, tensor": (
+        2,
+        {"precision": BF16, "memory": {"recompute": "none"}, "parallelism": {"tensor": 2}},
+        [1, 3, 5, 9, 10, 11],
+    ),
+    "GPU, FP8": (1, {"precision": FP8, "memory": {"recompute": "none"}}, [2, 10, 11]),
 }
-"""Ranks, sections of the spec, and indices into ``ORDER``."""
+"""Ranks, sections of the spec, and indices into ``ORDER``. Those whose names begin with GPU have the device of one."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -63,7 +78,7 @@ def test_the_order_is_always_the_same(tmp_path: Path, data: Path, case: str) -> 
     mesh: Any = SimpleNamespace(
         tensor=SimpleNamespace(ranks=degrees.tensor),
         shard=SimpleNamespace(ranks=ranks // degrees.tensor // degrees.pipeline),
-        device=torch.device("cpu"),
+        device=torch.device("cuda", 0) if case.startswith("GPU") else torch.device("cpu"),
     )
     stages = Stages(PipelineSchedule.ZBV, 2, (1, 1, 1, 1)) if degrees.pipeline > 1 else None
     assert [each.name for each in passes(spec, mesh, stages)] == [ORDER[index] for index in expected]

@@ -12,18 +12,33 @@ from collections.abc import Sequence
 import torch
 
 from trainwright_trainer.linear.dense import DenseLinear
+from trainwright_trainer.linear.shared_input import SharesInput
 
 
 class WeightCasts:
     """The casts of ``layers``, whose weights have their memory."""
 
-    def __init__(self, layers: Sequence[DenseLinear], dtype: torch.dtype) -> None:
+    def __init__(
+        self, layers: Sequence[DenseLinear], dtype: torch.dtype, joint: Sequence[SharesInput] = ()
+    ) -> None:
+        """``joint``: modules whose products read the casts of several of ``layers`` as one tensor."""
+        for module in joint:
+            _allocate_jointly(module, dtype)
+        for layer in layers:
+            if layer.weight_cast is None:
+                layer.weight_cast = torch.empty_like(layer.weight, dtype=dtype, requires_grad=False)
         self._weights = [layer.weight.detach() for layer in layers]
-        self._casts = [torch.empty_like(weight, dtype=dtype) for weight in self._weights]
-        for layer, cast in zip(layers, self._casts, strict=True):
-            layer.weight_cast = cast
+        self._casts = [layer.weight_cast for layer in layers if layer.weight_cast is not None]
 
     def refresh(self) -> None:
         """Cast the weights again, before the first micro batch of a step."""
         if self._casts:
             torch._foreach_copy_(self._casts, self._weights)
+
+
+def _allocate_jointly(module: SharesInput, dtype: torch.dtype) -> None:
+    weights = [layer.weight for layer in module.joint_layers]
+    rows = [len(weight) for weight in weights]
+    module.joint_cast = weights[0].new_empty((sum(rows), weights[0].shape[1]), dtype=dtype)
+    for layer, cast in zip(module.joint_layers, module.joint_cast.split(rows), strict=True):
+        layer.weight_cast = cast

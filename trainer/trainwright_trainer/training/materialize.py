@@ -20,6 +20,7 @@ from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.model.init import initial_weight, initialize
+from trainwright_trainer.model.joint_products import JointProducts
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.optim.sharded_updater import ShardedUpdater
@@ -63,14 +64,15 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
 
 def _weight_casts(model: Transformer, spec: RunSpec) -> WeightCasts | None:
     """Casts of the layers that the planner counts them for; None if there are none."""
-    layers = [
+    modules = [
         module
         for layer, block in model.layers.items()
         if keeps_weight_casts(spec, int(layer))
         for module in block.modules()
-        if isinstance(module, DenseLinear)
     ]
-    return WeightCasts(layers, torch.bfloat16) if layers else None
+    layers = [module for module in modules if isinstance(module, DenseLinear)]
+    joint = [module for module in modules if isinstance(module, JointProducts)]
+    return WeightCasts(layers, torch.bfloat16, joint) if layers else None
 
 
 def _materialize_fp8(

@@ -8,7 +8,7 @@ modules in place: it deletes or shrinks them, or replaces them by modules that c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -21,13 +21,14 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
 from trainwright.planner.compilation import compiles
-from trainwright.planner.memory import sums_in_products
+from trainwright.planner.memory import keeps_weight_casts, sums_in_products
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert
 from trainwright_trainer.fp8.compute.matmul import check_device
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.linear.dense import DenseLinear
+from trainwright_trainer.model.joint_products import join_products
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual_dtype import set_residual_dtype
 from trainwright_trainer.model.transformer import Transformer
@@ -81,6 +82,11 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
         yield Pass("defer weight gradients", _defer)
     elif sums_in_products(spec):
         yield Pass("add weight gradients to their sums in the products", _sum_in_products)
+    on_gpu = mesh.device.type == "cuda"
+    compiled = compiles(spec, on_gpu) and can_compile(spec.precision.compile, mesh.device)
+    joint = [layer for layer in range(spec.model.layers) if keeps_weight_casts(spec, layer)]
+    if compiled and on_gpu and mesh.tensor.ranks == 1 and joint:
+        yield Pass("multiply what several layers read at once", partial(_join_products, layers=joint))
     if spec.memory.recompute is not RecomputeKind.NONE:
         yield Pass("recompute activations", lambda parts: recompute(parts.model, spec.memory))
     if zero_stage(spec, mesh) == 3:
@@ -92,9 +98,9 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
             "keep the residual stream in bfloat16",
             lambda parts: set_residual_dtype(parts.model, torch.bfloat16),
         )
-    if mesh.device.type == "cuda":
+    if on_gpu:
         yield Pass("prefer cuDNN's attention", lambda parts: prefer_attention_kernels())
-    if compiles(spec, mesh.device.type == "cuda") and can_compile(spec.precision.compile, mesh.device):
+    if compiled:
         yield Pass("compile blocks", _compile)
 
 
@@ -135,6 +141,11 @@ def _defer(parts: ModelParts) -> None:
 
 def _sum_in_products(parts: ModelParts) -> None:
     replace_modules(parts.model.layers, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
+
+
+def _join_products(parts: ModelParts, layers: Collection[int]) -> None:
+    """In ``layers``, which keep the casts of their weights: so these may lie below each other."""
+    join_products(block for layer, block in parts.model.layers.items() if int(layer) in layers)
 
 
 def _compile(parts: ModelParts) -> None:

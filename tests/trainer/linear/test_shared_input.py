@@ -1,0 +1,117 @@
+"""Products of one input, computed as one, are those of separate layers, but for the rounding of the input's gradient."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.linear.test_summed_weight_gradients import LENGTH, SPEC, TABLES, gradients, learn
+from trainwright_trainer.linear import shared_input
+from trainwright_trainer.linear.dense import DenseLinear, clear_sums, summed_weights
+from trainwright_trainer.linear.weight_casts import WeightCasts
+from trainwright_trainer.model import joint_products
+from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.joint_products import JointProducts, join_products
+from trainwright_trainer.model.transformer import Block
+from trainwright_trainer.runtime.module_replacement import replace_modules
+
+EPSILON = 2.0**-8
+"""Of bfloat16."""
+
+
+def blocks() -> tuple[Block, Block]:
+    """A block that adds to sums and keeps casts, and one with the same weights that also joins products."""
+    torch.manual_seed(0)
+    separate = Block(SPEC)
+    replace_modules(separate, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
+    joint = copy.deepcopy(separate)
+    join_products([joint])
+    for block in (separate, joint):
+        modules = list(block.modules())
+        layers = [module for module in modules if isinstance(module, DenseLinear)]
+        joined = [module for module in modules if isinstance(module, JointProducts)]
+        WeightCasts(layers, torch.bfloat16, joined).refresh()
+        clear_sums(summed_weights(block))
+    return separate, joint
+
+
+def step(block: Block) -> dict[str, Tensor]:
+    """The result of a forward pass, the input's gradient, and the sums of three micro batches."""
+    torch.manual_seed(2)
+    x = torch.randn(2, LENGTH, SPEC.width).bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = block(x, *TABLES)
+    out.backward(torch.ones_like(out))
+    learn(block, micro_batches=2, at_once=2)
+    assert x.grad is not None
+    return {"out": out.detach(), "x": x.grad} | gradients(block)
+
+
+def apart(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    """Largest difference, relative to the norm of the tensor."""
+    assert one.keys() == other.keys()
+    return max(float((one[name] - other[name]).norm() / other[name].norm()) for name in one)
+
+
+def test_joint_products_compute_what_separate_ones_do() -> None:
+    separate, joint = blocks()
+    assert list(dict(joint.named_parameters())) == list(dict(separate.named_parameters()))
+    results = step(joint), step(separate)
+    # An input's gradient passes about ten roundings; what the layers return is not rounded otherwise than before.
+    assert apart(*results) < 10 * EPSILON
+    assert torch.equal(results[0]["out"], results[1]["out"])
+
+
+def _first_twice(dy_MN: Tensor, weight_NK: Tensor) -> Tensor:
+    half = weight_NK.shape[0] // 2
+    return dy_MN[:, :half] @ weight_NK[:half]
+
+
+@pytest.mark.parametrize("fault", ["rows are mixed up", "part of the gradient is lost"])
+def test_a_wrong_joint_product_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    separate, joint = blocks()
+    if fault == "rows are mixed up":
+        monkeypatch.setattr(joint_products._JointFeedForward, "joint_names", ("up", "gate"))
+    else:
+        monkeypatch.setattr(shared_input, "input_gradient", _first_twice)
+    assert apart(step(joint), step(separate)) > 10 * EPSILON
+
+
+def test_casts_of_joint_layers_share_a_tensor_and_no_memory_is_added() -> None:
+    _, joint = blocks()
+    attention = joint.attention
+    assert isinstance(attention, JointProducts) and attention.joint_cast is not None
+    memory = attention.joint_cast.untyped_storage().data_ptr()
+    for layer in attention.joint_layers:
+        assert layer.weight_cast is not None
+        assert layer.weight_cast.untyped_storage().data_ptr() == memory
+        assert torch.equal(layer.weight_cast, layer.weight.bfloat16())
+
+
+class _Squared(Attention):
+    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+        return super().forward(x_BTD * x_BTD, cosines_TK, sines_TK)
+
+
+def test_a_variant_that_changes_its_input_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(joint_products.ATTENTION_MODULES, "full", _Squared)
+    block = Block(SPEC)
+    replace_modules(block, {nn.Linear: DenseLinear})
+    join_products([block])
+    assert type(block.attention) is _Squared
+    assert isinstance(block.feed_forward, JointProducts)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_compiled_blocks_join_products_too(at_once: int) -> None:
+    _, joint = blocks()
+    _, compiled = blocks()
+    compiled.compile(backend="aot_eager", fullgraph=True, dynamic=False)
+    for block in (joint, compiled):
+        learn(block, at_once=at_once)
+    for name, gradient in gradients(joint).items():
+        assert torch.equal(gradients(compiled)[name], gradient), name

@@ -1,0 +1,63 @@
+"""Several products of one input, computed as one: their weights lie below each other in the kept casts.
+
+    y₁ … yₙ = x · (W₁ … Wₙ)ᵀ     one product instead of n
+    dx      = (dy₁ … dyₙ) · W     one product, whose sums stay in float32, instead of n and additions of their results
+    dWᵢ     = dyᵢᵀ · x            one for each layer as before, so parameters, their gradients and hooks stay apart
+
+The parameters keep their own memory and names; only the casts that products read share a tensor (``weight_casts``).
+
+    M tokens   K features in   N features out of all layers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from trainwright_trainer.linear.dense import DenseLinear, input_gradient, matmul_dtype, output
+from trainwright_trainer.linear.product import Cast, Factor, RowMatmul, linear
+
+
+class SharesInput(Protocol):
+    """A module some of whose layers read one input."""
+
+    joint_cast: Tensor | None
+    """(N, K): the casts of their weights, in the order of ``joint_layers``; None if none are kept."""
+
+    @property
+    def joint_layers(self) -> list[DenseLinear]:
+        """Those that read it."""
+
+
+def multiply_at_once(x: Tensor, module: SharesInput) -> list[Tensor]:
+    """x (…, K) → (…, Nᵢ) of each of the module's ``joint_layers``."""
+    layers, cast_NK, dtype = module.joint_layers, module.joint_cast, matmul_dtype(x)
+    if cast_NK is None or cast_NK.dtype != dtype or not torch.is_grad_enabled():
+        return [layer(x) for layer in layers]
+    x = x.to(dtype)
+    sizes = [layer.out_features for layer in layers]
+    products = [layer.matmuls(dtype) for layer in layers]
+    return linear(x, Cast((x.detach().flatten(0, -2),)), products, _JointProducts(cast_NK, sizes))
+
+
+class _JointProducts(NamedTuple):
+    """All tokens are here (``Tokens``); what multiplies is the joint cast."""
+
+    cast: Tensor
+    """(N, K)."""
+
+    sizes: list[int]
+    output_axis: None = None
+
+    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+        return x.factor, list(output(x.rows[0], self.cast).split(self.sizes, 1))
+
+    def backward(
+        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+    ) -> tuple[list[Factor], Callable[[], Tensor]]:
+        dy_MN = torch.cat([dy.rows[0] for dy in dys], 1)
+        dx_MK = input_gradient(dy_MN, self.cast)
+        return [Factor((part,)) for part in dy_MN.split(self.sizes, 1)], lambda: dx_MK
