@@ -19,9 +19,9 @@ from trainwright_backend.checkpoints.fork import has_lost_resume_point, mark_par
 from trainwright_backend.checkpoints.service import has_export, last_checkpoint, mark_invalid
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
+from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
 from trainwright_backend.nodes.layout_rollback import layout_to_roll_back_to, may_be_caused_by_layout
-from trainwright_backend.nodes.renewals import advance
 from trainwright_backend.nodes.retry_policy import PLANNED_ENDS, failure_reason, retry_at
 from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.layout import roll_back_layout

@@ -10,14 +10,15 @@ from sqlalchemy import and_, exists, not_, select
 
 from trainwright.contracts.agent_protocol import Order, Phase, Renewal, RenewalReply, Timers
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.job_spec import JobKind
-from trainwright.contracts.run_state import ADVANCING, RunState, Verdict
+from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.core.db import Read, Write, now, storable
+from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
+from trainwright_backend.nodes.hangs import note_stall
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
-from trainwright_backend.runs.transitions import move, settle
+from trainwright_backend.runs.transitions import settle
 
 LONGEST_PROGRESS = 200
 
@@ -26,7 +27,6 @@ REACHED = {
     Phase.RUNNING: RunState.RUNNING,
     Phase.COMPLETING: RunState.COMPLETING,
 }
-_MESSAGES = {RunState.RUNNING: "training", RunState.COMPLETING: "trained to the last step"}
 
 
 def renew(session: Write, node_id: UUID, run_id: str, request: Renewal, timers: Timers) -> RenewalReply:
@@ -45,6 +45,8 @@ def renew(session: Write, node_id: UUID, run_id: str, request: Renewal, timers: 
         return RenewalReply(order=_ended(session, run, placement, request, timers), timers=timers)
     placement.peer = request.peer
     _keep(session, run, placement, request.progress, timers)
+    if note_stall(session, run, placement, request.stall, timers):
+        return RenewalReply(order=Order.KILL, timers=timers)
     if run.state is RunState.STOPPING:
         return RenewalReply(order=_order_to_stop(session, run), timers=timers)
     advance(session, run, REACHED[request.phase])
@@ -59,16 +61,6 @@ def _rendezvous(session: Read, run: Run) -> str | None:
     attempt = (Placement.run_id == run.id, Placement.fence == run.fence)
     peers = session.scalars(select(Placement.peer).where(*attempt).order_by(Placement.node_rank)).all()
     return peers[0] if all(peers) else None
-
-
-def advance(session: Write, run: Run, target: RunState) -> None:
-    """Move the run forward to ``target`` through the states between; an earlier target changes nothing."""
-    if run.state is RunState.LEASED:  # other nodes have not claimed yet
-        return
-    for state in ADVANCING[ADVANCING.index(run.state) + 1 : ADVANCING.index(target) + 1]:
-        if state is RunState.RUNNING and target is RunState.COMPLETING and _only_exports(session, run):
-            continue
-        move(session, run, state, _MESSAGES[state])
 
 
 def _order_to_stop(session: Write, run: Run) -> Order:
@@ -110,9 +102,3 @@ def _ended(session: Write, run: Run, placement: Placement, request: Renewal, tim
         return Order.LEAVE
     _keep(session, run, placement, request.progress, timers)
     return Order.WAIT
-
-
-def _only_exports(session: Write, run: Run) -> bool:
-    placements = select(Placement.job).where(Placement.run_id == run.id, Placement.fence == run.fence)
-    job = session.scalars(placements.limit(1)).first()
-    return job is not None and job["kind"] == JobKind.EXPORT

@@ -49,6 +49,7 @@ from trainwright.contracts.hardware import (
 )
 from trainwright.contracts.job_spec import JobSpec, Outcome
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
+from trainwright.contracts.rank_position import Stall
 from trainwright.contracts.run_state import RunState
 
 HINT_TASK = "node.dispatch"
@@ -92,6 +93,9 @@ class Timers(Envelope):
 
     start_seconds: float = Field(default=600.0, gt=0)
     """Longest time in `starting` without progress."""
+
+    hang_seconds: float = Field(default=30.0, gt=0)
+    """Shortest time without progress of any rank that counts as a hang; longer for runs with long steps."""
 
     @property
     def scale(self) -> float:
@@ -286,6 +290,9 @@ class Renewal(Envelope):
 
     progress: str = ""
     """Current activity, for users: `fetching shards 3 of 8`."""
+
+    stall: Stall | None = None
+    """Where the node's ranks are, while none of them makes progress."""
 
     exit: Outcome | None = None
     """With phase `ended`: the content of ``exit.json``."""

@@ -44,6 +44,7 @@ class EndCode(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     CRASHED = "crashed"
     RANK_LOST = "rank_lost"
+    HANG = "hang"
     START_TIMEOUT = "start_timeout"
     FETCH_FAILED = "fetch_failed"
     CHECKPOINT_INVALID = "checkpoint_invalid"
@@ -97,6 +98,10 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     EndCode.RANK_LOST: (
         EndClass.RETRYABLE,
         "A rank lost contact with one on another node. Check the network between the nodes.",
+    ),
+    EndCode.HANG: (
+        EndClass.RETRYABLE,
+        "The ranks stopped making progress. The message names the rank that the others waited for; read the log of stacks.",
     ),
     EndCode.START_TIMEOUT: (
         EndClass.RETRYABLE,

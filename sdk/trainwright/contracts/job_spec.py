@@ -29,7 +29,8 @@ STOP_NAME = "stop.json"
 OUTPUT_FOLDER = "out"
 EVENTS_NAME = "events.jsonl"
 LOGS_FOLDER = "logs"
-"""One ``rank-<n>.log`` per rank, ``launcher.log`` or ``launcher-<node>.log``, and ``export.log``."""
+"""One ``rank-<n>.log`` per rank, ``launcher.log`` or ``launcher-<node>.log``, ``export.log``, and
+``stacks.log`` or ``stacks-<node>.log`` if the ranks hung."""
 CHECKPOINTS_FOLDER = "checkpoints"
 EXPORT_FOLDER = "export"
 OUTCOME_NAME = "outcome.json"
@@ -191,6 +192,10 @@ def log_name(rank: int) -> str:
 
 def launcher_log_name(node_rank: int) -> str:
     return f"launcher-{node_rank}.log" if node_rank else "launcher.log"
+
+
+def stacks_log_name(node_rank: int) -> str:
+    return f"stacks-{node_rank}.log" if node_rank else "stacks.log"
 
 
 def output_folder(job_file: Path) -> Path:

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from trainwright.contracts.agent_protocol import Claim, Order, Phase, Renewal, RenewalReply, Timers
 from trainwright.contracts.job_spec import Outcome
+from trainwright.contracts.rank_position import Stall
 from trainwright_agent.client import TIMEOUT_SECONDS, Client, RefusedError, RunDeletedError, UnreachableError
 from trainwright_agent.processes import boot_id, boottime
 from trainwright_agent.workspace import Deadline, DeadlineFile
@@ -65,6 +66,7 @@ class Lease:
         self._condition = threading.Condition()
         self._phase = Phase.STARTING
         self._progress = ""
+        self._stall: Stall | None = None
         self._exit: Outcome | None = None
         self._due_now = True
         self._order: Order | None = None
@@ -117,6 +119,12 @@ class Lease:
             self._peer, self._due_now = peer, True
             self._condition.notify()
 
+    def set_stall(self, stall: Stall | None) -> None:
+        """Report at once where the ranks stand still, or None once they make progress again."""
+        with self._condition:
+            self._stall, self._due_now = stall, True
+            self._condition.notify()
+
     def set_progress(self, progress: str) -> None:
         """Set the progress that the next renewal reports."""
         self._progress = progress
@@ -150,6 +158,7 @@ class Lease:
                 phase=self._phase,
                 peer=self._peer,
                 progress=self._progress,
+                stall=self._stall,
                 exit=self._exit,
             )
         sent = boottime()

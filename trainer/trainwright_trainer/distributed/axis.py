@@ -4,6 +4,9 @@ With one rank on an axis every operation is the identity.
 
 Its process group belongs to the mesh, which creates all groups at the start (``distributed.process_group``).
 
+Each collective is counted in the rank's position, by which the agent finds out who keeps the others waiting. One that
+is started in the background is entered at its start and left when it has been waited for.
+
 A collective that fails because another rank is gone raises ``RankLostError``: this rank is a witness, not the
 cause.
 """
@@ -20,7 +23,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainwright.contracts.rank_position import AxisName, Operation
 from trainwright_trainer.distributed.process_group import Lines, ProcessGroups
+from trainwright_trainer.distributed.rank_position import RankPosition
 
 _GLOO_LOST_A_PEER = "gloo/transport/"
 """gloo has no exception of its own, but names the line of its source that lost the connection."""
@@ -59,6 +64,10 @@ class Axis:
     """Whether it needs its own process group even if another axis has the same ranks: two threads must not use
     one group."""
 
+    name: AxisName = field(default=AxisName.WORLD, compare=False)
+    position: RankPosition = field(default_factory=RankPosition, compare=False)
+    """Where this process publishes the collectives that it enters and leaves."""
+
     @cached_property
     def global_ranks(self) -> tuple[int, ...]:
         """In the order of the axis."""
@@ -87,12 +96,15 @@ class Axis:
         """Sum ``tensor`` over all ranks, in place."""
         if self.ranks > 1:
             with detect_lost_ranks():
+                self._enter(Operation.ALL_REDUCE)
                 dist.all_reduce(tensor, group=self.group)
+                self._leave()
         return tensor
 
     def all_reduce_async(self, tensor: Tensor) -> dist.Work:
         """Start to sum ``tensor`` in place; it may be used after ``wait``."""
         with detect_lost_ranks():
+            self._enter(Operation.ALL_REDUCE)
             work: dist.Work | None = dist.all_reduce(tensor, group=self.group, async_op=True)
         assert work is not None
         return work
@@ -100,6 +112,7 @@ class Axis:
     def wait(self, work: dist.Work) -> None:
         with detect_lost_ranks():
             work.wait()
+            self._leave()
 
     def all_reduce_max(self, tensor: Tensor) -> Tensor:
         """The element-wise maximum of ``tensor`` over all ranks, in place. NaN may get lost: convert it to
@@ -107,7 +120,9 @@ class Axis:
         """
         if self.ranks > 1:
             with detect_lost_ranks():
+                self._enter(Operation.ALL_REDUCE)
                 dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.group)
+                self._leave()
         return tensor
 
     def all_to_all(self, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]) -> Tensor:
@@ -117,6 +132,7 @@ class Axis:
         """
         received = sent.new_empty(sum(received_rows), *sent.shape[1:])
         with detect_lost_ranks():
+            self._enter(Operation.ALL_TO_ALL)
             dist.all_to_all_single(
                 received.view(torch.uint8),
                 sent.view(torch.uint8),
@@ -124,6 +140,7 @@ class Axis:
                 list(sent_rows),
                 group=self.group,
             )
+            self._leave()
         return received
 
     def all_gather_into(self, shares: Tensor) -> None:
@@ -131,19 +148,24 @@ class Axis:
         bytes_of_all = shares.view(torch.uint8)
         own = bytes_of_all.chunk(self.ranks)[self.rank].clone()
         with detect_lost_ranks():
+            self._enter(Operation.ALL_GATHER)
             _all_gather(bytes_of_all, own, group=self.group)
+            self._leave()
 
     def all_gather(self, part: Tensor) -> Tensor:
         """Concatenate the parts (rows, …) of all ranks, which have equally many rows."""
         full = part.new_empty(part.shape[0] * self.ranks, *part.shape[1:])
         with detect_lost_ranks():
+            self._enter(Operation.ALL_GATHER)
             _all_gather(full, part, group=self.group)
+            self._leave()
         return full
 
     def all_gather_async(self, part: Tensor) -> PendingTensor:
         """Start an ``all_gather``; tensors of any format travel as bytes."""
         full = part.new_empty(part.shape[0] * self.ranks, *part.shape[1:])
         with detect_lost_ranks():
+            self._enter(Operation.ALL_GATHER)
             work = _all_gather(
                 full.view(torch.uint8), part.view(torch.uint8), group=self.group, async_op=True
             )
@@ -153,6 +175,7 @@ class Axis:
         """Start a ``reduce_scatter``."""
         part = full.new_empty(full.shape[0] // self.ranks, *full.shape[1:])
         with detect_lost_ranks():
+            self._enter(Operation.REDUCE_SCATTER)
             work = _reduce_scatter(part, full, group=self.group, async_op=True)
         return PendingTensor(part, work)
 
@@ -165,22 +188,27 @@ class Axis:
         """Sum ``full`` (rows, …) over all ranks and return this rank's share of the rows."""
         part = full.new_empty(full.shape[0] // self.ranks, *full.shape[1:])
         with detect_lost_ranks():
+            self._enter(Operation.REDUCE_SCATTER)
             _reduce_scatter(part, full, group=self.group)
+            self._leave()
         return part
 
     def broadcast(self, tensor: Tensor, source: int) -> None:
         """Replace ``tensor`` by that of the axis's rank ``source``, in place."""
         if self.ranks > 1:
             with detect_lost_ranks():
+                self._enter(Operation.BROADCAST)
                 dist.broadcast(
                     tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor,
                     self.global_ranks[source],
                     group=self.group,
                 )
+                self._leave()
 
     def broadcast_async(self, tensor: Tensor, source: int) -> dist.Work:
         """Start to replace ``tensor`` by that of the axis's rank ``source``; it may be used after ``wait``."""
         with detect_lost_ranks():
+            self._enter(Operation.BROADCAST)
             work: dist.Work | None = dist.broadcast(
                 tensor, self.global_ranks[source], group=self.group, async_op=True
             )
@@ -192,6 +220,7 @@ class Axis:
         undefined.
         """
         with detect_lost_ranks():
+            self._enter(Operation.REDUCE)
             work: dist.Work | None = dist.reduce(
                 tensor, self.global_ranks[target], group=self.group, async_op=True
             )
@@ -200,11 +229,13 @@ class Axis:
 
     def send(self, tensor: Tensor, member: int) -> None:
         """Send ``tensor`` to the axis's rank ``member``, which must receive it."""
+        self.position.count_message()
         with detect_lost_ranks():
             dist.send(tensor, self.global_ranks[member], group=self.group)
 
     def receive(self, tensor: Tensor, member: int) -> None:
         """Fill ``tensor`` with what the axis's rank ``member`` sends."""
+        self.position.count_message()
         with detect_lost_ranks():
             dist.recv(tensor, self.global_ranks[member], group=self.group)
 
@@ -213,6 +244,14 @@ class Axis:
         self.all_reduce(torch.zeros(1, device=self.device))
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+    def _enter(self, operation: Operation) -> None:
+        if not torch.compiler.is_compiling():  # a graph cannot contain it
+            self.position.enter(self.name, operation)
+
+    def _leave(self) -> None:
+        if not torch.compiler.is_compiling():
+            self.position.leave(self.name)
 
 
 @contextmanager

@@ -16,8 +16,10 @@ import torch.distributed as dist
 
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.parallelism_spec import Coordinates, Degrees
+from trainwright.contracts.rank_position import AxisName, lines_along
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.process_group import init_process_group
+from trainwright_trainer.distributed.rank_position import RankPosition
 from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
 
 
@@ -47,6 +49,11 @@ class Mesh:
     def device(self) -> torch.device:
         return self.world.device
 
+    @property
+    def position(self) -> RankPosition:
+        """Where this rank publishes what it does."""
+        return self.world.position
+
     @cached_property
     def coordinates(self) -> Coordinates:
         return self.degrees.coordinates(self.rank)
@@ -54,44 +61,45 @@ class Mesh:
     @cached_property
     def tensor(self) -> Axis:
         """Ranks with different shards of the same matrices, which see the same sequences."""
-        return self._axis("tensor")
+        return self._axis(AxisName.TENSOR)
 
     @cached_property
     def shard(self) -> Axis:
         """Data ranks that together have one copy of what is sharded over data ranks."""
-        return self._axis("shard")
+        return self._axis(AxisName.SHARD)
 
     @cached_property
     def replicas(self) -> Axis:
         """Data ranks with the same shard."""
-        return self._axis("replica")
+        return self._axis(AxisName.REPLICAS)
 
     @cached_property
     def data(self) -> Axis:
         """Ranks with the same part of the model, which see different sequences; shards of a replica are
         neighbours.
         """
-        return self._axis("replica", "shard")
+        return self._axis(AxisName.DATA)
 
     @cached_property
     def pipeline(self) -> Axis:
         """Ranks with the stages of one pipeline."""
-        return self._axis("pipeline")
+        return self._axis(AxisName.PIPELINE)
 
     @cached_property
     def model(self) -> Axis:
         """Ranks that together have one copy of the model: one pipeline with its tensor groups."""
-        return self._axis("pipeline", "tensor")
+        return self._axis(AxisName.MODEL)
 
     @cached_property
     def stage(self) -> Axis:
         """Ranks with the same layers: the data axis with its tensor groups."""
-        return self._axis("replica", "shard", "tensor")
+        return self._axis(AxisName.STAGE)
 
     @cached_property
     def stage_beside_passes(self) -> Axis:
         """``stage`` for a thread that communicates while the passes of a model-parallel run use the other axes."""
-        return replace(self.stage, own_group=True) if self.model.ranks > 1 else self.stage
+        name = AxisName.STAGE_BESIDE_PASSES
+        return replace(self.stage, own_group=True, name=name) if self.model.ranks > 1 else self.stage
 
     def create_groups(self, beside_passes: bool) -> None:
         """Create every process group of this mesh; all ranks call this at the same point of their start.
@@ -108,34 +116,41 @@ class Mesh:
         if self.ranks > 1:
             dist.destroy_process_group()
 
-    def _axis(self, *varied: str) -> Axis:
-        """This rank's line through the grid in which only the coordinates ``varied`` differ."""
-        lines: dict[Coordinates, list[int]] = {}
-        for rank in range(self.ranks):
-            start = replace(self.degrees.coordinates(rank), **dict.fromkeys(varied, 0))
-            lines.setdefault(start, []).append(rank)
-        axis = replace(self.world, lines=tuple(map(tuple, lines.values())))
-        return self.world if axis.global_ranks == self.world.global_ranks else axis
+    def _axis(self, name: AxisName) -> Axis:
+        """This rank's line through the grid in which only some coordinates differ."""
+        return replace(self.world, lines=lines_along(name, self.degrees), name=name)
 
 
-def join_mesh(job: JobSpec) -> Mesh:
-    """The mesh of this process, at the rank that the launcher wrote into the environment."""
+def join_mesh(job: JobSpec, position: RankPosition | None = None) -> Mesh:
+    """The mesh of this process, at the rank that the launcher wrote into the environment.
+
+    Args:
+        job: what to train.
+        position: where the rank publishes its position; None for nowhere.
+    """
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = _device(job, rank - job.local_ranks.start)
     if ranks > 1:
         init_process_group(device)
-    return make_mesh(rank, job.spec.degrees, device, job.local_ranks)
+    return make_mesh(rank, job.spec.degrees, device, job.local_ranks, position)
 
 
-def make_mesh(rank: int, degrees: Degrees, device: torch.device, on_node: range | None = None) -> Mesh:
+def make_mesh(
+    rank: int,
+    degrees: Degrees,
+    device: torch.device,
+    on_node: range | None = None,
+    position: RankPosition | None = None,
+) -> Mesh:
     """The mesh as seen by global rank ``rank``. With several ranks, the process group must exist.
 
     Args:
         device: of a GPU, with its index: generators, streams and communicators are looked up by it.
         on_node: the ranks of this node; None for all.
+        position: where the rank publishes its position; None for nowhere.
     """
     assert device.type != "cuda" or device.index is not None, "a GPU without an index"
-    world = Axis((tuple(range(degrees.ranks)),), rank, device)
+    world = Axis((tuple(range(degrees.ranks)),), rank, device, position=position or RankPosition())
     return Mesh(world, degrees, range(degrees.ranks) if on_node is None else on_node)
 
 

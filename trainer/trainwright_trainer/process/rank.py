@@ -9,7 +9,9 @@ from pathlib import Path
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.hardware import RANK_PROCESS_PREFIX
 from trainwright.contracts.job_spec import LOGS_FOLDER, STOP_NAME, Outcome, log_name, output_folder
+from trainwright.contracts.rank_position import POSITIONS_FOLDER, RankActivity, position_name
 from trainwright_trainer.distributed.mesh import join_mesh
+from trainwright_trainer.distributed.rank_position import publish_position
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.process.outcome import (
     FailureReport,
@@ -17,7 +19,12 @@ from trainwright_trainer.process.outcome import (
     reserve_failure_file,
     write_outcome,
 )
-from trainwright_trainer.process.signals import die_with_parent, exit_on_sigterm, name_process
+from trainwright_trainer.process.signals import (
+    allow_stacks_to_be_read,
+    die_with_parent,
+    exit_on_sigterm,
+    name_process,
+)
 from trainwright_trainer.runtime.errors import DivergedError
 from trainwright_trainer.training.build import Training, build
 from trainwright_trainer.training.engine import ShouldStop, never_stop
@@ -31,6 +38,7 @@ def run_rank(job_file: str) -> None:
     rank, out = int(os.environ["RANK"]), output_folder(Path(job_file))
     name_process(f"{RANK_PROCESS_PREFIX}{rank}")
     _redirect_output(out / LOGS_FOLDER / log_name(rank))
+    allow_stacks_to_be_read()
     print(f"rank {rank} of {os.environ['WORLD_SIZE']}, pid {os.getpid()}", flush=True)
     with FailureReport(out, rank) as report:
         reserve_failure_file(out, rank)
@@ -43,10 +51,12 @@ def run_rank(job_file: str) -> None:
 
 def _train(job_file: Path, out: Path, report: FailureReport) -> None:
     job = read_job(job_file)
-    mesh = join_mesh(job)
+    position = publish_position(out / POSITIONS_FOLDER / position_name(int(os.environ["RANK"])))
+    mesh = join_mesh(job, position)
     training = build(job, job_file, mesh)
     report.last_step = lambda: training.step
     outcome = _train_to_outcome(training, _stop_requested(job_file, mesh.rank))
+    position.set_activity(RankActivity.ENDING)
     if mesh.leads_node:
         write_outcome(out, outcome)
     mesh.world.barrier()

@@ -9,13 +9,18 @@ children.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
 
+from trainwright.contracts.rank_position import STACKS_SIGNAL
+
 PARENT_VARIABLE = "TRAINWRIGHT_PARENT"
+SUPERVISOR_VARIABLE = "TRAINWRIGHT_SUPERVISOR"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_PTRACER = 0x59616D61
 
 
 def die_with_parent() -> None:
@@ -40,10 +45,23 @@ def name_process(name: str) -> None:
 
 
 def announce_parent() -> None:
-    """Pass this process's pid to the children it starts from now on."""
+    """Pass this process's pid, and that of its own parent, to the children it starts from now on."""
+    if PARENT_VARIABLE in os.environ:
+        os.environ[SUPERVISOR_VARIABLE] = os.environ[PARENT_VARIABLE]
     os.environ[PARENT_VARIABLE] = str(os.getpid())
 
 
 def exit_on_sigterm() -> None:
     """Let SIGTERM end this process at once."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def allow_stacks_to_be_read() -> None:
+    """Let the supervisor read where this process is: with py-spy, or by a signal that writes the stacks to the log.
+
+    Some kernels let only ancestors read a process (Yama), and py-spy is a child of the supervisor.
+    """
+    faulthandler.register(signal.Signals[STACKS_SIGNAL], all_threads=True)
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE)
+    if supervisor is not None and sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PTRACER, int(supervisor), 0, 0, 0)

@@ -14,6 +14,7 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Finished, Note, Step, Validation
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
+from trainwright.contracts.rank_position import RankActivity
 from trainwright_trainer.checkpoint.snapshot import take_snapshot, training_position
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.observe.events import now
@@ -44,7 +45,7 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
     """
     spec = training.spec
     last = spec.schedule.steps
-    timer = StepTimer(training.mesh.device)
+    timer = StepTimer(training.mesh.device, training.mesh.position)
     if not training.validation.sequences:
         training.report(
             Note(
@@ -68,10 +69,12 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
                 collect_after_step(step)
     except DivergedError as error:
         # A planned end, which all ranks reach: the checkpoint being written is from before it.
+        training.mesh.position.set_activity(RankActivity.SAVING)
         training.saver.wait()
         if _updates_in_backward(spec.precision):
             raise DivergedError(f"{error}{_SPOILED_STATE}") from error
         raise
+    training.mesh.position.set_activity(RankActivity.SAVING)
     training.saver.wait()
     if training.step < last:
         message = f"Saved the state after step {training.step:,} and stopped, as requested."
@@ -89,6 +92,7 @@ def _stop_requested_before_start(training: Training, should_stop: ShouldStop) ->
 def run_step(training: Training, timer: StepTimer, step: int, should_stop: ShouldStop = never_stop) -> bool:
     """Make one step and report it; returns whether the ranks should stop after it."""
     spec = training.spec
+    training.mesh.position.begin_step(step)
     timer.start()
     learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
     metrics = _compute_step(training, timer, step, learning_rate, should_stop)
@@ -168,6 +172,7 @@ def validate(training: Training, step: int) -> None:
     count = min(training.spec.validation.sequences, training.validation.sequences)
     if not count:
         return
+    training.mesh.position.set_activity(RankActivity.VALIDATION)
     mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)
     batches = read_batches(training.validation, mine, training.spec.batch.micro_sequences)
     loss = training.engine.mean_loss(batches)
@@ -176,6 +181,7 @@ def validate(training: Training, step: int) -> None:
 
 def _save(training: Training, step: int) -> None:
     """Start writing a checkpoint; each rank writes its share."""
+    training.mesh.position.set_activity(RankActivity.SAVING)
     updater, saver = training.engine.updater, training.saver
     where = training_position(step, training.spec, training.data_position) | training.skipped_steps.position()
     saver.save(lambda: take_snapshot(updater, where, saver.memory))

@@ -1,0 +1,159 @@
+"""Which rank the others wait for, when no rank of a run makes progress.
+
+All ranks of a line along an axis enter the same collectives in the same order. So a rank that has entered more of them than
+another one of its line waits for that one, or soon will. The rank that is waited for and waits for nobody is the cause; a rank
+whose process is stopped is one in any case. Collectives of libraries are not counted (FSDP, DeepSpeed, the sends of
+pipeline schedules, compiled graphs); there the sections of a step, which ranks with the same layers end in
+the same order, are compared instead.
+
+This module is arithmetic on what the nodes reported, and knows no database.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.rank_position import (
+    AXES,
+    AxisName,
+    RankActivity,
+    RankPosition,
+    lines_along,
+)
+
+SHOWN_RANKS = 3
+"""Ranks, and axes of a rank, that a sentence names."""
+
+_DOING = {
+    RankActivity.STARTING: "while it starts",
+    RankActivity.STEP: "in step {step}",
+    RankActivity.VALIDATION: "in the validation after step {step}",
+    RankActivity.SAVING: "while it saves the checkpoint of step {step}",
+    RankActivity.ENDING: "after its last step",
+}
+
+
+@dataclass(frozen=True)
+class PlacedRank:
+    """Where a rank is, and on which node."""
+
+    node: str
+    position: RankPosition
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Collectives of one axis that a rank has not entered and others have."""
+
+    axis: AxisName
+    number: int
+    """The first of them."""
+
+    waiting: tuple[int, ...]
+    """The ranks that have entered it."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a hang was caused by, as far as the positions tell."""
+
+    culprits: tuple[int, ...]
+    """The ranks that the others wait for; none if all have arrived everywhere."""
+
+    sentence: str
+
+
+def diagnose(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> Diagnosis:
+    """Find out because of which rank none of ``ranks`` makes progress."""
+    missing = _missing(ranks, degrees)
+    stopped = tuple(rank for rank, placed in sorted(ranks.items()) if placed.stopped)
+    culprits = stopped or _waited_for(missing) or _behind_in_sections(ranks, degrees)
+    if not culprits:
+        return Diagnosis(
+            (), f"All ranks are at the same place: {_everywhere(ranks)}. Check the network between them."
+        )
+    told = [_told(rank, ranks, missing[rank]) for rank in culprits[:SHOWN_RANKS]]
+    if len(culprits) > SHOWN_RANKS:
+        told.append(f"So are {len(culprits) - SHOWN_RANKS} more ranks.")
+    return Diagnosis(culprits, " ".join(told))
+
+
+def _missing(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> dict[int, list[Missing]]:
+    """What each rank has not entered and others of its lines have, the shortest lines first."""
+    lines = [(axis, line) for axis in AXES for line in lines_along(axis, degrees)]
+    found: dict[int, list[Missing]] = {rank: [] for rank in ranks}
+    for axis, line in sorted(lines, key=lambda item: len(item[1])):
+        entered = {rank: ranks[rank].position.on(axis).entered for rank in line if rank in ranks}
+        most = max(entered.values(), default=0)
+        for rank, count in entered.items():
+            if count < most:
+                ahead = tuple(other for other in entered if entered[other] > count)
+                found[rank].append(Missing(axis, count + 1, ahead))
+    return found
+
+
+def _waited_for(missing: Mapping[int, Sequence[Missing]]) -> tuple[int, ...]:
+    """The ranks that others wait for and that wait for nobody; those that wait for each other if there is no such rank."""
+    waiting = {rank for found in missing.values() for one in found for rank in one.waiting}
+    behind = sorted(rank for rank, found in missing.items() if found)
+    return tuple(rank for rank in behind if rank not in waiting) or tuple(behind)
+
+
+def _behind_in_sections(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> tuple[int, ...]:
+    found: list[int] = []
+    for line in lines_along(AxisName.STAGE, degrees):
+        ended = {rank: ranks[rank].position.sections for rank in line if rank in ranks}
+        found += [rank for rank, count in ended.items() if count < max(ended.values())]
+    return tuple(sorted(found))
+
+
+def _told(rank: int, ranks: Mapping[int, PlacedRank], missing: Sequence[Missing]) -> str:
+    placed = ranks[rank]
+    where = _DOING[placed.position.activity].format(step=f"{placed.position.step:,}")
+    stopped = " Its process is stopped." if placed.stopped else ""
+    if missing:
+        places = ", nor at ".join(_place(one, ranks) for one in missing[:SHOWN_RANKS])
+        return (
+            f"Rank {rank} on {placed.node} has not arrived at {places}; it is {where.removeprefix('while it ')}."
+            + stopped
+        )
+    inside = [
+        f"{_name(count.operation(count.left + 1), count.left + 1)} of the {count.axis} axis"
+        for count in placed.position.axes
+        if count.left < count.entered
+    ]
+    at = f"is at {' and '.join(inside)}" if inside else "is behind the ranks with the same layers"
+    if placed.stopped and not inside:
+        at = "stands still"
+    return f"Rank {rank} on {placed.node} {at} {where}.{stopped}"
+
+
+def _place(missing: Missing, ranks: Mapping[int, PlacedRank]) -> str:
+    counts = (ranks[rank].position.on(missing.axis) for rank in missing.waiting)
+    operation = next(filter(None, (count.operation(missing.number) for count in counts)), None)
+    return (
+        f"{_name(operation, missing.number)} of the {missing.axis} axis, where {_listed(missing.waiting)} "
+        f"{'waits' if len(missing.waiting) == 1 else 'wait'}"
+    )
+
+
+def _name(operation: str | None, number: int) -> str:
+    return f"{operation or 'collective'} {number:,}"
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    named, more = ", ".join(map(str, ranks[:SHOWN_RANKS])), len(ranks) - SHOWN_RANKS
+    return f"ranks {named} and {more} more" if more > 0 else f"ranks {named}"
+
+
+def _everywhere(ranks: Mapping[int, PlacedRank]) -> str:
+    activities: Iterable[str] = sorted(
+        {
+            _DOING[placed.position.activity].format(step=f"{placed.position.step:,}")
+            for placed in ranks.values()
+        }
+    )
+    return " or ".join(activities).replace("while it", "while each")

@@ -1,0 +1,67 @@
+"""Hangs: no rank of a run makes progress.
+
+Each node's supervisor reports in its renewals where its ranks stand still. When all nodes of the attempt have reported,
+the attempt ends as `hang`, and its message names the rank that the others wait for. A pause that hangs while
+it saves is stopped, and resumes from the newest checkpoint.
+"""
+
+from sqlalchemy import select
+
+from trainwright.contracts.agent_protocol import Timers
+from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.job_spec import JobSpec, Outcome
+from trainwright.contracts.rank_position import Stall
+from trainwright.contracts.run_state import RunState, Verdict
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.nodes.attempt_end import end_attempt
+from trainwright_backend.nodes.hang_diagnosis import Diagnosis, PlacedRank, diagnose
+from trainwright_backend.runs.tables import Placement, Run
+from trainwright_backend.runs.transitions import add_event
+
+
+def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | None, timers: Timers) -> bool:
+    """Store where the node's ranks stand still, and end the attempt if those of all its nodes do.
+
+    Returns:
+        Whether the attempt hangs.
+    """
+    is_first_report = placement.stall is None
+    placement.stall = None if stall is None else stall.model_dump(mode="json")
+    if stall is None:
+        return False
+    session.flush()
+    pausing = run.state is RunState.STOPPING and run.verdict is Verdict.PAUSE
+    if run.state is not RunState.RUNNING and not pausing:
+        return False
+    placements = _open_placements(session, run)
+    if any(each.stall is None for each in placements):
+        return False
+    found, seconds = _diagnose(run, placements)
+    message = f"{found.sentence} No rank made progress for {seconds:.0f} s."
+    if not pausing:
+        rank = found.culprits[0] if found.culprits else None
+        end_attempt(session, run, Outcome(code=EndCode.HANG, message=message, rank=rank), timers)
+    elif is_first_report:
+        add_event(session, run, "note", f"The attempt hung while saving: {message}")
+    return True
+
+
+def _open_placements(session: Read, run: Run) -> list[Placement]:
+    attempt = (Placement.run_id == run.id, Placement.fence == run.fence, Placement.closed.is_(None))
+    return list(session.scalars(select(Placement).where(*attempt).order_by(Placement.node_rank)))
+
+
+def _diagnose(run: Run, placements: list[Placement]) -> tuple[Diagnosis, float]:
+    """The cause, and for how long the ranks have stood still."""
+    per_node = run.slots // run.nodes
+    ranks: dict[int, PlacedRank] = {}
+    seconds = []
+    for placement in placements:
+        stall = Stall.model_validate(placement.stall)
+        own = range(placement.node_rank * per_node, (placement.node_rank + 1) * per_node)
+        seconds.append(stall.seconds)
+        for each in stall.ranks:
+            if each.rank in own:  # a node tells nothing about the ranks of others
+                ranks[each.rank] = PlacedRank(placement.node_name, each.position, each.stopped)
+    job = JobSpec.model_validate(placements[0].job)
+    return diagnose(ranks, job.spec.degrees), min(seconds)

@@ -1,0 +1,214 @@
+"""Where each rank of a training is: the file in which a rank publishes it, and what a supervisor reports when ranks stop.
+
+A rank writes its position into a small file that it has mapped into memory, so publishing costs no system call, and
+the file tells where the rank is even if the rank is stopped, waits in a collective or is stuck in a driver. The file is a
+row of unsigned 64-bit numbers of this machine's byte order. Its reader does not trust the writer: any content is a
+position or None.
+
+========  ==================================================================================================
+cell      content
+========  ==================================================================================================
+0         ``MAGIC``
+1         the step that the rank computes, or computed last
+2         what it does: index in ``ACTIVITIES``
+3         sections of the step that have ended (`forward`, `backward`, …), counted since the start of the rank
+4         sends and receives between two ranks, counted likewise
+5…        for each of ``AXES``, in order: collectives entered; collectives left; then 16 bytes, of which byte ``n % 16``
+          is the operation of collective ``n``: index in ``OPERATIONS``
+========  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from trainwright.contracts.base import Report
+from trainwright.contracts.checkpoint import LARGEST_STEP
+from trainwright.contracts.hardware import MOST_SLOTS
+from trainwright.contracts.parallelism_spec import Coordinates, Degrees
+
+POSITIONS_FOLDER = "positions"
+"""In the trainer's output folder."""
+
+STACKS_SIGNAL = "SIGUSR1"
+"""Asks a rank to write its Python stacks to its log, which it can unless it is stopped or stuck in the kernel."""
+
+
+def position_name(rank: int) -> str:
+    """File of a rank's position."""
+    return f"rank-{rank}"
+
+
+class RankActivity(StrEnum):
+    """What a rank does."""
+
+    STARTING = "starting"
+    STEP = "step"
+    VALIDATION = "validation"
+    SAVING = "saving"
+    """Takes a snapshot, or waits until the previous checkpoint is written."""
+    ENDING = "ending"
+
+
+class AxisName(StrEnum):
+    """An axis of the mesh: the ranks whose collectives are counted together."""
+
+    __hash__ = str.__hash__  # an enum's own hash is Python code, and each collective looks one up
+
+    WORLD = "world"
+    TENSOR = "tensor"
+    SHARD = "shard"
+    REPLICAS = "replicas"
+    DATA = "data"
+    PIPELINE = "pipeline"
+    MODEL = "model"
+    STAGE = "stage"
+    STAGE_BESIDE_PASSES = "stage_beside_passes"
+
+
+class Operation(StrEnum):
+    """A collective."""
+
+    __hash__ = str.__hash__
+
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_TO_ALL = "all_to_all"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+
+
+VARIED_COORDINATES: dict[AxisName, tuple[str, ...]] = {
+    AxisName.WORLD: ("pipeline", "replica", "shard", "tensor"),
+    AxisName.TENSOR: ("tensor",),
+    AxisName.SHARD: ("shard",),
+    AxisName.REPLICAS: ("replica",),
+    AxisName.DATA: ("replica", "shard"),
+    AxisName.PIPELINE: ("pipeline",),
+    AxisName.MODEL: ("pipeline", "tensor"),
+    AxisName.STAGE: ("replica", "shard", "tensor"),
+    AxisName.STAGE_BESIDE_PASSES: ("replica", "shard", "tensor"),
+}
+"""The coordinates in which the ranks of a line along an axis differ; they agree in the others."""
+
+
+def lines_along(axis: AxisName, degrees: Degrees) -> tuple[tuple[int, ...], ...]:
+    """The ranks of the mesh, each in one line along ``axis``. Ascending."""
+    lines: dict[Coordinates, list[int]] = {}
+    for rank in range(degrees.ranks):
+        start = replace(degrees.coordinates(rank), **dict.fromkeys(VARIED_COORDINATES[axis], 0))
+        lines.setdefault(start, []).append(rank)
+    return tuple(map(tuple, lines.values()))
+
+
+ACTIVITIES = tuple(RankActivity)
+AXES = tuple(AxisName)
+OPERATIONS = tuple(Operation)
+
+MAGIC = int.from_bytes(b"TWRANK01", sys.byteorder)
+MAGIC_CELL, STEP_CELL, ACTIVITY_CELL, SECTIONS_CELL, MESSAGES_CELL, FIRST_AXIS_CELL = range(6)
+CELLS_PER_AXIS = 4
+REMEMBERED = 16
+"""Operations of an axis that a position names: those of its last collectives."""
+CELL_BYTES = 8
+POSITION_BYTES = (FIRST_AXIS_CELL + CELLS_PER_AXIS * len(AXES)) * CELL_BYTES
+
+_MOST = 2**63
+Count = Annotated[int, Field(ge=0, lt=_MOST)]
+
+
+class AxisCount(Report):
+    """The collectives of one axis, as one rank counts them. The first is number 1."""
+
+    axis: AxisName
+    entered: Count
+    """The last collective that the rank has entered, or started in the background."""
+
+    left: Count
+    """Collectives that ended."""
+
+    operations: list[Operation | None] = Field(default=[], max_length=REMEMBERED)
+    """The last ones entered, oldest first; None for one that is not known."""
+
+    def operation(self, number: int) -> Operation | None:
+        """The operation of the collective ``number``; None if it is too long ago or still to come."""
+        index = number - self.entered - 1 + len(self.operations)
+        return self.operations[index] if 0 <= index < len(self.operations) else None
+
+
+class RankPosition(Report):
+    """Where a rank is."""
+
+    step: int = Field(ge=0, le=LARGEST_STEP)
+    activity: RankActivity
+    sections: Count
+    """Sections of steps that have ended."""
+
+    messages: Count = 0
+    """Sends to and receives from one other rank."""
+
+    axes: list[AxisCount] = Field(default=[], max_length=len(AXES))
+    """The axes on which it has entered a collective."""
+
+    def on(self, axis: AxisName) -> AxisCount:
+        """Its collectives on ``axis``."""
+        return next(
+            (count for count in self.axes if count.axis is axis), AxisCount(axis=axis, entered=0, left=0)
+        )
+
+
+class StalledRank(Report):
+    """One rank of a node on which no rank makes progress."""
+
+    rank: int = Field(ge=0, lt=2**20)
+    position: RankPosition
+    stopped: bool
+    """Whether the kernel has stopped its process (SIGSTOP, a debugger)."""
+
+
+class Stall(Report):
+    """No rank of a node has made progress for longer than its steps allow."""
+
+    seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False)
+    """Since when."""
+
+    ranks: list[StalledRank] = Field(min_length=1, max_length=MOST_SLOTS)
+
+
+def read_position(content: bytes | None) -> RankPosition | None:
+    """The position in the content of a rank's file; None if it is not one."""
+    if content is None or len(content) != POSITION_BYTES:
+        return None
+    numbers = memoryview(content).cast("Q")
+    if numbers[MAGIC_CELL] != MAGIC or numbers[ACTIVITY_CELL] >= len(ACTIVITIES):
+        return None
+    if numbers[STEP_CELL] > LARGEST_STEP or max(numbers[SECTIONS_CELL], numbers[MESSAGES_CELL]) >= _MOST:
+        return None
+    axes = [_axis_count(numbers, content, index) for index in range(len(AXES))]
+    return RankPosition(
+        step=numbers[STEP_CELL],
+        activity=ACTIVITIES[numbers[ACTIVITY_CELL]],
+        sections=numbers[SECTIONS_CELL],
+        messages=numbers[MESSAGES_CELL],
+        axes=[count for count in axes if count is not None],
+    )
+
+
+def _axis_count(numbers: Sequence[int], content: bytes, index: int) -> AxisCount | None:
+    """The counts of the axis ``index``; None if it has none, or more than a rank can reach."""
+    first = FIRST_AXIS_CELL + CELLS_PER_AXIS * index
+    entered, left = numbers[first], numbers[first + 1]
+    if not 0 < entered < _MOST:
+        return None
+    left = min(left, entered)  # the rank may have entered and left another while its file was read
+    ring = content[(first + 2) * CELL_BYTES : (first + CELLS_PER_AXIS) * CELL_BYTES]
+    codes = [ring[number % REMEMBERED] for number in range(max(1, entered - REMEMBERED + 1), entered + 1)]
+    operations = [OPERATIONS[code] if code < len(OPERATIONS) else None for code in codes]
+    return AxisCount(axis=AXES[index], entered=entered, left=left, operations=operations)

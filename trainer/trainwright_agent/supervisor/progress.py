@@ -1,0 +1,128 @@
+"""Whether the ranks of a node make progress, by the positions that they publish (``contracts.rank_position``).
+
+Ranks wait for each other, so one that hangs stops all of them within a step, on every node. A node's supervisor sees only
+its own ranks. It decides that they stand still, and reports where; the platform, which hears from all nodes, decides whether the
+run hangs and because of which rank.
+
+Time counts only while this process watches. If it was stopped itself, or the machine slept, so were the ranks. Some
+activities may take long without a sign of progress, and so may the first steps: they get ten times the limit, unless a rank's
+process is stopped. While a checkpoint is saved, bytes that appear on the disk are progress.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from trainwright.contracts.job_spec import CHECKPOINTS_FOLDER, OUTPUT_FOLDER
+from trainwright.contracts.rank_position import (
+    POSITION_BYTES,
+    POSITIONS_FOLDER,
+    RankActivity,
+    RankPosition,
+    Stall,
+    StalledRank,
+    position_name,
+    read_position,
+)
+from trainwright_agent.supervisor.hang_limit import HangLimit
+from trainwright_agent.untrusted_files import opened_folder, read_small
+
+PATIENCE = 10.0
+"""Times the limit that ranks may stand still outside of steps and in the first steps."""
+_LONGEST_GAP_SECONDS = 2.0
+"""Between two looks; the rest of a longer gap does not count."""
+_COUNTED_FILES = 10_000
+_SAVING = (RankActivity.SAVING, RankActivity.ENDING)
+
+
+class ProgressWatch:
+    """Watches the ranks of one attempt on one node.
+
+    Args:
+        folder: the attempt's folder.
+        ranks: the ranks of this node.
+        find_stopped: returns the ranks whose processes are stopped; called only while none makes progress.
+        clock: seconds that do not jump.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        ranks: Sequence[int],
+        find_stopped: Callable[[], set[int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._folder = folder
+        self._ranks = ranks
+        self._find_stopped = find_stopped
+        self._clock = clock
+        self._limit = HangLimit()
+        self._looked = clock()
+        self._still_seconds = 0.0
+        self._seen: tuple[object, ...] = ()
+
+    def look(self, floor_seconds: float) -> Stall | None:
+        """Where the ranks are, if they have stood still for longer than they may; None if not, or if none publishes its
+        position."""
+        elapsed_seconds = min(self._clock() - self._looked, _LONGEST_GAP_SECONDS)
+        self._looked = self._clock()
+        positions = read_positions(self._folder, self._ranks)
+        if not positions:
+            return None
+        first = max(positions.values(), key=lambda position: position.step)
+        self._limit.observe(elapsed_seconds, first.step, in_step=first.activity is RankActivity.STEP)
+        self._note(positions, elapsed_seconds)
+        limit_seconds = self._limit.seconds(floor_seconds)
+        if self._still_seconds < limit_seconds:
+            return None
+        stopped = self._find_stopped()
+        if not stopped and self._may_take_long(positions) and self._still_seconds < PATIENCE * limit_seconds:
+            return None
+        ranks = [
+            StalledRank(rank=rank, position=position, stopped=rank in stopped)
+            for rank, position in positions.items()
+        ]
+        return Stall(seconds=self._still_seconds, ranks=ranks)
+
+    def _note(self, positions: Mapping[int, RankPosition], elapsed_seconds: float) -> None:
+        saves = any(position.activity in _SAVING for position in positions.values())
+        seen = (positions, count_saved_bytes(self._folder) if saves else 0)
+        self._still_seconds = self._still_seconds + elapsed_seconds if seen == self._seen else 0.0
+        self._seen = seen
+
+    def _may_take_long(self, positions: Mapping[int, RankPosition]) -> bool:
+        in_steps = all(position.activity is RankActivity.STEP for position in positions.values())
+        return not in_steps or not self._limit.is_learned
+
+
+def read_positions(folder: Path, ranks: Sequence[int]) -> dict[int, RankPosition]:
+    """The positions that ``ranks`` publish in the attempt's ``folder``."""
+    found = {}
+    for rank in ranks:
+        names = (OUTPUT_FOLDER, POSITIONS_FOLDER, position_name(rank))
+        position = read_position(read_small(folder, *names, limit_bytes=POSITION_BYTES))
+        if position is not None:
+            found[rank] = position
+    return found
+
+
+def count_saved_bytes(folder: Path) -> int:
+    """Bytes of the checkpoints' files on this node, also of one that is being written."""
+    try:
+        with opened_folder(folder, OUTPUT_FOLDER, CHECKPOINTS_FOLDER) as checkpoints:
+            names = os.listdir(checkpoints)  # noqa: PTH208 - of a descriptor, which no path replaces
+        return sum(_folder_bytes(folder, name) for name in names)
+    except OSError:
+        return 0
+
+
+def _folder_bytes(folder: Path, name: str) -> int:
+    try:
+        with opened_folder(folder, OUTPUT_FOLDER, CHECKPOINTS_FOLDER, name) as checkpoint:
+            files = islice(os.scandir(checkpoint), _COUNTED_FILES)
+            return sum(file.stat(follow_symlinks=False).st_size for file in files)
+    except OSError:  # it was renamed or deleted meanwhile
+        return 0
