@@ -190,6 +190,14 @@ def marked_processes(folder: Path | None = None) -> list[int]:
     return found
 
 
+def rank_process(folder: Path, rank: int) -> int:
+    """The process of a run's rank on the node with this data folder."""
+    name = f"tw-rank-{rank}"
+    named = [pid for pid in marked_processes(folder) if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+    assert named, f"no process is called {name}"
+    return min(named)
+
+
 def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
 

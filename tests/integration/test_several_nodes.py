@@ -1,6 +1,7 @@
-"""Runs on two nodes with real processes: pauses, and the death of one node. The main job trains one without trouble."""
+"""Runs on two nodes with real processes: pauses, a hang, and the death of one node. The main job trains one without trouble."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.live import (
+    SCALED_TIMERS,
     Live,
     LiveAgent,
     command_of,
@@ -17,6 +19,7 @@ from tests.live import (
     live_agent,
     live_platform,
     marked_processes,
+    rank_process,
     series,
     small_spec,
     write_letters,
@@ -25,11 +28,13 @@ from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
 
 STEPS = 120
+HANG_SECONDS = 3.0
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data") as running:
+    timers = SCALED_TIMERS | {"hang_seconds": HANG_SECONDS}
+    with live_platform(tmp_path_factory.mktemp("platform") / "data", timers) as running:
         yield running
 
 
@@ -62,6 +67,31 @@ def on_one_node(live: Live, dataset: Dataset) -> dict[int, float]:
     run = finished(live.team, live.team.submit(spec_of(dataset, nodes=1)).id)
     assert run.state is RunState.SUCCEEDED, run.sentence
     return series(live.team, run.id, "loss")
+
+
+@pytest.mark.slow(target="faults")
+def test_a_rank_that_is_stopped_is_named_and_the_run_goes_on_without_it(
+    live: Live, dataset: Dataset, other: LiveAgent, on_one_node: dict[int, float]
+) -> None:
+    run_id = live.team.submit(spec_of(dataset, nodes=2)).id
+    eventually(lambda: len(live.team.checkpoints(run_id)) > 0, "a checkpoint is saved", 60)
+    os.kill(rank_process(other.data, _rank_on(other.data)), signal.SIGSTOP)
+    run = finished(live.team, run_id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert run.attempt == 2
+    assert series(live.team, run_id, "loss") == on_one_node
+    assert [mark.reason for mark in live.team.metrics(run_id).attempts] == ["hang", "finished"]
+    (told,) = [event.message for event in live.team.events(run_id) if event.state is RunState.STOPPING]
+    assert re.search(r"^Rank \d on other .* \d+ of the \w+ axis.* Its process is stopped\.", told), told
+    logs = {log.file for log in live.team.logs(run_id) if log.attempt == 1}
+    assert {"stacks.log", "stacks-1.log"} <= logs, "the stacks of both nodes are kept"
+
+
+def _rank_on(folder: Path) -> int:
+    """The rank that the node with this data folder has."""
+    names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in marked_processes(folder)]
+    (rank,) = {int(name.removeprefix("tw-rank-")) for name in names if name.startswith("tw-rank-")}
+    return rank
 
 
 @pytest.mark.slow(target="faults")

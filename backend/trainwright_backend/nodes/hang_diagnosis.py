@@ -25,10 +25,10 @@ SHOWN_RANKS = 3
 """Ranks, and axes of a rank, that a sentence names."""
 
 _DOING = {
-    RankActivity.STARTING: "while it starts",
+    RankActivity.STARTING: "at its start",
     RankActivity.STEP: "in step {step}",
     RankActivity.VALIDATION: "in the validation after step {step}",
-    RankActivity.SAVING: "while it saves the checkpoint of step {step}",
+    RankActivity.SAVING: "saving the checkpoint of step {step}",
     RankActivity.ENDING: "after its last step",
 }
 
@@ -156,4 +156,4 @@ def _everywhere(ranks: Mapping[int, PlacedRank]) -> str:
             for placed in ranks.values()
         }
     )
-    return " or ".join(activities).replace("while it", "while each")
+    return " or ".join(activities)

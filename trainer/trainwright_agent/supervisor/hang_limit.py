@@ -11,8 +11,8 @@ import math
 from collections import deque
 
 WINDOW_STEPS = 1_000
-LEARNED_STEPS = 5
-"""With fewer, the limit is not known yet: the first steps also compile."""
+LEARNED_STEPS = 100
+"""With fewer, the limit is not known yet: one step in a hundred may be slow, and the first ones also compile."""
 _FACTOR = 3.0
 _FRACTION = 0.99
 

@@ -1,0 +1,200 @@
+"""When ranks that stand still are reported: learned from their steps, and with patience where work may take long."""
+
+import math
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from trainwright.contracts.rank_position import (
+    ACTIVITIES,
+    ACTIVITY_CELL,
+    MAGIC,
+    MAGIC_CELL,
+    POSITION_BYTES,
+    POSITIONS_FOLDER,
+    SECTIONS_CELL,
+    STEP_CELL,
+    RankActivity,
+    Stall,
+)
+from trainwright_agent.supervisor.hang_limit import LEARNED_STEPS, HangLimit
+from trainwright_agent.supervisor.progress import PATIENCE, ProgressWatch
+
+FLOOR_SECONDS = 30.0
+
+
+@dataclass
+class Ranks:
+    """Two ranks on a simulated clock, and a watch that looks once a second."""
+
+    folder: Path
+    seconds: float = 100.0
+    stopped: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        (self.folder / "out" / POSITIONS_FOLDER).mkdir(parents=True)
+        self.watch = ProgressWatch(self.folder, range(2), lambda: self.stopped, lambda: self.seconds)
+
+    def publish(
+        self,
+        step: int,
+        sections: int = 0,
+        activity: RankActivity = RankActivity.STEP,
+        rank: int | None = None,
+    ) -> None:
+        numbers = memoryview(bytearray(POSITION_BYTES)).cast("Q")
+        numbers[MAGIC_CELL], numbers[STEP_CELL], numbers[SECTIONS_CELL] = MAGIC, step, sections
+        numbers[ACTIVITY_CELL] = ACTIVITIES.index(activity)
+        for each in (0, 1) if rank is None else (rank,):
+            (self.folder / "out" / POSITIONS_FOLDER / f"rank-{each}").write_bytes(numbers.tobytes())
+
+    def let_pass(self, seconds: float, every: float = 1.0) -> Stall | None:
+        """The first report in the next ``seconds``."""
+        until = self.seconds + seconds
+        while self.seconds < until:
+            self.seconds = min(until, self.seconds + every)
+            if (stall := self.watch.look(FLOOR_SECONDS)) is not None:
+                return stall
+        return None
+
+    def train(self, steps: int, seconds: float, first: int = 1) -> None:
+        for step in range(first, first + steps):
+            self.publish(step)
+            assert self.let_pass(seconds) is None, f"a false alarm in step {step}"
+        self.publish(first + steps)
+        assert self.let_pass(1) is None
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Ranks:
+    return Ranks(tmp_path)
+
+
+def test_short_steps_have_the_floor_as_limit(ranks: Ranks) -> None:
+    ranks.train(steps=LEARNED_STEPS, seconds=1)
+    assert ranks.let_pass(FLOOR_SECONDS - 1) is None
+    stall = ranks.let_pass(2)
+    assert stall is not None
+    assert stall.seconds == pytest.approx(FLOOR_SECONDS, abs=1)
+    assert [(rank.rank, rank.position.step, rank.stopped) for rank in stall.ranks] == [
+        (0, 101, False),
+        (1, 101, False),
+    ]
+
+
+def test_long_steps_have_three_times_their_99th_percentile(ranks: Ranks) -> None:
+    ranks.train(steps=LEARNED_STEPS, seconds=40)
+    assert ranks.let_pass(3 * 40 - 3) is None
+    assert ranks.let_pass(5) is not None
+
+
+def test_slow_uneven_steps_cause_no_alarm_over_half_an_hour(ranks: Ranks) -> None:
+    """Steps of 8 s, every twentieth of 40 s (a slow shard); validation of 100 s and saves of 90 s. The half hour starts when
+    the limit is learned."""
+    drawn, step, until = random.Random(3), 0, math.inf
+    while ranks.seconds < until:
+        if step == LEARNED_STEPS:
+            until = ranks.seconds + 1_800
+        step += 1
+        ranks.publish(step)
+        assert ranks.let_pass(40 if drawn.random() < 0.05 else drawn.uniform(4, 12)) is None, step
+        if step % 30 == 0:
+            ranks.publish(step, activity=RankActivity.VALIDATION)
+            assert ranks.let_pass(100) is None
+            ranks.publish(step, activity=RankActivity.SAVING)
+            assert ranks.let_pass(90) is None
+    assert step > 1.5 * LEARNED_STEPS
+
+
+def test_without_patience_for_validation_the_same_steps_would_cause_an_alarm(ranks: Ranks) -> None:
+    """The negative control of the test above: 100 s in a step are reported."""
+    ranks.train(steps=LEARNED_STEPS, seconds=8)
+    ranks.publish(LEARNED_STEPS + 2)
+    assert ranks.let_pass(100) is not None
+
+
+def test_the_first_steps_compile(ranks: Ranks) -> None:
+    ranks.publish(1)
+    assert ranks.let_pass(PATIENCE * FLOOR_SECONDS - 5) is None
+    assert ranks.let_pass(10) is not None, "but not for ever"
+
+
+@pytest.mark.parametrize("activity", [RankActivity.VALIDATION, RankActivity.SAVING, RankActivity.ENDING])
+def test_what_may_take_long_gets_ten_times_the_limit(ranks: Ranks, activity: RankActivity) -> None:
+    ranks.train(steps=LEARNED_STEPS, seconds=1)
+    ranks.publish(100, activity=activity, rank=0)
+    assert ranks.let_pass(PATIENCE * FLOOR_SECONDS - 5) is None
+    assert ranks.let_pass(10) is not None, "but not for ever"
+
+
+def test_a_stopped_process_is_reported_in_a_save_too(ranks: Ranks) -> None:
+    ranks.train(steps=LEARNED_STEPS, seconds=1)
+    ranks.publish(101, activity=RankActivity.SAVING, rank=0)
+    ranks.stopped = {0}
+    stall = ranks.let_pass(FLOOR_SECONDS + 3)
+    assert stall is not None
+    assert [(rank.rank, rank.stopped, rank.position.activity) for rank in stall.ranks] == [
+        (0, True, RankActivity.SAVING),
+        (1, False, RankActivity.STEP),
+    ]
+
+
+def test_bytes_of_a_checkpoint_are_progress_while_it_is_saved(ranks: Ranks) -> None:
+    ranks.train(steps=LEARNED_STEPS, seconds=1)
+    draft = ranks.folder / "out" / "checkpoints" / "step-10.tmp"
+    draft.mkdir(parents=True)
+    ranks.publish(101, activity=RankActivity.SAVING)
+    for part in range(40):
+        (draft / f"tensors-{part}").write_bytes(b"weights")
+        assert ranks.let_pass(100) is None
+    ranks.publish(102)
+    (draft / "tensors-40").write_bytes(b"weights")
+    assert ranks.let_pass(FLOOR_SECONDS + 3) is not None, "in a step they are not"
+
+
+def test_time_in_which_nobody_looked_does_not_count(ranks: Ranks) -> None:
+    """The supervisor was stopped or the machine slept: so did the ranks."""
+    ranks.train(steps=LEARNED_STEPS, seconds=1)
+    ranks.seconds += 3_600
+    assert ranks.let_pass(FLOOR_SECONDS - 5) is None
+    assert ranks.let_pass(10) is not None
+
+
+def test_ranks_that_publish_nothing_are_never_reported(ranks: Ranks) -> None:
+    assert ranks.let_pass(10_000, every=10) is None
+
+
+@pytest.mark.parametrize("trap", ["link", "folder", "long"])
+def test_files_that_are_no_positions_are_ignored(ranks: Ranks, trap: str, tmp_path: Path) -> None:
+    ranks.train(steps=LEARNED_STEPS, seconds=1)
+    file = tmp_path / "out" / POSITIONS_FOLDER / "rank-1"
+    content = file.read_bytes()
+    file.unlink()
+    if trap == "link":
+        (tmp_path / "elsewhere").write_bytes(content)
+        file.symlink_to(tmp_path / "elsewhere")
+    elif trap == "folder":
+        file.mkdir()
+    else:
+        file.write_bytes(content * 1_000)
+    stall = ranks.let_pass(FLOOR_SECONDS + 3)
+    assert stall is not None
+    assert [rank.rank for rank in stall.ranks] == [0]
+
+
+def test_progress_ends_a_report(ranks: Ranks) -> None:
+    ranks.train(steps=LEARNED_STEPS, seconds=1)
+    assert ranks.let_pass(FLOOR_SECONDS + 3) is not None
+    ranks.publish(101, sections=1)
+    assert ranks.let_pass(1) is None
+
+
+def test_many_steps_between_two_looks_share_the_time() -> None:
+    limit = HangLimit()
+    limit.observe(0.0, 100, in_step=True)
+    for step in range(200, 1_500, 100):
+        limit.observe(1.0, step, in_step=True)
+    assert limit.is_learned
+    assert limit.seconds(0.0) == pytest.approx(3 * 0.01)

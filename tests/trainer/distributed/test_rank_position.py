@@ -1,0 +1,98 @@
+"""What a rank publishes about itself."""
+
+from pathlib import Path
+
+import torch
+
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.rank_position import (
+    POSITION_BYTES,
+    REMEMBERED,
+    AxisName,
+    Operation,
+    RankActivity,
+    read_position,
+)
+from trainwright_trainer.distributed.mesh import Mesh, make_mesh
+from trainwright_trainer.distributed.rank_position import publish_position
+
+
+def test_a_reader_sees_what_is_published_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "positions" / "rank-0"
+    position = publish_position(file)
+    position.begin_step(12)
+    position.count_section()
+    position.count_message()
+    for _ in range(REMEMBERED + 3):
+        position.enter(AxisName.DATA, Operation.ALL_REDUCE)
+        position.leave(AxisName.DATA)
+    position.enter(AxisName.DATA, Operation.BROADCAST)
+    seen = read_position(file.read_bytes())
+    assert seen is not None
+    assert (seen.step, seen.activity, seen.sections, seen.messages) == (12, RankActivity.STEP, 1, 1)
+    (data,) = seen.axes
+    assert (data.axis, data.entered, data.left) == (AxisName.DATA, REMEMBERED + 4, REMEMBERED + 3)
+    assert data.operation(REMEMBERED + 4) is Operation.BROADCAST
+    assert data.operation(REMEMBERED + 3) is data.operation(5) is Operation.ALL_REDUCE
+    assert data.operation(4) is None, "too long ago"
+    assert data.operation(REMEMBERED + 5) is None, "not entered yet"
+    position.set_activity(RankActivity.SAVING)
+    assert read_position(file.read_bytes()) == seen.model_copy(update={"activity": RankActivity.SAVING})
+
+
+def test_a_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "rank-0"
+    publish_position(file).begin_step(40)
+    publish_position(file)
+    seen = read_position(file.read_bytes())
+    assert seen is not None
+    assert (seen.step, seen.activity) == (0, RankActivity.STARTING)
+
+
+def _collectives(mesh: Mesh, folder: Path) -> None:
+    """Enters each collective of two axes once, and looks at the own file."""
+    file = folder / f"rank-{mesh.rank}"
+    mesh = make_mesh(mesh.rank, mesh.degrees, mesh.device, position=publish_position(file))
+    data, tensor, part = mesh.data, mesh.tensor, torch.ones(2)
+    works = [
+        data.all_reduce_async(torch.ones(2)),
+        data.broadcast_async(torch.ones(2), 0),
+        data.reduce_async(torch.ones(2), 0),
+    ]
+    started = read_position(file.read_bytes())
+    assert started is not None
+    assert (started.on(AxisName.DATA).entered, started.on(AxisName.DATA).left) == (3, 0)
+    for work in works:
+        data.wait(work)
+    tensor.all_reduce(part)
+    tensor.all_reduce_max(part)
+    tensor.all_gather(part)
+    tensor.all_gather_into(torch.ones(2, 2))
+    tensor.wait_tensor(tensor.all_gather_async(part))
+    tensor.reduce_scatter(part)
+    tensor.wait_tensor(tensor.reduce_scatter_async(part))
+    tensor.broadcast(part, 0)
+    tensor.all_to_all(part, [1, 1], [1, 1])
+    seen = read_position(file.read_bytes())
+    assert seen is not None
+    counts = {count.axis: count for count in seen.axes}
+    assert {axis: (count.entered, count.left) for axis, count in counts.items()} == {
+        AxisName.DATA: (3, 3),
+        AxisName.TENSOR: (9, 9),
+    }
+    assert counts[AxisName.DATA].operations == ["all_reduce", "broadcast", "reduce"]
+    assert counts[AxisName.TENSOR].operations == [
+        *("all_reduce", "all_reduce", "all_gather", "all_gather", "all_gather"),
+        *("reduce_scatter", "reduce_scatter", "broadcast", "all_to_all"),
+    ]
+
+
+def test_every_collective_is_counted_on_its_axis(tmp_path: Path) -> None:
+    on_mesh(Degrees(replicas=2, tensor=2), _collectives, tmp_path)
+
+
+def test_its_space_on_the_disk_is_allocated_at_the_start(tmp_path: Path) -> None:
+    """Otherwise writing to it on a full disk would kill the rank in the middle of a step."""
+    publish_position(tmp_path / "rank-0")
+    assert (tmp_path / "rank-0").stat().st_blocks * 512 >= POSITION_BYTES
