@@ -49,6 +49,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(sessions.app, name="sessions")
 app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)
+app.command("what-if")(plan.what_if)
 app.command("layout")(plan.layout)
 app.command("usage")(usage.usage)
 

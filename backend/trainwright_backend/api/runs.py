@@ -18,7 +18,7 @@ from trainwright.contracts.api.actions import (
     Tag,
 )
 from trainwright.contracts.api.envelopes import Page
-from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.plans import RunPlan, WhatIf
 from trainwright.contracts.api.runs import (
     ExportFormat,
     Run,
@@ -45,7 +45,7 @@ from trainwright_backend.checkpoints import bulk, deletion, fork, layout_change
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes import estimate
-from trainwright_backend.runs import clone, edits, export, groups, lists, pause, service, submission
+from trainwright_backend.runs import clone, edits, export, groups, lists, pause, service, submission, what_if
 from trainwright_backend.runs.submission import Submitter
 
 router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
@@ -188,6 +188,19 @@ def estimate_run(
 ) -> RunEstimate:
     """Estimate a run: FLOPs, memory, bytes, and the time if an equal workload was measured before."""
     return estimate.estimate(session, access.team_id, spec, begin_step)
+
+
+@router.post("/what-if")
+def plan_elsewhere(
+    access: Viewer,
+    session: ReadSession,
+    spec: RunSpec,
+    gpu: Annotated[str, Query(max_length=80, description="Name of a GPU in `GET /spec`.")],
+    begin_step: BeginStep = 0,
+) -> WhatIf:
+    """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of a kind that no node needs to have: memory, whether
+    it fits, and a modelled time."""
+    return what_if.plan_elsewhere(session, access.team_id, spec, gpu, begin_step)
 
 
 @router.post("/bulk")

@@ -15,6 +15,7 @@ from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.series import FAMILIES, SERIES, SeriesRegistry
 from trainwright.planner.flops import count_parameters
+from trainwright.planner.gpus import gpu_models
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.core.errors import AppError, NotFound
 from trainwright_backend.core.message_queue import Enqueuer
@@ -73,7 +74,9 @@ def get_spec() -> SpecInfo:
     """The JSON Schema of a run's spec, with a description of every field, and the named model sizes."""
     vocabulary = TokenizerSpec().size
     sizes = {name: count_parameters(model, vocabulary).total for name, model in PRESETS.items()}
-    return SpecInfo(run_spec=RunSpec.model_json_schema(), presets=PRESETS, preset_parameters=sizes)
+    return SpecInfo(
+        run_spec=RunSpec.model_json_schema(), presets=PRESETS, preset_parameters=sizes, gpus=gpu_models()
+    )
 
 
 @router.get("/series")

@@ -18,6 +18,7 @@ from trainwright.contracts.events import (
     CheckpointSaved,
     Finished,
     Note,
+    Samples,
 )
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read, Write, storable
@@ -26,6 +27,7 @@ from trainwright_backend.metrics.curves import Curve
 from trainwright_backend.metrics.hardware import hardware_blocks
 from trainwright_backend.metrics.peak_fractions import believable
 from trainwright_backend.metrics.reading import read_curves, series_of
+from trainwright_backend.metrics.samples import rewind_samples, store_samples
 from trainwright_backend.metrics.selection import Selection, family, is_of_tensor
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.metrics.writing import append, rewind
@@ -102,6 +104,8 @@ def _take_event(session: Write, run: Run, summary: RunSummary, line: dict[str, o
     elif isinstance(event, CheckpointSaved):
         words = f"saved step {event.step:,} ({event.bytes / 2**20:,.1f} MiB in {event.seconds:.2f} s)"
         _add(session, run, event.type, words, event.time, event.step)
+    elif isinstance(event, Samples):
+        store_samples(session, run, event)
     elif isinstance(event, Finished):
         _add(session, run, event.type, f"trained to step {event.step:,}", event.time, event.step)
     elif isinstance(event, Note):
@@ -117,6 +121,7 @@ def _begin_attempt(session: Write, run: Run, summary: RunSummary, event: Attempt
     """Remove what earlier attempts wrote after the step that was actually loaded, and start the summary from
     there."""
     rewind(session, run.id, event.resume_step)
+    rewind_samples(session, run.id, event.resume_step)
     this = update(Attempt).where(Attempt.run_id == run.id, Attempt.number == run.attempt)
     session.execute(this.values(resume_step=event.resume_step))
     summary.attempt = run.attempt

@@ -1,17 +1,18 @@
-"""Tables of metrics: chunks of points as blobs, and marks for live streams.
+"""Tables of metrics: chunks of points as blobs, marks for live streams, and samples of text.
 
 A million plain rows are slow to read as a curve (400 ms against 3 ms, measured), and every row costs an index
 entry, so a series is stored in chunks. A batch adds one short chunk per series. Once the short chunks have
 1,000 points, or 100 for a tensor's series, which are many, they are packed into one.
 """
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, LargeBinary, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from trainwright_backend.core.db import Base
+from trainwright_backend.core.db import Base, UtcDateTime
 
 
 class MetricSeries(Base):
@@ -70,3 +71,16 @@ class MetricMark(Base):
     offset: Mapped[int] = mapped_column(BigInteger)
     last_steps: Mapped[dict[str, Any]] = mapped_column(JSON)
     """Last step of the attempt's series, by name; families have one entry each."""
+
+
+class RunSample(Base):
+    """What a run's model wrote after its prompts at one validation. Rows after a later attempt's resume point are removed."""
+
+    __tablename__ = "run_sample"
+
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    attempt: Mapped[int]
+    time: Mapped[datetime] = mapped_column(UtcDateTime)
+    samples: Mapped[list[dict[str, str]]] = mapped_column(JSON)
+    """`Sample`s, in the order of the prompts."""

@@ -1193,6 +1193,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Plan Elsewhere
+         * @description Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of a kind that no node needs to have: memory, whether
+         *     it fits, and a modelled time.
+         */
+        post: operations["plan_elsewhere"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/{run}": {
         parameters: {
             query?: never;
@@ -1600,6 +1621,26 @@ export interface paths {
          * @description Queue a paused run again. If the team's quota is exhausted, the request is refused and the run stays paused.
          */
         post: operations["resume_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/runs/{run}/samples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Run Samples
+         * @description What the run's model wrote at its validations, the newest first.
+         */
+        get: operations["list_run_samples"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2834,6 +2875,31 @@ export interface components {
             name: string;
         };
         /**
+         * GpuModel
+         * @description A kind of GPU that a run can be planned for without having one.
+         */
+        GpuModel: {
+            /**
+             * Capability
+             * @description Compute capability, such as `9.0`.
+             */
+            capability: string;
+            /** Memory Bytes */
+            memory_bytes: number;
+            /**
+             * Name
+             * @description As its driver reports it.
+             */
+            name: string;
+            /**
+             * Peaks
+             * @description The vendor's FLOP/s of dense matrix products, by precision. One without the products of a precision has no entry.
+             */
+            peaks: {
+                [key: string]: number;
+            };
+        };
+        /**
          * GpuUse
          * @description Use of one GPU. What its driver does not report is empty.
          */
@@ -3923,6 +3989,16 @@ export interface components {
              */
             next_cursor?: string | null;
         };
+        /** Page[RunSamples] */
+        Page_RunSamples_: {
+            /** Items */
+            items: components["schemas"]["RunSamples"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
         /** Page[Run] */
         Page_Run_: {
             /** Items */
@@ -4982,6 +5058,23 @@ export interface components {
             warnings: string[];
         };
         /**
+         * RunSamples
+         * @description What a run's model wrote after each of its prompts at one validation.
+         */
+        RunSamples: {
+            /** Attempt */
+            attempt: number;
+            /** Samples */
+            samples: components["schemas"]["Sample"][];
+            /** Step */
+            step: number;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
+        };
+        /**
          * RunSeries
          * @description Series of one of several runs that are compared.
          */
@@ -5118,10 +5211,13 @@ export interface components {
              */
             seed: number;
             /**
-             * @description The loss on held-out documents.
+             * @description The loss on held-out documents, and what the model writes.
              * @default {
              *       "every_steps": 100,
-             *       "sequences": 64
+             *       "prompts": [],
+             *       "sample_tokens": 50,
+             *       "sequences": 64,
+             *       "temperature": 0.8
              *     }
              */
             validation: components["schemas"]["ValidationSpec"];
@@ -5228,6 +5324,19 @@ export interface components {
              * @default []
              */
             tag: string[];
+        };
+        /**
+         * Sample
+         * @description What the model wrote after a prompt.
+         */
+        Sample: {
+            /** Prompt */
+            prompt: string;
+            /**
+             * Text
+             * @description The continuation, without the prompt.
+             */
+            text: string;
         };
         /**
          * SavedView
@@ -5441,6 +5550,12 @@ export interface components {
         };
         /** SpecInfo */
         SpecInfo: {
+            /**
+             * Gpus
+             * @description Kinds of GPUs that `…/runs/what-if` can plan for.
+             * @default []
+             */
+            gpus: components["schemas"]["GpuModel"][];
             /**
              * Preset Parameters
              * @description Parameters of each preset with the default vocabulary, including embeddings.
@@ -5787,7 +5902,7 @@ export interface components {
         };
         /**
          * ValidationSpec
-         * @description How often the loss on held-out documents is measured.
+         * @description How often the loss on held-out documents is measured, and what the model writes then.
          */
         ValidationSpec: {
             /**
@@ -5797,11 +5912,29 @@ export interface components {
              */
             every_steps: number;
             /**
+             * Prompts
+             * @description Texts that the model continues after each measurement, so that you can read what it has learned. At most 8.
+             * @default []
+             */
+            prompts: string[];
+            /**
+             * Sample Tokens
+             * @description Most tokens that the model adds to a prompt. It ends earlier where it ends a document.
+             * @default 50
+             */
+            sample_tokens: number;
+            /**
              * Sequences
              * @description Sequences in each measurement, always the same ones. Fewer if the validation split has fewer.
              * @default 64
              */
             sequences: number;
+            /**
+             * Temperature
+             * @description How freely the next token is drawn: 0 always takes the most likely one.
+             * @default 0.8
+             */
+            temperature: number;
         };
         /**
          * Verdict
@@ -5814,6 +5947,34 @@ export interface components {
          * @enum {string}
          */
         VersionState: "waiting" | "reading" | "ready" | "failed";
+        /**
+         * WhatIf
+         * @description A run on hardware that need not exist.
+         */
+        WhatIf: {
+            /**
+             * Assumed Mfu
+             * @description The fraction of the peak that the time assumes. It is a model, not a measurement.
+             */
+            assumed_mfu: number;
+            /**
+             * Flops
+             * @description Of the training, as in `RunEstimate`.
+             */
+            flops: number;
+            gpu: components["schemas"]["GpuModel"];
+            /** Nodes */
+            nodes: number;
+            /** @description `too_large` says why it would not fit. */
+            plan: components["schemas"]["RunPlan"];
+            /**
+             * Seconds
+             * @description Time at that fraction; null if the GPU's peak for this precision is unknown.
+             */
+            seconds: number | null;
+            /** Slots Per Node */
+            slots_per_node: number;
+        };
     };
     responses: never;
     parameters: never;
@@ -8146,6 +8307,46 @@ export interface operations {
             };
         };
     };
+    plan_elsewhere: {
+        parameters: {
+            query: {
+                /** @description Name of a GPU in `GET /spec`. */
+                gpu: string;
+                /** @description Step of the checkpoint that a fork continues from; 0 for a new run. */
+                begin_step?: number;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunSpec"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIf"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     show_run: {
         parameters: {
             query?: never;
@@ -8942,6 +9143,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_run_samples: {
+        parameters: {
+            query?: {
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_RunSamples_"];
                 };
             };
             /** @description Refused. */

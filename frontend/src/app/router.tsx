@@ -18,6 +18,7 @@ import { parseCompare } from "@/features/metrics/compare/compareView";
 import { parseStepPart, parseView } from "@/features/metrics/charts/chartView";
 import { parseLogSearch } from "@/features/runs/log/logSearch";
 import { parseNewRunSearch } from "@/features/runs/form/newRunSearch";
+import { parseSampleSearch } from "@/features/runs/samples/sampleSteps";
 import { runsQuery } from "@/features/runs/queries";
 import { parseRunFilter, parseRunsSearch } from "@/features/runs/list/runFilter";
 import { parseUsageSearch } from "@/features/teams/usage/usageView";
@@ -96,6 +97,7 @@ const runTab = createRoute({
     ...parseStepPart(search),
     ...parseTensorSearch(search),
     ...parseLogSearch(search),
+    ...parseSampleSearch(search),
   }),
   beforeLoad: ({ params }) => {
     if (!isRunTab(params.tab)) {

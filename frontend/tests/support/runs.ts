@@ -29,7 +29,7 @@ const SPEC: Run["spec"] = {
     clip_norm: 1,
   },
   schedule: { kind: "cosine", steps: 5_000, warmup_steps: 50, final_fraction: 0.1, decay_steps: null },
-  validation: { every_steps: 100, sequences: 64 },
+  validation: { every_steps: 100, sequences: 64, prompts: [], sample_tokens: 50, temperature: 0.8 },
   precision: { kind: "bf16", fp8: null, compile: "auto" },
   memory: { recompute: "none", loss_chunk_tokens: 4_096 },
   parallelism: {

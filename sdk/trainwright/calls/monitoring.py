@@ -20,6 +20,7 @@ from trainwright.contracts.api.runs import (
     RunEvent,
     RunGroup,
     RunGrouping,
+    RunSamples,
     RunView,
     SavedView,
 )
@@ -88,6 +89,10 @@ class MonitoringCalls(TeamCalls):
 
     def events(self, run_id: str, after: int = 0) -> list[RunEvent]:
         return self._client.get_pages(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
+
+    def samples(self, run_id: str) -> list[RunSamples]:
+        """What the model wrote after the prompts of `validation.prompts` at each validation, newest first."""
+        return self._client.get_pages(f"{self._path}/runs/{run_id}/samples", RunSamples)
 
     def metrics(
         self, run_id: str, names: Sequence[str] = (), points: int | None = None, **window: int

@@ -7,7 +7,8 @@ from typing import Any
 
 from trainwright.calls.team import TeamCalls
 from trainwright.contracts.api.actions import NewRecipe, Recipe, RunLayout
-from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.envelopes import SpecInfo
+from trainwright.contracts.api.plans import GpuModel, RunPlan, WhatIf
 from trainwright.contracts.api.runs import Run, SpecCheck
 from trainwright.contracts.api.usage import DailyMemberUsage, RunEstimate, Usage
 from trainwright.contracts.run_spec import RunSpec
@@ -39,6 +40,21 @@ class PlanningCalls(TeamCalls):
         """
         path, asked = f"{self._path}/runs/estimate", {"begin_step": begin_step}
         return self._client.post(path, RunEstimate, json=as_json(spec), params=asked)
+
+    def gpus(self) -> list[GpuModel]:
+        """The kinds of GPUs that `what_if` can plan for."""
+        return self._client.get("/spec", SpecInfo).gpus
+
+    def what_if(self, spec: Mapping[str, Any] | RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:
+        """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of a kind that no node needs to have.
+
+        Args:
+            spec: the complete spec.
+            gpu: its name, such as `NVIDIA H100 80GB HBM3`; `GET /spec` lists them.
+            begin_step: step of the checkpoint that a fork would continue from.
+        """
+        path, asked = f"{self._path}/runs/what-if", {"gpu": gpu, "begin_step": begin_step}
+        return self._client.post(path, WhatIf, json=as_json(spec), params=asked)
 
     def change_layout(self, run_id: str, layout: RunLayout) -> Run:
         """Change the layout of a run for its next attempt. A current attempt is not affected."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ from trainwright.commands.terminal import (
     read_spec,
 )
 from trainwright.contracts.api.actions import RunLayout
-from trainwright.contracts.api.plans import PlannedMemory, RunPlan
+from trainwright.contracts.api.plans import GpuModel, PlannedMemory, RunPlan, WhatIf
 from trainwright.contracts.api.usage import RunEstimate
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
@@ -51,6 +52,48 @@ def estimate(
     """Estimate the compute, memory and storage of a run, and its time if a similar run was measured."""
     with open_team(server, key, team) as api:
         show_estimate(api.estimate(read_spec(spec, sets), begin_step))
+
+
+def what_if(
+    spec: Path,
+    key: Key,
+    team: TeamSlug,
+    gpu: Annotated[str, typer.Option(help="Part of a GPU's name, such as h100 or 'rtx 4090'.")],
+    count: Annotated[int, typer.Option(min=1, max=1_024, help="GPUs of each node.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=4_096)] = 1,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+) -> None:
+    """Plan a run for GPUs that no node needs to have: whether it fits, and about how long it takes."""
+    whole = read_spec(spec, sets)
+    own = whole["resources"] if isinstance(whole.get("resources"), dict) else {}
+    whole["resources"] = own | {"device": "cuda", "nodes": nodes, "slots_per_node": count}
+    with open_team(server, key, team) as api:
+        show_what_if(api.what_if(whole, _gpu_named(api.gpus(), gpu)))
+
+
+def _gpu_named(gpus: Sequence[GpuModel], words: str) -> str:
+    """The name of the one GPU whose name contains ``words``."""
+    found = [gpu.name for gpu in gpus if words.lower() in gpu.name.lower()]
+    if len(found) == 1:
+        return found[0]
+    which = "several GPUs have" if found else "no GPU has"
+    names = ", ".join(found or [gpu.name for gpu in gpus])
+    print_error(f"--gpu {words}: {which} this in their names. Write more of one of: {names}.")
+    raise typer.Exit(2)
+
+
+def show_what_if(found: WhatIf) -> None:
+    """Print whether it fits, and the modelled time."""
+    where = f"{found.nodes * found.slots_per_node} × {found.gpu.name}"
+    typer.echo(where if found.nodes == 1 else f"{where} on {found.nodes} nodes")
+    needed = max(rank.total for rank in found.plan.memory)
+    typer.echo(f"memory  {format_bytes(needed)} of {format_bytes(found.gpu.memory_bytes)} on the fullest GPU")
+    typer.echo("fits    " + ("yes" if found.plan.too_large is None else f"no. {found.plan.too_large}"))
+    if found.seconds is None:
+        typer.echo("time    unknown: the vendor states no peak for this precision")
+        return
+    typer.echo(f"time    about {found.seconds / 3600:,.3g} h, modelled at {found.assumed_mfu:.0%} of the peak")
 
 
 def layout(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:

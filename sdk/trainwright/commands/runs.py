@@ -202,6 +202,37 @@ def events(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) ->
             typer.echo(f"{event.time.astimezone():%Y-%m-%d %H:%M:%S}  {event.message}")
 
 
+@app.command("samples")
+def samples(
+    run: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    step: Annotated[
+        int | None, typer.Option(help="Only those after this step. Default: the newest ones.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Those of all validations, oldest first.")] = False,
+) -> None:
+    """Print what the model wrote after the prompts of `validation.prompts`."""
+    with open_team(server, key, team) as api:
+        found = api.samples(run)
+    if not found:
+        print_error("This run has no samples: its spec has no validation.prompts, or it has not validated yet.")
+        raise typer.Exit(1)
+    if step is not None:
+        chosen = [written for written in found if written.step == step]
+    else:
+        chosen = found[::-1] if every else found[:1]
+    if not chosen:
+        steps = ", ".join(f"{written.step:,}" for written in found[:20])
+        print_error(f"No samples were written after step {step:,}. The newest are of the steps {steps}.")
+        raise typer.Exit(1)
+    for written in chosen:
+        typer.echo(f"step {written.step:,}")
+        for sample in written.samples:
+            typer.echo(f"  {sample.prompt} │{sample.text}\n")
+
+
 @app.command("logs")
 def logs(
     run: str,

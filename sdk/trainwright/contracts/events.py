@@ -1,7 +1,8 @@
 """Lines of ``events.jsonl``, the only channel by which a trainer reports what happened.
 
 Rank 0 writes one JSON object per line and flushes complete lines; readers drop an incomplete last line. ``step`` and
-``validation`` lines carry metrics, which become series (`trainwright.contracts.series`); the others become events for users.
+``validation`` lines carry metrics, which become series (`trainwright.contracts.series`); ``samples`` lines become the run's
+samples, and the others events for users.
 """
 
 from __future__ import annotations
@@ -53,6 +54,26 @@ class Validation(Line):
     values: dict[str, float]
 
 
+LONGEST_SAMPLE = 4_000
+"""Characters of a sample's text."""
+
+
+class Sample(Envelope):
+    """What the model wrote after a prompt."""
+
+    prompt: str
+    text: str
+    """The continuation, without the prompt."""
+
+
+class Samples(Line):
+    """Continuations of the spec's prompts, written by the weights after ``step``."""
+
+    type: Literal["samples"] = "samples"
+    step: int
+    samples: list[Sample]
+
+
 class CheckpointSaved(Line):
     """The folder of a checkpoint is complete. Flushed after the lines of all earlier steps."""
 
@@ -83,6 +104,7 @@ class Finished(Line):
 
 
 TrainerEvent = Annotated[
-    AttemptStarted | Step | Validation | CheckpointSaved | Note | Finished, Field(discriminator="type")
+    AttemptStarted | Step | Validation | Samples | CheckpointSaved | Note | Finished,
+    Field(discriminator="type"),
 ]
 TRAINER_EVENT: TypeAdapter[TrainerEvent] = TypeAdapter(TrainerEvent)

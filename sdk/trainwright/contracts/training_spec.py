@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from trainwright.contracts.base import LAYERS_PATTERN, Strict, field_error
 
@@ -128,14 +128,30 @@ class ScheduleSpec(Strict):
         return self.decay_steps or min(-(-self.steps // 5), self.steps - self.resolved_warmup_steps)
 
 
+MOST_PROMPTS = 8
+LONGEST_PROMPT = 500
+MOST_SAMPLE_TOKENS = 256
+
+Prompt = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_PROMPT)]
+
+
 class ValidationSpec(Strict):
-    """How often the loss on held-out documents is measured."""
+    """How often the loss on held-out documents is measured, and what the model writes then."""
 
     every_steps: int = Field(default=100, ge=1)
     """Steps between measurements. The last step is always measured."""
 
     sequences: int = Field(default=64, ge=1, le=1_048_576)
     """Sequences in each measurement, always the same ones. Fewer if the validation split has fewer."""
+
+    prompts: tuple[Prompt, ...] = Field(default=(), max_length=MOST_PROMPTS)
+    """Texts that the model continues after each measurement, so that you can read what it has learned. At most 8."""
+
+    sample_tokens: int = Field(default=50, ge=1, le=MOST_SAMPLE_TOKENS)
+    """Most tokens that the model adds to a prompt. It ends earlier where it ends a document."""
+
+    temperature: float = Field(default=0.8, ge=0.0, le=5.0)
+    """How freely the next token is drawn: 0 always takes the most likely one."""
 
 
 class RecomputeKind(StrEnum):

@@ -25,6 +25,7 @@ from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.transport.connection import ApiError
 
 T = "/api/v1/teams/{team}"
+L4 = "NVIDIA L4"
 R = f"{T}/runs/{{run}}"
 C = f"{R}/checkpoints/{{checkpoint}}"
 NODE = "/api/v1/nodes/{node}"
@@ -235,6 +236,7 @@ OTHER_ROUTES = {
     f"POST {T}/runs",
     f"POST {T}/runs/validate",
     f"POST {T}/runs/plan",
+    f"POST {T}/runs/what-if",
     f"POST {T}/runs/estimate",
     f"DELETE {NODE}",
     f"DELETE {MEMBERS}/me",
@@ -425,6 +427,15 @@ def test_a_question_about_a_spec_is_the_same_through_all_interfaces(
         "submit": Action(f"POST {T}/runs", spec, lambda t, *_: t.submit(spec), "runs submit"),
         "check": Action(f"POST {T}/runs/validate", spec, lambda t, *_: t.validate(spec), "runs check"),
         "plan": Action(f"POST {T}/runs/plan", spec, lambda t, *_: t.plan_run(spec), "plan"),
+        "what if": Action(
+            f"POST {T}/runs/what-if",
+            spec | {"resources": {"device": "cuda", "nodes": 1, "slots_per_node": 2}},
+            lambda t, *_: t.what_if(
+                spec | {"resources": {"device": "cuda", "nodes": 1, "slots_per_node": 2}}, L4
+            ),
+            "what-if --gpu L4 --count 2",
+            {"gpu": L4},
+        ),
         "estimate": Action(f"POST {T}/runs/estimate", spec, lambda t, *_: t.estimate(spec), "estimate"),
         "estimate of a fork": Action(
             f"POST {T}/runs/estimate",

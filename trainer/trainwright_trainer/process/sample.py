@@ -8,6 +8,7 @@ import torch
 
 from trainwright.prepare.tokenizer import end_of_text_id
 from trainwright_trainer.checkpoint.export import load_export
+from trainwright_trainer.model.next_token import draw_token
 
 
 def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int) -> str:
@@ -20,13 +21,7 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
     with torch.inference_mode():
         while len(ids) < prompt_length + tokens:
             logits_V = model(torch.tensor([ids[-model.positions :]]))[0, -1]
-            ids.append(_draw(logits_V, temperature, generator))
+            ids.append(draw_token(logits_V, temperature, generator))
             if ids[-1] == end:
                 break
     return str(tokenizer.decode(ids))
-
-
-def _draw(logits_V: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
-    if temperature == 0:
-        return int(logits_V.argmax())
-    return int(torch.multinomial((logits_V / temperature).softmax(-1), 1, generator=generator))

@@ -28,6 +28,11 @@ def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
         torch.cuda.default_generators[device.index].manual_seed(value)
 
 
+def sample_seed(seed: int, step: int, prompt: int) -> int:
+    """The seed of what the model writes after the prompt at index ``prompt``, apart from all that training draws."""
+    return _hashed(f"{seed} step {step} sample {prompt}")
+
+
 @lru_cache(2)
 def _block_seeds(seed: int, block: int, rank: int) -> list[int]:
     """Seeds of a block of steps."""
@@ -36,5 +41,9 @@ def _block_seeds(seed: int, block: int, rank: int) -> list[int]:
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:
-    digest = hashlib.sha256(f"{seed} step {step} rank {rank}".encode()).digest()
+    return _hashed(f"{seed} step {step} rank {rank}")
+
+
+def _hashed(purpose: str) -> int:
+    digest = hashlib.sha256(purpose.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -43,6 +43,7 @@ from trainwright_trainer.data.shards import TokenStream, read_manifest
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
+from trainwright_trainer.model.next_token import HeadLogits, head_logits
 from trainwright_trainer.observe.events import EventWriter, Report, ignore_event, now
 from trainwright_trainer.observe.loss_spikes import LossSpikes
 from trainwright_trainer.observe.memory import device_name, reset_peak_memory
@@ -52,6 +53,7 @@ from trainwright_trainer.parallel.data.fsdp import fsdp_head_loss, uses_fsdp
 from trainwright_trainer.parallel.pipeline.stages import Stages, resolve_stages
 from trainwright_trainer.parallel.tensor.vocab_parallel import (
     vocab_parallel_chunk_gradient,
+    vocab_parallel_head_logits,
     vocab_parallel_head_loss,
 )
 from trainwright_trainer.runtime.attention_kernels import attention_kernel
@@ -61,6 +63,7 @@ from trainwright_trainer.training.engine import Engine, TorchEngine
 from trainwright_trainer.training.forward_backward import ForwardBackward, GradientAccumulation
 from trainwright_trainer.training.materialize import materialize
 from trainwright_trainer.training.passes import ModelParts, build_parts
+from trainwright_trainer.training.samples import SampleWriter, sample_writer
 from trainwright_trainer.training.skipped_steps import SkippedSteps, skip_limit
 
 
@@ -73,6 +76,9 @@ class Training:
     engine: Engine
     loader: Loader
     validation: TokenStream
+    samples: SampleWriter | None
+    """Continues the spec's prompts; None if it has none."""
+
     saver: Saver
     report: Report
     throughput: Throughput
@@ -111,6 +117,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         engine=build_engine(parts, updater, spec, mesh, stages),
         loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks, data_position),
         validation=validation,
+        samples=sample_writer(spec, folder / DATA_FOLDER, mesh),
         saver=Saver(
             output_folder(job_file) / CHECKPOINTS_FOLDER,
             _origin(job),
@@ -147,7 +154,9 @@ def _build_forward_backward(
     kind, accumulation_steps = spec.precision.kind, spec.accumulation_steps
     if stages is None:
         axis = mesh.data if uses_fsdp(parts.model) else None
-        return GradientAccumulation(parts.model, updater, mesh, kind, accumulation_steps, loss, axis)
+        return GradientAccumulation(
+            parts.model, updater, mesh, kind, accumulation_steps, loss, _head_logits(spec, mesh), axis
+        )
     # importing torch's pipelining takes a second
     from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
     from trainwright_trainer.parallel.pipeline.schedules import ActivationSpec
@@ -165,6 +174,7 @@ def _build_forward_backward(
         activation,
         accumulation_steps,
         loss,
+        _head_logits(spec, mesh),
         parts.deferred,
     )
 
@@ -191,6 +201,13 @@ def _chunked_loss(compiled: bool, spec: RunSpec, mesh: Mesh) -> HeadLoss:
         axis=mesh.tensor,
         gradient_of=compile_gradient(gradient) if compiled else gradient,
     )
+
+
+def _head_logits(spec: RunSpec, mesh: Mesh) -> HeadLogits:
+    if mesh.tensor.ranks == 1:
+        return head_logits
+    vocabulary = spec.data.tokenizer.size
+    return partial(vocab_parallel_head_logits, vocabulary=vocabulary, axis=mesh.tensor)
 
 
 def _attention_kernel(spec: RunSpec, mesh: Mesh) -> str:

@@ -37,6 +37,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.process_group import CPU_BACKEND
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
 from trainwright_trainer.model.loss import HeadLoss
+from trainwright_trainer.model.next_token import head_logits
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.optim.adamw import build_adamw
@@ -264,6 +265,13 @@ class DeepSpeedEngine:
         summed, tokens_of_all = self._mesh.data.all_reduce(total).tolist()
         return float(summed / tokens_of_all)
 
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor:
+        self._runner.eval()
+        with torch.no_grad(), detect_lost_ranks():
+            logits_BV: Tensor = self._runner(tokens_BT, at_B=at_B)
+        self._runner.train()
+        return logits_BV
+
     def _compute_gradients(self, micro_batches: Iterable[Batch], timer: StepTimer) -> Tensor:
         """Leave the mean gradients of all ranks with DeepSpeed; returns this rank's share of the mean loss."""
         runner, total = self._runner, torch.zeros((), device=self._mesh.device)
@@ -287,7 +295,7 @@ class DeepSpeedEngine:
 
 
 class LossModule(nn.Module):
-    """A model with its loss in one forward pass, which is what DeepSpeed trains."""
+    """A model with its loss in one forward pass, which is what DeepSpeed trains, or with logits of single tokens."""
 
     head_loss: HeadLoss
 
@@ -297,9 +305,15 @@ class LossModule(nn.Module):
         self._precision = precision
         self._device = device
 
-    def forward(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+    def forward(
+        self, tokens_BT: Tensor, targets_BT: Tensor | None = None, at_B: Tensor | None = None
+    ) -> Tensor:
+        """The mean loss of ``targets_BT``, or the logits (B, V) after the positions ``at_B``."""
         with autocast(self._precision, self._device):
             features_BTD = self.model.features(tokens_BT)
+            if at_B is not None:
+                return head_logits(features_BTD, self.model.head, at_B)
+            assert targets_BT is not None
             return self.head_loss(features_BTD, self.model.head.weight, targets_BT)
 
 

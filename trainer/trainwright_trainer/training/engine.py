@@ -101,6 +101,12 @@ class Engine(Protocol):
     def mean_loss(self, batches: Iterable[Batch]) -> float:
         """Loss over the batches of all ranks, without gradients."""
 
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
+        """Logits (B, V) of the tokens after the positions ``at_B``; None on ranks that have none.
+
+        All ranks call it with the same tokens, on their device. Nothing of the training changes.
+        """
+
 
 class TorchEngine:
     """PyTorch's autograd: ``forward_backward`` runs the passes, and ``updater`` takes the gradients."""
@@ -143,6 +149,13 @@ class TorchEngine:
         self.model.train()
         summed, tokens = self._sum_over_ranks(total).tolist()
         return float(summed / tokens)
+
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
+        self.model.eval()
+        with torch.no_grad(), detect_lost_ranks():
+            logits_BV = self.forward_backward.next_logits(tokens_BT, at_B)
+        self.model.train()
+        return logits_BV
 
     def _sum_identical(self, sums: Tensor) -> Tensor:
         """Like ``_sum_over_ranks``, with the same bits on every rank. The ranks of a tensor axis have

@@ -19,6 +19,7 @@ from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.model.loss import HeadLoss
+from trainwright_trainer.model.next_token import HeadLogits
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.optim.updater import Updater
@@ -39,6 +40,12 @@ class ForwardBackward(Protocol):
     def sum_losses(self, batches: Iterable[Batch]) -> Tensor:
         """(2,) float64: the summed loss of this data rank's batches and their tokens; zeros on ranks that
         compute none.
+        """
+
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
+        """Logits (B, V) of the tokens after the positions ``at_B``; None on ranks that have none.
+
+        All ranks call it with the same tokens. Positions behind ``at_B`` hold any token: attention is causal.
         """
 
 
@@ -68,6 +75,7 @@ class GradientAccumulation:
         precision: PrecisionKind,
         accumulation_steps: int,
         head_loss: HeadLoss,
+        head_logits: HeadLogits,
         gathering: Axis | None = None,
     ) -> None:
         """``gathering``: ranks from which each forward pass gathers weights, so that all must run equally
@@ -81,6 +89,7 @@ class GradientAccumulation:
         self._accumulation_steps = accumulation_steps
         self._loss_divisor = accumulation_steps * mesh.data.ranks
         self._head_loss = head_loss
+        self._head_logits = head_logits
 
     def compute_gradients(self, micro_batches: Iterable[Batch], timer: StepTimer) -> Tensor:
         total = torch.zeros((), device=self._device)
@@ -109,6 +118,10 @@ class GradientAccumulation:
             tokens = torch.tensor(batch.targets.numel(), device=self._device)
             total += torch.stack((self._loss(batch).double() * tokens, tokens))
         return total
+
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor:
+        with autocast(self._precision, self._device):
+            return self._head_logits(self._model.features(tokens_BT), self._model.head, at_B)
 
     def _loss(self, batch: Batch) -> Tensor:
         with autocast(self._precision, self._device):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.events import Finished, Note, Step, Validation
+from trainwright.contracts.events import Finished, Note, Samples, Step, Validation
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright.contracts.rank_position import RankActivity
@@ -63,6 +63,7 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
                 stopping = run_step(training, timer, step, should_stop)
                 if step == last or step % spec.validation.every_steps == 0:
                     validate(training, step)
+                    _write_samples(training, step)
                 if stopping or step == last or step % spec.checkpoint.every_steps == 0:
                     _save(training, step)
                 training.saver.check()
@@ -177,6 +178,12 @@ def validate(training: Training, step: int) -> None:
     batches = read_batches(training.validation, mine, training.spec.batch.micro_sequences)
     loss = training.engine.mean_loss(batches)
     training.report(Validation(time=now(), step=step, values={"validation_loss": loss}))
+
+
+def _write_samples(training: Training, step: int) -> None:
+    if training.samples is not None:
+        written = training.samples.write(training.engine, step)
+        training.report(Samples(time=now(), step=step, samples=written))
 
 
 def _save(training: Training, step: int) -> None:

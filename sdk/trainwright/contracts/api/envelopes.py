@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
+from trainwright.contracts.api.plans import GpuModel
 from trainwright.contracts.base import Envelope, Problem
 from trainwright.contracts.model_spec import ModelSpec
 
@@ -62,3 +63,6 @@ class SpecInfo(Envelope):
     presets: dict[str, ModelSpec]
     preset_parameters: dict[str, int] = {}
     """Parameters of each preset with the default vocabulary, including embeddings."""
+
+    gpus: list[GpuModel] = []
+    """Kinds of GPUs that `…/runs/what-if` can plan for."""

@@ -120,3 +120,36 @@ class RunPlan(Envelope):
 
     bubble_fraction: float
     """Fraction of a step during which ranks wait for each other."""
+
+
+class GpuModel(Envelope):
+    """A kind of GPU that a run can be planned for without having one."""
+
+    name: str
+    """As its driver reports it."""
+
+    memory_bytes: int
+    capability: str
+    """Compute capability, such as `9.0`."""
+
+    peaks: dict[str, float]
+    """The vendor's FLOP/s of dense matrix products, by precision. One without the products of a precision has no entry."""
+
+
+class WhatIf(Envelope):
+    """A run on hardware that need not exist."""
+
+    gpu: GpuModel
+    nodes: int
+    slots_per_node: int
+    plan: RunPlan
+    """`too_large` says why it would not fit."""
+
+    flops: float
+    """Of the training, as in `RunEstimate`."""
+
+    assumed_mfu: float
+    """The fraction of the peak that the time assumes. It is a model, not a measurement."""
+
+    seconds: float | None
+    """Time at that fraction; null if the GPU's peak for this precision is unknown."""

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 from trainwright.contracts.api.actions import MOST_TAGS, RunLayout, Tag
 from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.events import Sample
 from trainwright.contracts.run_spec import Name, RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 
@@ -192,6 +193,15 @@ class SavedView(Envelope):
     name: str
     view: RunView
     saved: AwareDatetime
+
+
+class RunSamples(Envelope):
+    """What a run's model wrote after each of its prompts at one validation."""
+
+    step: int
+    attempt: int
+    time: AwareDatetime
+    samples: list[Sample]
 
 
 class RunEvent(Envelope):

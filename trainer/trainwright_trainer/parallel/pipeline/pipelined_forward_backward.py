@@ -30,6 +30,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.model.loss import HeadLoss
+from trainwright_trainer.model.next_token import HeadLogits
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.parallel.pipeline.schedules import (
@@ -65,6 +66,7 @@ class PipelineForwardBackward:
         activation: ActivationSpec,
         micro_batches: int,
         head_loss: HeadLoss,
+        head_logits: HeadLogits,
         deferred: DeferredWeightGradients | None = None,
     ) -> None:
         """``model`` and ``shard_specs`` are what ``stages.split_model`` has left of them.
@@ -82,6 +84,7 @@ class PipelineForwardBackward:
         self._activation = activation
         self._loss_divisor = micro_batches * mesh.data.ranks
         self._head_loss = head_loss
+        self._head_logits = head_logits
         self._tied = EMBEDDING in shard_specs.local and has_tied_head(shard_specs)
         self._stage_modules = [StageModule(model, stage, activation.precision) for stage in local]
         self._timer = StepTimer(mesh.device)
@@ -110,6 +113,13 @@ class PipelineForwardBackward:
             if not size:
                 return total
             total += self._sum_batch_loss(batch.to(self._device) if batch else None, int(size))
+
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
+        x = self._forward(tokens_BT, len(tokens_BT))
+        if not self._last:
+            return None
+        with autocast(self._activation.precision, self._device):
+            return self._head_logits(self._model.norm(x), self._model.head, at_B)
 
     def _build_schedule(
         self, shard_specs: ShardSpecs, micro_batches: int, deferred: DeferredWeightGradients | None
@@ -176,7 +186,16 @@ class PipelineForwardBackward:
 
     def _sum_batch_loss(self, batch: Batch | None, sequences: int) -> Tensor:
         """(2,): summed loss and tokens of a batch on the rank that computes the loss; zeros elsewhere."""
-        x = batch.tokens if batch and self._first else torch.empty(0)
+        tokens = batch.tokens if batch and self._first else torch.empty(0)
+        x = self._forward(tokens, sequences)
+        if not (batch and self._last):
+            return torch.zeros(2, dtype=torch.float64, device=self._device)
+        tokens = torch.tensor(batch.targets.numel(), device=self._device)
+        return torch.stack((self._loss(x, batch.targets).double() * tokens, tokens))
+
+    def _forward(self, tokens_BT: Tensor, sequences: int) -> Tensor:
+        """The output of this rank's last stage; only the first stage reads ``tokens_BT``."""
+        x = tokens_BT
         for layers in self._stage_modules:
             stage = layers.stage
             if not stage.first and not self._is_here(stage.number - 1):
@@ -185,10 +204,7 @@ class PipelineForwardBackward:
             x = layers(x)
             if not stage.last and not self._is_here(stage.number + 1):
                 self._axis.send(x, self._stages.rank_of(stage.number + 1))
-        if not (batch and self._last):
-            return torch.zeros(2, dtype=torch.float64, device=self._device)
-        tokens = torch.tensor(batch.targets.numel(), device=self._device)
-        return torch.stack((self._loss(x, batch.targets).double() * tokens, tokens))
+        return x
 
     def _is_here(self, stage: int) -> bool:
         return self._stages.rank_of(stage) == self._axis.rank

@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding
 from trainwright_trainer.model.loss import chunks_of, loss_by_chunks, widened
+from trainwright_trainer.model.next_token import features_at
 from trainwright_trainer.parallel.tensor.sequence_parallel import all_gather, reduce_scatter
 from trainwright_trainer.runtime.errors import BadJobError
 
@@ -52,8 +53,12 @@ def local_range(size: int, axis: Axis) -> VocabRange:
         raise BadJobError(
             f"parallelism.tensor: {axis.ranks} ranks cannot share {size} rows: use at most {size}"
         )
-    base, more = divmod(size, axis.ranks)
-    return VocabRange(axis.rank * base + min(axis.rank, more), base + (axis.rank < more))
+    return _range_of(size, axis.rank, axis.ranks)
+
+
+def _range_of(size: int, rank: int, ranks: int) -> VocabRange:
+    base, more = divmod(size, ranks)
+    return VocabRange(rank * base + min(rank, more), base + (rank < more))
 
 
 class _VocabParallelRows(nn.Module):
@@ -113,6 +118,25 @@ def vocab_parallel_head_loss(
         return _loss_only(x_ND, head_weight_VD, targets_N, chunk_tokens, rows, axis)
     gradient = partial(_bound_gradient, gradient_of, rows, axis)
     return loss_by_chunks(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient)
+
+
+def vocab_parallel_head_logits(
+    features_BTD: Tensor, head: nn.Module, at_B: Tensor, *, vocabulary: int, axis: Axis
+) -> Tensor:
+    """``model.next_token.head_logits`` of a sharded head: (B, V) of all ranks' rows, on every rank.
+
+    Args:
+        features_BTD: this rank's part of the tokens, (B, T/t, D).
+        head: has this rank's rows.
+        vocabulary: rows of all ranks.
+    """
+    x_ND = all_gather(features_BTD, axis).flatten(0, 1)
+    own_VB = head(features_at(x_ND.unflatten(0, (len(at_B), -1)), at_B)).t()
+    longest = -(-vocabulary // axis.ranks)
+    padded_VB = pad(own_VB, (0, 0, 0, longest - len(own_VB)))  # collectives need equally many rows
+    parts = axis.all_gather(padded_VB.contiguous()).split(longest)
+    sizes = [_range_of(vocabulary, rank, axis.ranks).size for rank in range(axis.ranks)]
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).t()
 
 
 def vocab_parallel_chunk_gradient(

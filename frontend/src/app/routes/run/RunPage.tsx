@@ -5,7 +5,7 @@ import type { Run } from "@/api/types";
 import { DatasetLink } from "@/app/routes/run/DatasetLink";
 import { RunTabContent } from "@/app/routes/run/RunTabContent";
 import { RunTabs } from "@/app/routes/run/RunTabs";
-import { isRunTab } from "@/app/routes/run/tabNames";
+import { isRunTab, type RunTab } from "@/app/routes/run/tabNames";
 import { Boundary } from "@/components/Boundary";
 import { ErrorNote } from "@/components/ErrorNote";
 import { ForEditors } from "@/components/ForEditors";
@@ -75,6 +75,9 @@ function LiveRunPage() {
     ),
     [team, polledRun, actionError, canSeeNodes, newestState],
   );
+  const { kind } = polledRun.spec.precision;
+  const prompts = polledRun.spec.validation.prompts.length;
+  const hidden = useMemo((): RunTab[] => [...(kind === "fp8" ? [] : ["fp8" as const]), ...(prompts > 0 ? [] : ["samples" as const])], [kind, prompts]);
   const dataset = useMemo(() => <DatasetLink team={team} datasetId={polledRun.spec.data.dataset} />, [team, polledRun.spec.data.dataset]);
   return (
     <>
@@ -89,7 +92,7 @@ function LiveRunPage() {
         dataset={dataset}
       />
       {(!isRunTab(tab) || tab === "overview") && <SummaryTiles run={run} columns={metrics?.columns ?? {}} />}
-      <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} fp8={run.spec.precision.kind === "fp8"} />
+      <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} hidden={hidden} />
       <Boundary>
         <RunTabContent run={run} live={live} metrics={metrics} error={error} refetch={refetch} checkpointSteps={checkpointSteps} />
       </Boundary>

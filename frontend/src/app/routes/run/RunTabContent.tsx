@@ -12,6 +12,7 @@ import { ConfigurationTab } from "@/features/runs/detail/ConfigurationTab";
 import { EventList } from "@/features/runs/detail/EventList";
 import { hashOfLine, searchOfLog } from "@/features/runs/log/logSearch";
 import { LogTab } from "@/features/runs/log/LogTab";
+import { SamplesTab } from "@/features/runs/samples/SamplesTab";
 
 interface Props {
   run: Run;
@@ -48,6 +49,17 @@ export function RunTabContent({ run, live, metrics, error, refetch, checkpointSt
           onChoose={(next) => {
             updateSearch(searchOfTensor(next));
           }}
+        />
+      );
+    case "samples":
+      return (
+        <SamplesTab
+          team={team}
+          run={run}
+          live={live}
+          losses={metrics?.columns["validation_loss"]}
+          view={search}
+          onView={updateSearch}
         />
       );
     case "logs":

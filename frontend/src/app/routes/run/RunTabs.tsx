@@ -6,13 +6,14 @@ interface Props {
   team: string;
   runId: string;
   current: RunTab;
-  /** Whether the run trains in FP8; otherwise the FP8 tab is hidden. */
-  fp8: boolean;
+  /** Tabs of what this run does not do. */
+  hidden: readonly RunTab[];
 }
 
 const LABELS: Record<RunTab, string> = {
   overview: "Overview",
   fp8: "FP8",
+  samples: "Samples",
   logs: "Logs",
   events: "Events",
   checkpoints: "Checkpoints",
@@ -20,10 +21,10 @@ const LABELS: Record<RunTab, string> = {
 };
 
 /** The tabs of a run. They are links, because each tab has an address. */
-export const RunTabs = memo(function RunTabs({ team, runId, current, fp8 }: Props) {
+export const RunTabs = memo(function RunTabs({ team, runId, current, hidden }: Props) {
   return (
     <nav aria-label="Parts of the run" className="mb-4 flex gap-5 overflow-x-auto border-b">
-      {RUN_TABS.filter((tab) => fp8 || tab !== "fp8").map((tab) => (
+      {RUN_TABS.filter((tab) => tab === current || !hidden.includes(tab)).map((tab) => (
         <Link
           key={tab}
           to="/$team/runs/$runId/$tab"

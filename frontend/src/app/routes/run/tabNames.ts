@@ -1,5 +1,5 @@
 /** The tabs of a run's page, as in its address. */
-export const RUN_TABS = ["overview", "fp8", "logs", "events", "checkpoints", "configuration"] as const;
+export const RUN_TABS = ["overview", "fp8", "samples", "logs", "events", "checkpoints", "configuration"] as const;
 
 export type RunTab = (typeof RUN_TABS)[number];
 

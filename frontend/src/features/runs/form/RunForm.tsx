@@ -10,7 +10,7 @@ import { partsOf } from "@/features/runs/form/formParts";
 import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
 import { suggestName } from "@/features/runs/form/runName";
 import { startVerdict } from "@/features/runs/form/startVerdict";
-import { LayoutPlan } from "@/features/runs/layout/LayoutPlan";
+import { LayoutDiagrams, LayoutPlan } from "@/features/runs/layout/LayoutPlan";
 import { createRun, planQuery, specQuery, specCheckQuery, type SpecJson } from "@/features/runs/queries";
 import { RecipeBar } from "@/features/runs/recipes/RecipeBar";
 import { RunEstimatePanel } from "@/features/runs/form/RunEstimatePanel";
@@ -18,6 +18,8 @@ import { RunFormFields } from "@/features/runs/form/RunFormFields";
 import { RunFormSummary } from "@/features/runs/form/RunFormSummary";
 import { useRunDraft, type View } from "@/features/runs/form/useRunDraft";
 import { YamlEditor } from "@/features/runs/form/YamlEditor";
+import { hardwareText, whatIfQuery, type Hardware } from "@/features/runs/whatIf/whatIf";
+import { WhatIfPanel } from "@/features/runs/whatIf/WhatIfPanel";
 import { sectionsOf, type JsonSchema, type SpecValues } from "@/features/runs/spec/specFields";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
@@ -49,6 +51,8 @@ interface Props {
   onCreated: (run: Run) => void;
 }
 
+/** Stands for a choice that was not made; nothing is asked for it. */
+const NO_HARDWARE: Hardware = { gpu: "", gpus: 1, nodes: 1 };
 const VALIDATE_AFTER_MS = 300;
 const PLACEHOLDER_NAME = "unnamed";
 const VIEWS: readonly View[] = ["form", "YAML"];
@@ -88,6 +92,11 @@ export function RunForm(props: Props) {
   const { data: verdicts, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck, props.checkpoint), enabled: spec !== null });
   const check = spec === null ? undefined : verdicts;
   const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check !== undefined && !isEarlierCheck && isPlannable(check) });
+  const [hardware, setHardware] = useState<Hardware | null>(null);
+  const elsewhere = useQuery({
+    ...whatIfQuery(team, specToCheck, hardware ?? NO_HARDWARE, startStep),
+    enabled: hardware !== null && spec !== null,
+  });
   const submission = useMutation({
     mutationFn: (sentSpec: SpecJson) => (props.submit ?? ((sent, key) => createRun(team, sent, key)))(sentSpec, draft.key),
     onSuccess: (run) => {
@@ -178,7 +187,18 @@ export function RunForm(props: Props) {
                 });
               },
             }}
-            layout={spec === null ? undefined : <LayoutPlan team={team} spec={specToCheck} />}
+            layout={
+              spec === null ? undefined : hardware === null ? (
+                <LayoutPlan team={team} spec={specToCheck} />
+              ) : (
+                <LayoutDiagrams
+                  plan={elsewhere.data?.plan}
+                  error={elsewhere.error}
+                  isUpdating={elsewhere.isPlaceholderData}
+                  {...(elsewhere.data === undefined ? {} : { where: hardwareText(hardware, elsewhere.data.gpu) })}
+                />
+              )
+            }
           />
         ) : (
           <YamlEditor
@@ -202,6 +222,14 @@ export function RunForm(props: Props) {
         error={submission.error}
       >
         <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} verdicts={check} plan={check !== undefined && isPlannable(check) ? planned.data : undefined} startStep={startStep} />
+        <WhatIfPanel
+          gpus={info.gpus}
+          hardware={hardware}
+          onChange={setHardware}
+          found={hardware === null ? undefined : elsewhere.data}
+          error={hardware === null ? null : elsewhere.error}
+          isUpdating={elsewhere.isFetching}
+        />
       </RunFormSummary>
     </form>
   );

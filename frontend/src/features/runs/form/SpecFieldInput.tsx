@@ -2,6 +2,7 @@ import type { ReactNode } from "react";
 import type { Dataset, Tokenizer } from "@/api/types";
 import { Field, type FieldControl } from "@/components/Field";
 import { Select } from "@/components/Select";
+import { TextArea } from "@/components/TextArea";
 import { TextInput } from "@/components/TextInput";
 import { fieldId } from "@/features/runs/form/fieldId";
 import { uniqueNames } from "@/lib/uniqueNames";
@@ -50,6 +51,19 @@ function renderInput({ field, value, datasets, tokenizers, tokenizerKind, onChan
   if (field.kind === "choice") {
     const options = field.choices.map((choice): [string, string] => [choice, choice]);
     return renderSelect(control, value, `default: ${field.defaultText}`, options, onChange);
+  }
+  if (field.kind === "lines") {
+    return (
+      <TextArea
+        {...control}
+        rows={Math.min(8, Math.max(3, value.split("\n").length + 1))}
+        placeholder="One a line"
+        value={value}
+        onChange={(event) => {
+          onChange(event.target.value);
+        }}
+      />
+    );
   }
   const isOff = field.isNullable && value === NONE;
   const input = (

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { ApiError, errorMessage } from "@/api/errors";
+import type { RunPlan } from "@/api/types";
 import { Collapsible } from "@/components/Collapsible";
 import { MemoryDiagram } from "@/features/runs/layout/MemoryDiagram";
 import { MeshDiagram } from "@/features/runs/layout/MeshDiagram";
@@ -15,7 +16,20 @@ interface Props {
 
 /** The planned layout: ranks, memory and pipeline schedule, updated as the form changes. */
 export function LayoutPlan({ team, spec }: Props) {
-  const { data: plan, error, isPlaceholderData } = useQuery(planQuery(team, spec));
+  const { data, error, isPlaceholderData } = useQuery(planQuery(team, spec));
+  return <LayoutDiagrams plan={data} error={error} isUpdating={isPlaceholderData} />;
+}
+
+interface DiagramProps {
+  plan: RunPlan | undefined;
+  error: Error | null;
+  isUpdating: boolean;
+  /** What the plan is for, if not for the team's nodes. */
+  where?: string;
+}
+
+/** The diagrams of a plan, which no node needs to have room for. */
+export function LayoutDiagrams({ plan, error, isUpdating, where }: DiagramProps) {
   if (error !== null) {
     const why = error instanceof ApiError ? (error.problems[0]?.message ?? error.message) : errorMessage(error);
     return <p className="col-span-full border-t pt-4 text-soft">No layout to show yet. {why}</p>;
@@ -23,12 +37,13 @@ export function LayoutPlan({ team, spec }: Props) {
   if (plan === undefined) return <div className="col-span-full h-40 animate-appear rounded-box bg-raised" aria-hidden />;
   const { pipeline, data, tensor, shard, ranks, bubble_fraction: bubble } = plan;
   return (
-    <section aria-label="Layout" aria-busy={isPlaceholderData} className="col-span-full mt-4 flex flex-col gap-4 border-t pt-4">
+    <section aria-label="Layout" aria-busy={isUpdating} className="col-span-full mt-4 flex flex-col gap-4 border-t pt-4">
       <p>
         <span className="font-medium">{plural(ranks.length, "rank")}</span> = pipeline {count(pipeline)} × data {count(data)} × tensor{" "}
         {count(tensor)}
         {shard > 1 && <span className="text-soft">; {plural(shard, "data rank")} per ZeRO shard group</span>}
-        {isPlaceholderData && <span className="text-soft">; updating…</span>}
+        {where !== undefined && <span className="text-soft"> on {where}</span>}
+        {isUpdating && <span className="text-soft">; updating…</span>}
       </p>
       <div className="grid grid-cols-2 gap-6 max-tablet:grid-cols-1">
         <MeshDiagram plan={plan} />

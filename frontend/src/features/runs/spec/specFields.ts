@@ -23,7 +23,8 @@ export interface JsonSchema {
   required?: string[];
 }
 
-export type FieldKind = "integer" | "number" | "text" | "choice" | "switch";
+/** `lines` is a list of texts, one a line; `linesOf` and `listOf` convert it. */
+export type FieldKind = "integer" | "number" | "text" | "choice" | "switch" | "lines";
 
 export interface SpecField {
   path: string;
@@ -141,12 +142,14 @@ function fieldOf(path: string, schema: JsonSchema, required: boolean): SpecField
   const choices = choiceValues.map(textOf);
   if (choices.length === 1) return null;
   const parts = path.split(".");
-  const defaultText = schema.default === undefined || schema.default === null ? "" : textOf(schema.default);
+  const kind = kindOf(typed, choices);
+  const hasNoDefault = schema.default === undefined || schema.default === null || kind === "lines";
+  const defaultText = hasNoDefault ? "" : textOf(schema.default ?? null);
   return {
     path,
     label: fieldLabel(parts.slice(parts.length > 2 ? -2 : -1).join(" ")),
     help: schema.description ?? "",
-    kind: kindOf(typed, choices),
+    kind,
     choices,
     choiceValues,
     acceptsNumberList: schema.anyOf?.some(({ items }) => items?.type === "integer") === true,
@@ -158,6 +161,7 @@ function fieldOf(path: string, schema: JsonSchema, required: boolean): SpecField
 
 function kindOf(schema: JsonSchema, choices: string[]): FieldKind {
   if (choices.length > 0) return "choice";
+  if (schema.type === "array" && schema.items?.type === "string") return "lines";
   if (schema.type === "integer" || schema.type === "number") return schema.type;
   return schema.type === "boolean" ? "switch" : "text";
 }
@@ -182,7 +186,7 @@ export function specOf(values: SpecValues, fields: readonly SpecField[]): Record
   for (const field of fields) {
     const text = values[field.path]?.trim() ?? "";
     if (text === "" || !isActive(field, values)) continue;
-    setPath(spec, field.path.split("."), valueOf(text, field));
+    setPath(spec, field.path.split("."), field.kind === "lines" ? listOf(values[field.path] ?? "") : valueOf(text, field));
   }
   return spec;
 }
@@ -199,6 +203,17 @@ function valueOf(text: string, { kind, defaultText, choiceValues, acceptsNumberL
   // Groups of thousands only where no decimals are possible: 0,5 is not 5.
   const plain = kind === "integer" && GROUPED.test(text) ? text.replaceAll(",", "") : text;
   return DECIMAL.test(plain) ? Number(plain) : text;
+}
+
+/** The texts of a field with one a line. Blank lines are ignored; `\\n` stands for a line break within a text. */
+export function listOf(text: string): string[] {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  return lines.map((line) => line.replace(/\\(n|\\)/g, (_, escaped) => (escaped === "n" ? "\n" : "\\")));
+}
+
+/** The other way round. */
+export function linesOf(texts: readonly string[]): string {
+  return texts.map((text) => text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n")).join("\n");
 }
 
 function setPath(target: Record<string, Json>, path: string[], value: Json): void {
@@ -248,6 +263,7 @@ function isObject(value: Json | undefined): value is { [key: string]: Json } {
 }
 
 function textOf(value: Json): string {
-  if (Array.isArray(value) && value.every((item) => typeof item === "number")) return value.join(",");
+  if (Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === "number")) return value.join(",");
+  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return linesOf(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }

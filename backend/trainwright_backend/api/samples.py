@@ -1,0 +1,38 @@
+"""What a run's model wrote after its prompts."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from trainwright.contracts.api.envelopes import Page
+from trainwright.contracts.api.runs import RunSamples
+from trainwright_backend.api.dependencies import ReadSession
+from trainwright_backend.api.lists import MOST_ITEMS, refused_cursor
+from trainwright_backend.auth.policies import Viewer
+from trainwright_backend.core.ids import LARGEST_NUMBER
+from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.metrics.samples import list_samples
+from trainwright_backend.runs.service import get_run
+
+router = APIRouter(prefix="/teams/{team}/runs/{run}/samples", tags=["runs"], route_class=GuardedRoute)
+
+
+@router.get("")
+def list_run_samples(
+    access: Viewer,
+    session: ReadSession,
+    run: str,
+    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 50,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+) -> Page[RunSamples]:
+    """What the run's model wrote at its validations, the newest first."""
+    before = None if cursor is None else _step(cursor)
+    found = list_samples(session, get_run(session, access.team_id, run), before, limit + 1)
+    items = found[:limit]
+    return Page(items=items, next_cursor=str(items[-1].step) if len(found) > limit else None)
+
+
+def _step(cursor: str) -> int:
+    if not cursor.isdecimal() or int(cursor) > LARGEST_NUMBER:
+        raise refused_cursor(cursor)
+    return int(cursor)

@@ -1,0 +1,74 @@
+"""Samples: what a run's model wrote after its prompts, a row for each validation.
+
+A run keeps at most ``MOST_KEPT`` rows. Beyond it every second one is deleted, so that the rest still cover the run.
+"""
+
+from uuid import UUID
+
+from sqlalchemy import delete, select
+
+from trainwright.contracts.api.runs import RunSamples
+from trainwright.contracts.checkpoint import LARGEST_STEP
+from trainwright.contracts.events import LONGEST_SAMPLE, Sample, Samples
+from trainwright.contracts.training_spec import LONGEST_PROMPT, MOST_PROMPTS
+from trainwright_backend.core.db import Read, Write, storable
+from trainwright_backend.metrics.tables import RunSample
+from trainwright_backend.runs.tables import Run
+
+MOST_KEPT = 400
+
+
+def store_samples(session: Write, run: Run, event: Samples) -> None:
+    """Store what the run's newest attempt wrote; a repeated step replaces its row."""
+    if not 0 <= event.step <= LARGEST_STEP:
+        return
+    row = RunSample(
+        run_id=run.id,
+        step=event.step,
+        attempt=run.attempt,
+        time=event.time,
+        samples=[_bounded(sample) for sample in event.samples[:MOST_PROMPTS]],
+    )
+    session.merge(row)
+    session.flush()
+    _thin(session, run.id)
+
+
+def rewind_samples(session: Write, run_id: UUID, step: int) -> None:
+    """Delete what was written after ``step``."""
+    session.execute(delete(RunSample).where(RunSample.run_id == run_id, RunSample.step > step))
+
+
+def list_samples(session: Read, run: Run, before: int | None, limit: int) -> list[RunSamples]:
+    """The run's samples before a step, the newest first."""
+    found = select(RunSample).where(RunSample.run_id == run.id).order_by(RunSample.step.desc()).limit(limit)
+    if before is not None:
+        found = found.where(RunSample.step < before)
+    return [
+        RunSamples(
+            step=row.step,
+            attempt=row.attempt,
+            time=row.time,
+            samples=[Sample.model_validate(sample) for sample in row.samples],
+        )
+        for row in session.scalars(found)
+    ]
+
+
+def _bounded(sample: Sample) -> dict[str, str]:
+    """As a node may not exceed what a trainer writes."""
+    return {
+        "prompt": storable(sample.prompt)[:LONGEST_PROMPT],
+        "text": storable(sample.text)[:LONGEST_SAMPLE],
+    }
+
+
+def _thin(session: Write, run_id: UUID) -> None:
+    steps = session.scalars(
+        select(RunSample.step).where(RunSample.run_id == run_id).order_by(RunSample.step)
+    ).all()
+    if len(steps) > MOST_KEPT:
+        # The first and, because the number is odd, the newest row stay.
+        session.execute(
+            delete(RunSample).where(RunSample.run_id == run_id, RunSample.step.in_(steps[1:-1:2]))
+        )

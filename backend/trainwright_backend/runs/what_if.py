@@ -1,0 +1,73 @@
+"""Planning a run for hardware that the installation need not have.
+
+Joined nodes do not matter here, so nothing is refused because of them. Memory follows from the same formulas as any plan.
+The time is modelled from the vendor's peak: no run was measured on this hardware here, and the answer says so.
+"""
+
+from uuid import UUID
+
+from trainwright.contracts.api.plans import GpuModel, RunPlan, WhatIf
+from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.flops import training_flops
+from trainwright.planner.gpus import as_gpu, gpu_models
+from trainwright.planner.plan import Slot, format_memory, plan
+from trainwright_backend.core.db import Read
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.runs.precision_choice import choose_precision
+from trainwright_backend.runs.submission import check_data, with_data
+
+ASSUMED_MFU = 0.4
+"""What well-tuned trainings of dense decoders reach on several GPUs of one node."""
+
+
+def plan_elsewhere(session: Read, team_id: UUID, spec: RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:
+    """Plan ``spec`` on as many GPUs of the kind ``gpu`` as its resources ask for, from ``begin_step`` on.
+
+    Raises:
+        Invalid: the kind is unknown or lacks the run's precision, or the data does not fit the spec.
+    """
+    model = _named(gpu)
+    resources = spec.resources.model_copy(update={"device": Device.CUDA})
+    data, _ = check_data(session, team_id, spec.data)
+    moved = with_data(spec.model_copy(update={"resources": resources}), data)
+    resolved = choose_precision(session, moved).spec
+    if not as_gpu(model).can_compute(resolved.precision):
+        kind = resolved.precision.kind.value
+        message = f"{kind} needs {resolved.precision.hardware}, but {model.name} has {model.capability}: use bf16, or other hardware."
+        raise Invalid.at("precision.kind", message, kind)
+    planned = plan(resolved, cuda=True, slot=Slot(model.name, model.memory_bytes))
+    too_large = why_too_large(planned, model)
+    flops = training_flops(resolved, begin_step)
+    rate = model.peaks.get(resolved.precision.kind.value)
+    ranks = resources.ranks
+    return WhatIf(
+        gpu=model,
+        nodes=resources.nodes,
+        slots_per_node=resources.slots_per_node,
+        plan=planned.model_copy(update={"too_large": too_large, "warnings": []}),
+        flops=flops,
+        assumed_mfu=ASSUMED_MFU,
+        seconds=None if rate is None else flops / (rate * ASSUMED_MFU * ranks),
+    )
+
+
+def why_too_large(planned: RunPlan, gpu: GpuModel) -> str | None:
+    """Why a rank of the plan has no room on such a GPU; None if it has."""
+    needed = max(rank.total for rank in planned.memory)
+    if needed <= gpu.memory_bytes:
+        return None
+    who = "A rank needs" if len(planned.memory) > 1 else "Each rank needs"
+    return (
+        f"{who} {format_memory(needed)}, and this GPU has {format_memory(gpu.memory_bytes)}. Choose a smaller model or "
+        "batch.micro_sequences, memory.recompute, or more GPUs with parallelism.pipeline, tensor or zero_stage."
+    )
+
+
+def _named(gpu: str) -> GpuModel:
+    models = gpu_models()
+    for model in models:
+        if model.name == gpu:
+            return model
+    names = ", ".join(model.name for model in models)
+    raise Invalid.at("gpu", f"There is no figure for this GPU. Choose one of: {names}.", gpu)

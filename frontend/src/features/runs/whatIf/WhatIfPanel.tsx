@@ -1,0 +1,125 @@
+import { useId, type ReactNode } from "react";
+import { ApiError, errorMessage } from "@/api/errors";
+import type { GpuModel, WhatIf } from "@/api/types";
+import { Meter } from "@/components/Meter";
+import { Select } from "@/components/Select";
+import { GPU_COUNTS, gpuLabel, hardwareText, NODE_COUNTS, type Hardware } from "@/features/runs/whatIf/whatIf";
+import { bytes, duration, percent } from "@/lib/format";
+
+interface Props {
+  gpus: readonly GpuModel[];
+  /** Null for the joined nodes. */
+  hardware: Hardware | null;
+  onChange: (hardware: Hardware | null) => void;
+  found: WhatIf | undefined;
+  error: Error | null;
+  isUpdating: boolean;
+}
+
+const FIRST_COUNT = 8;
+
+/** What the run would need and take on hardware that the team does not have. */
+export function WhatIfPanel({ gpus, hardware, onChange, found, error, isUpdating }: Props) {
+  const id = useId();
+  return (
+    <section aria-label="Other hardware" aria-busy={isUpdating} className="panel flex flex-col gap-2 px-4 py-3">
+      <label htmlFor={id} className="font-medium">
+        What if it ran on other hardware?
+      </label>
+      <Select
+        id={id}
+        value={hardware?.gpu ?? ""}
+        onChange={(event) => {
+          const gpu = event.target.value;
+          onChange(gpu === "" ? null : { gpus: FIRST_COUNT, nodes: 1, ...hardware, gpu });
+        }}
+      >
+        <option value="">only your nodes</option>
+        {gpus.map((gpu) => (
+          <option key={gpu.name} value={gpu.name}>
+            {gpuLabel(gpu)}
+          </option>
+        ))}
+      </Select>
+      {hardware !== null && (
+        <>
+          <div className="grid grid-cols-2 gap-2">
+            <CountSelect label="GPUs per node" counts={GPU_COUNTS} value={hardware.gpus} onChange={(count) => { onChange({ ...hardware, gpus: count }); }} />
+            <CountSelect label="Nodes" counts={NODE_COUNTS} value={hardware.nodes} onChange={(count) => { onChange({ ...hardware, nodes: count }); }} />
+          </div>
+          {error !== null ? <p className="text-small text-bad">{problemOf(error)}</p> : found !== undefined && <Answer found={found} hardware={hardware} />}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Answer({ found, hardware }: { found: WhatIf; hardware: Hardware }) {
+  const needed = Math.max(...found.plan.memory.map(({ total }) => total));
+  const { memory_bytes: memory } = found.gpu;
+  const why = found.plan.too_large;
+  return (
+    <div className="flex flex-col gap-2">
+      <p>
+        <span className={`font-medium ${why == null ? "text-good" : "text-bad"}`}>{why == null ? "Fits" : "Will not fit"}</span>{" "}
+        <span className="text-soft">{hardwareText(hardware, found.gpu)}</span>
+      </p>
+      <Line name="memory per GPU">
+        {bytes(needed)} of {bytes(memory)}
+      </Line>
+      <Meter fraction={needed / memory} label="Memory of the fullest GPU" className={`w-full ${why == null ? "" : "[&>div]:bg-bad"}`} />
+      <Line name="time">{found.seconds === null ? <span className="text-soft">unknown</span> : `about ${duration(found.seconds)}`}</Line>
+      <p className="text-small text-soft">
+        {found.seconds === null
+          ? "The vendor states no peak for this precision."
+          : `Modelled, not measured: at ${percent(found.assumed_mfu)} % of the vendor’s peak.`}
+      </p>
+      {why != null && <p className="text-small">{why}</p>}
+    </div>
+  );
+}
+
+function Line({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <p className="flex justify-between gap-4">
+      <span className="text-soft">{name}</span>
+      <span className="text-right">{children}</span>
+    </p>
+  );
+}
+
+interface CountSelectProps {
+  label: string;
+  counts: readonly number[];
+  value: number;
+  onChange: (count: number) => void;
+}
+
+function CountSelect({ label, counts, value, onChange }: CountSelectProps) {
+  const id = useId();
+  return (
+    <span className="flex flex-col gap-1">
+      <label htmlFor={id} className="text-small text-soft">
+        {label}
+      </label>
+      <Select
+        id={id}
+        value={value}
+        onChange={(event) => {
+          onChange(Number(event.target.value));
+        }}
+      >
+        {counts.map((count) => (
+          <option key={count} value={count}>
+            {count}
+          </option>
+        ))}
+      </Select>
+    </span>
+  );
+}
+
+/** The first rule that the spec breaks on this hardware; those of layouts say what to change. */
+function problemOf(error: Error): string {
+  return error instanceof ApiError ? (error.problems[0]?.message ?? error.message) : errorMessage(error);
+}

@@ -1,0 +1,32 @@
+"""The next token: its logits from the features of a position, and a draw from them.
+
+B sequence   T position   D width   V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+HeadLogits = Callable[[Tensor, nn.Module, Tensor], Tensor]
+"""``head_logits``, or that of a sharded head."""
+
+
+def head_logits(features_BTD: Tensor, head: nn.Module, at_B: Tensor) -> Tensor:
+    """Logits (B, V) of the tokens after the positions ``at_B``, one a sequence."""
+    logits_BV: Tensor = head(features_at(features_BTD, at_B))
+    return logits_BV
+
+
+def features_at(features_BTD: Tensor, at_B: Tensor) -> Tensor:
+    """(B, D): the features of one position a sequence."""
+    return features_BTD[torch.arange(len(at_B), device=at_B.device), at_B]
+
+
+def draw_token(logits_V: Tensor, temperature: float, generator: torch.Generator) -> int:
+    """Draw the id of a token; temperature 0 always takes the most likely one."""
+    if temperature == 0:
+        return int(logits_V.argmax())
+    return int(torch.multinomial((logits_V / temperature).softmax(-1), 1, generator=generator))

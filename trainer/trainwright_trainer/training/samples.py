@@ -1,0 +1,127 @@
+"""Texts that the model writes during training: it continues the run's prompts, so that people can read what it learns.
+
+All ranks run the same forward passes, with any layout: the ones that train, without gradients and compilation. One rank
+has the logits, draws the next tokens, and the others learn them by a sum. There is no cache of keys and values: each
+token costs a forward pass over a window of positions that is the same for all. Tokens behind the last one are padding,
+which causal attention does not see.
+
+The draws are functions of the run's seed, the step and the prompt (``runtime.seeds``) and use a generator of their own, so
+training computes the same with and without them.
+
+    B prompt   T position of the window   V vocabulary
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from trainwright.contracts.events import LONGEST_SAMPLE, Sample
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.shards import TOKENIZER_NAME
+from trainwright.contracts.training_spec import ValidationSpec
+from trainwright.prepare.tokenizer import end_of_text_id
+from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.model.next_token import draw_token
+from trainwright_trainer.runtime.seeds import sample_seed
+from trainwright_trainer.training.engine import Engine
+
+_WINDOW_UNIT = 64
+
+
+def sample_writer(spec: RunSpec, data: Path, mesh: Mesh) -> SampleWriter | None:
+    """The writer of ``spec``'s samples; None if it has no prompts.
+
+    Args:
+        data: folder with the tokenizer.
+    """
+    if not spec.validation.prompts:
+        return None
+    return SampleWriter(spec, Tokenizer.from_file(str(data / TOKENIZER_NAME)), mesh)
+
+
+class SampleWriter:
+    """Continues the prompts of a run."""
+
+    def __init__(self, spec: RunSpec, tokenizer: Tokenizer, mesh: Mesh) -> None:
+        self._settings: ValidationSpec = spec.validation
+        self._seed = spec.seed
+        self._tokenizer = tokenizer
+        self._end = end_of_text_id(tokenizer)
+        self._mesh = mesh
+        self._prompts = [tokenizer.encode(prompt).ids or [self._end] for prompt in self._settings.prompts]
+        self._window = _window(spec, max(map(len, self._prompts)))
+        self._together = spec.batch.micro_sequences
+        """Prompts in one forward pass: it needs no more memory than a micro batch."""
+
+    def write(self, engine: Engine, step: int) -> list[Sample]:
+        """Continue each prompt with the current weights. All ranks call it, and get the same."""
+        written: list[Sample] = []
+        with torch.compiler.set_stance("force_eager"):  # other shapes than in training, for a few passes
+            for first in range(0, len(self._prompts), self._together):
+                prompts = range(first, min(first + self._together, len(self._prompts)))
+                continuations = self._continue(engine, step, prompts)
+                for prompt, ids in zip(prompts, continuations, strict=True):
+                    written.append(Sample(prompt=self._settings.prompts[prompt], text=self._text(ids)))
+        return written
+
+    def _continue(self, engine: Engine, step: int, prompts: range) -> list[list[int]]:
+        """The tokens that follow each prompt, up to the end of the text."""
+        generators = [
+            torch.Generator().manual_seed(sample_seed(self._seed, step, prompt)) for prompt in prompts
+        ]
+        rows = [list(self._prompts[prompt]) for prompt in prompts]
+        ended = [False] * len(rows)
+        for _ in range(self._settings.sample_tokens):
+            drawn = self._next_tokens(engine, rows, generators)
+            for row, token in enumerate(drawn):
+                ended[row] = ended[row] or token == self._end
+                if not ended[row]:
+                    rows[row].append(token)
+            if all(ended):
+                break
+        return [ids[len(self._prompts[prompt]) :] for prompt, ids in zip(prompts, rows, strict=True)]
+
+    def _next_tokens(
+        self, engine: Engine, rows: list[list[int]], generators: list[torch.Generator]
+    ) -> list[int]:
+        """One token a row, the same on all ranks."""
+        device = self._mesh.device
+        shown = [ids[-self._window :] for ids in rows]
+        padded = [ids + [self._end] * (self._window - len(ids)) for ids in shown]
+        at_B = torch.tensor([len(ids) - 1 for ids in shown], device=device)
+        logits_BV = engine.next_logits(torch.tensor(padded, device=device), at_B)
+        ids_B = torch.zeros(len(rows), dtype=torch.int64, device=device)
+        if logits_BV is not None and self._mesh.data.rank == 0 and self._mesh.tensor.rank == 0:
+            ids_B.copy_(self._draw(logits_BV.float().cpu(), generators))
+        drawn: list[int] = self._mesh.world.all_reduce(ids_B).tolist()
+        return drawn
+
+    def _draw(self, logits_BV: Tensor, generators: list[torch.Generator]) -> Tensor:
+        """Logits that are not finite, of weights that diverge, draw the end of the text."""
+        return torch.tensor(
+            [
+                draw_token(logits_V, self._settings.temperature, generator)
+                if logits_V.isfinite().all()
+                else self._end
+                for logits_V, generator in zip(logits_BV, generators, strict=True)
+            ]
+        )
+
+    def _text(self, ids: list[int]) -> str:
+        """Without null characters, which databases cannot store."""
+        text = self._tokenizer.decode(ids).replace("\0", "\ufffd")
+        return text if len(text) <= LONGEST_SAMPLE else f"{text[: LONGEST_SAMPLE - 1]}…"
+
+
+def _window(spec: RunSpec, longest_prompt: int) -> int:
+    """Positions of the forward passes: enough for prompt and continuation, and equal parts for tensor ranks' chunks."""
+    positions = spec.batch.sequence_tokens
+    if spec.degrees.pipeline > 1:
+        return positions  # stages exchange activations of one shape
+    unit = _WINDOW_UNIT * spec.degrees.tensor * spec.parallelism.tensor_chunks
+    needed = longest_prompt + spec.validation.sample_tokens
+    return min(positions, -(-needed // unit) * unit)
