@@ -28,7 +28,7 @@ PYTEST = $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfil
 SLOW = databases layouts parity pauses faults browsers bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test everything $(SLOW) gpu bench parity-table dev check fix openapi setup frontend chromium lock clean \
+.PHONY: help demo test everything $(SLOW) gpu bench parity-table dev check fix openapi setup tools frontend chromium lock clean \
   on-linux
 
 help: ## show this list
@@ -49,42 +49,42 @@ everything: ## make test and all the slow tests below, recorded in .ci/passed
 	  $(MAKE) --no-print-directory $$target && .ci/changed-targets --passed $$target || exit 1; \
 	done
 
-databases: setup ## backend tests on PostgreSQL that make test runs on SQLite only, and long ones
+databases: tools ## backend tests on PostgreSQL that make test runs on SQLite only, and long ones
 	@$(PYTEST) -m "slow(target='$@')" tests/backend $(PYTEST_ARGS)
 
-layouts: setup ## the trainer's long tests: every parallel layout, FP8 setting, injected fault and compiled model
+layouts: tools ## the trainer's long tests: every parallel layout, FP8 setting, injected fault and compiled model
 	@$(PYTEST) -m "slow(target='$@')" tests/trainer $(PYTEST_ARGS)
 
-parity: setup ## compare the training of every layout with one process, a few steps each
+parity: tools ## compare the training of every layout with one process, a few steps each
 	@$(PYTEST) -m "slow(target='$@')" tests/parity $(PYTEST_ARGS)
 
-pauses: setup ## pause and resume a run at random moments (PAUSES=n: at n) and compare its losses bit by bit
+pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and compare its losses bit by bit
 	@TRAINWRIGHT_PAUSES=$(PAUSES) \
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
-faults: setup ## kill each process that works for a run, and the platform itself; the demo; runs of older data folders
+faults: tools ## kill each process that works for a run, and the platform itself; the demo; runs of older data folders
 	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration $(PYTEST_ARGS)
 
-browsers: setup frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs
+browsers: tools frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)
 
-bench-dry: setup frontend chromium ## run every benchmark at toy size
+bench-dry: tools frontend chromium ## run every benchmark at toy size
 	@$(BIN)/python -m tests.benchmarks.harness.triton_wheel
 	@$(PYTEST) -m "slow(target='$@')" tests/benchmarks $(PYTEST_ARGS)
 
-gpu: setup ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
+gpu: tools ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.gpu $(ROW) $(if $(DRY),--dry-run) $(ARGS)
 
-bench: setup $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
+bench: tools $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
 
-parity-table: setup ## record how near every layout's training is to one process, in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
+parity-table: tools ## record how near every layout's training is to one process, in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.parity.run $(ARGS)
 
-dev: setup frontend ## API, worker and agent with reload, and Vite's server for the frontend
+dev: tools frontend ## API, worker and agent with reload, and Vite's server for the frontend
 	@infra/dev.sh
 
-check: setup frontend ## lint, types, import arrows, freshness of the generated client
+check: tools frontend ## lint, types, import arrows, freshness of the generated client
 	@echo "check: ruff"
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
@@ -97,16 +97,19 @@ check: setup frontend ## lint, types, import arrows, freshness of the generated 
 	@echo "check: generated client"
 	@infra/check-client.sh
 
-fix: setup ## let ruff repair and format the Python sources
+fix: tools ## let ruff repair and format the Python sources
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format --quiet
 
-openapi: setup frontend ## regenerate the API description, the frontend's types from it, and docs/spec.md
+openapi: tools frontend ## regenerate the API description, the frontend's types from it, and docs/spec.md
 	@$(BIN)/trainwright schema --markdown > docs/spec.md
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
 	@$(NODE) npm run openapi --silent >/dev/null
 
-setup: .venv/.dev ## create .venv with the locked dependencies, tools included
+setup: .venv/.runtime ## create .venv with what running the platform needs
+	@$(if $(filter frontend,$(MAKECMDGOALS)),:,echo "Next, for the pages: make frontend")
+
+tools: .venv/.dev ## setup, and the tools for tests and development
 	@:
 
 .venv/.runtime: pyproject.toml requirements/runtime.txt infra/venv.sh
@@ -117,11 +120,12 @@ setup: .venv/.dev ## create .venv with the locked dependencies, tools included
 
 frontend: .venv/.runtime ## build the frontend, if its sources have changed
 	@infra/build-frontend.sh
+	@$(if $(filter frontend,$(MAKECMDGOALS)),echo "Next: .venv/bin/trainwright-server up",:)
 
 chromium: ## make sure that the browser tests find Chromium
 	@infra/chromium.sh
 
-lock: setup ## resolve the lock files again (ARGS=--upgrade: to the newest releases)
+lock: tools ## resolve the lock files again (ARGS=--upgrade: to the newest releases)
 	@infra/lock.sh $(ARGS)
 
 clean: ## delete what was installed and built here; never a data folder

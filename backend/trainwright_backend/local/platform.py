@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +73,9 @@ class Platform:
     environment: Mapping[str, str] = field(default_factory=dict)
     cpu_slots: int = 2
     reload: bool = False
+    announcement: Callable[[Platform], str] | None = None
+    """What to print as soon as the API responds. Called while the API starts, when the database is there."""
+
     _broker: Broker | None = None
     _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -98,7 +101,10 @@ class Platform:
         self.command("migrate")
         self._start_api()
         self._start_worker()
+        announced = None if self.announcement is None else self.announcement(self)
         self._wait_for_api()
+        if announced is not None:
+            print(announced, flush=True)
         self.start_agent()
 
     def restart(self, name: str) -> None:

@@ -31,12 +31,10 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
     listener = bind_socket(host, port)
     try:
         print_status(f"Starting broker, database, API, worker and node agent in {folder.path}.")
-        with Platform(folder, listener, cpu_slots=cpu_slots, reload=reload) as platform:
-            print(f"Trainwright serves at {platform.url} from {folder.path}.", flush=True)
-            print(
+        with Platform(folder, listener, cpu_slots=cpu_slots, reload=reload, announcement=_greeting) as platform:
+            print_status(
                 "Ctrl-C stops the platform and its runs; runs resume from their last checkpoint at the next start."
             )
-            _print_first_owner_link(platform)
             print_status(f"The logs of broker, API, worker and node agent are in {platform.logs}.")
             restarts = Restarts(platform, print_status)
             try:
@@ -50,8 +48,10 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
         print_status("Stopped.")
 
 
-def _print_first_owner_link(platform: Platform) -> None:
+def _greeting(platform: Platform) -> str:
+    """The address, and the link that creates the first account or the page to sign in."""
     try:
-        print(f"Create the first account: {platform.command('link', 'first-owner').strip()}", flush=True)
+        entrance = f"Create the first account: {platform.command('link', 'first-owner').strip()}"
     except PlatformError:
-        print(f"Sign in: {platform.url}/sign-in", flush=True)
+        entrance = f"Sign in: {platform.url}/sign-in"
+    return f"Trainwright serves at {platform.url} from {platform.folder.path}.\n{entrance}"
