@@ -39,7 +39,7 @@ def up(folder: Path, port: int) -> Iterator[list[str]]:
     )
     assert process.stdout is not None
     try:
-        yield [process.stdout.readline() for _ in range(3)]
+        yield [process.stdout.readline() for _ in range(2)]
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     finally:
