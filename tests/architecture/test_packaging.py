@@ -1,6 +1,7 @@
 """The distribution has its four packages and commands, and the lock files have what it declares."""
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -70,6 +71,28 @@ def test_the_installed_versions_are_the_locked_ones(repository: Path) -> None:
         except importlib.metadata.PackageNotFoundError:
             continue  # its marker names another platform
         assert installed in versions, f"{name} {installed} is installed, {versions} is locked: make setup"
+
+
+def test_setup_installs_no_development_tools_and_names_the_next_command(repository: Path) -> None:
+    planned = recipes(repository, "setup", "frontend")
+    assert "infra/venv.sh runtime" in planned and "infra/venv.sh dev" not in planned
+    assert planned.splitlines()[-1] == 'echo "Next: .venv/bin/trainwright-server up"'
+    assert "make frontend" in recipes(repository, "setup")
+
+
+@pytest.mark.parametrize("target", ["test", "check", "faults", "browsers", "dev"])
+def test_what_needs_the_development_tools_installs_them(target: str, repository: Path) -> None:
+    assert "infra/venv.sh dev" in recipes(repository, target)
+
+
+def recipes(repository: Path, *targets: str) -> str:
+    """The commands that make would run if nothing existed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "--dry-run", "--always-make", *targets]
+    done = subprocess.run(
+        command, cwd=repository, env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.rstrip()
 
 
 def pins(lock: Path) -> dict[str, list[str]]:

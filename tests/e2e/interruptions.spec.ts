@@ -85,7 +85,7 @@ async function viewer(browser: Browser, link: string): Promise<void> {
     items.push(...(await inMenus(page)));
     await audit(page, `viewer${path.replace(/\W+|(run|ds)_\w+/g, "-")}`);
   }
-  for (const word of ["Reset to default", "Download with curl or Python"]) expect(items, "the menus of columns and of checkpoints were opened").toContain(word);
+  for (const word of ["Reset columns", "Download with curl or Python"]) expect(items, "the menus of columns and of checkpoints were opened").toContain(word);
   expect(items.filter((words) => FORBIDDEN_ACTIONS.test(words))).toEqual([]);
   await test.step("shortcuts and the palette offer none either", async () => {
     await page.goto(`/${TEAM}/runs/${LONG}/overview`);

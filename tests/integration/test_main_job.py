@@ -175,7 +175,7 @@ def _check_quota_refusal(live: Live, spec: dict[str, Any]) -> None:
         live.team.submit(spec)
     assert refused.value.code == "quota_exceeded"
     assert "requests 2" in refused.value.detail
-    assert "can use 8 and 8 are in use" in refused.value.detail
+    assert "can use 8, and 8 are in use by running and queued runs" in refused.value.detail
     for run_id in queued:
         live.team.cancel(run_id)
     for run_id in queued:

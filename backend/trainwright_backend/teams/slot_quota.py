@@ -65,7 +65,8 @@ def _quota_exceeded(quota: QuotaOut, requested: int) -> AppError:
     return AppError(
         "quota_exceeded",
         403,
-        f"This run requests {requested} {quota.device} slots; your team can use {quota.limit} and {quota.used} are in use. "
+        f"This run requests {requested} {quota.device} slots; your team can use {quota.limit}, and "
+        f"{quota.used} are in use by running and queued runs. "
         f"{remedy}",
         extensions={"device": quota.device, "limit": quota.limit, "used": quota.used, "asked": requested},
     )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
@@ -230,7 +231,8 @@ def samples(
     for written in chosen:
         typer.echo(f"step {written.step:,}")
         for sample in written.samples:
-            typer.echo(f"  {sample.prompt} │{sample.text}\n")
+            continued = typer.style(sample.prompt, bold=True) + sample.text
+            typer.echo(indent(continued, "  ", lambda _: True) + "\n")
 
 
 @app.command("logs")

@@ -142,7 +142,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
         EndClass.USER,
         "Its nodes stopped responding ten times in a row. Check their network.",
     ),
-    EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "It reached resources.max_attempts."),
+    EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "The attempt limit, resources.max_attempts, was reached."),
     EndCode.CANCELLED: (EndClass.PLANNED, "Cancelled."),
     EndCode.UNKNOWN: (
         EndClass.RETRYABLE,

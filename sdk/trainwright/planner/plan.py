@@ -310,7 +310,7 @@ def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str
         who = f"Each of pipeline ranks {', '.join(map(str, over))}"
     has = "a GPU has" if cuda else "a slot's share of the memory is"
     return [
-        f"{who} needs up to {_gib(max(needs))}, and on {slot.node} {has} {_gib(slot.bytes)}: the run may end for want of memory. "
+        f"{who} needs up to {_gib(max(needs))}, and on {slot.node} {has} {_gib(slot.bytes)}: the run may run out of memory. "
         "Use more ranks with parallelism.pipeline, tensor or zero_stage, memory.recompute, or a smaller batch.micro_sequences."
     ]
 
@@ -322,7 +322,7 @@ def _too_large_for_host(spec: RunSpec, host: Host) -> list[str]:
         return []
     return [
         f"Offload takes {_gib(bytes_needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
-        f"{_gib(host.bytes)}: the run may end for want of it. Use less parallelism.offload, or a node with more memory."
+        f"{_gib(host.bytes)}: the run may run out of it. Use less parallelism.offload, or a node with more memory."
     ]
 
 

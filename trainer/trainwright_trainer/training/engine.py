@@ -55,7 +55,7 @@ class StepMetrics(NamedTuple):
             else ""
         )
         twice = ", also when computed again" if self.repeated else ""
-        return f"the loss was {self.loss} and the gradient norm {self.grad_norm}{twice}{first}"
+        return f"the loss was {self.loss:.6g} and the gradient norm {self.grad_norm:.6g}{twice}{first}"
 
 
 ShouldStop = Callable[[], bool]

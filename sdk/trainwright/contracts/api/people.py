@@ -153,6 +153,8 @@ class Quota(Envelope):
     device: str
     limit: int
     used: int
+    """Slots of running and queued runs."""
+
     joined: int | None = None
     """Slots of this type on the joined nodes, whichever team uses them. Null in a list of teams."""
 

@@ -1,5 +1,5 @@
-import { useQueryClient } from "@tanstack/react-query";
-import { useState, type ReactNode } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMemo, useState, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { CopyButton } from "@/components/CopyButton";
@@ -7,10 +7,11 @@ import { ForEditors } from "@/components/ForEditors";
 import { layoutNote, currentAndNext, attemptSpec } from "@/features/runs/layout/attemptLayout";
 import { ChangeLayout } from "@/features/runs/layout/ChangeLayout";
 import { canChangeLayout } from "@/features/runs/layout/layout";
-import { runQuery } from "@/features/runs/queries";
+import { groupsOf, isSection, splitByDefault, type Entry, type Group } from "@/features/runs/detail/configurationGroups";
+import { runQuery, specQuery } from "@/features/runs/queries";
 import { automaticValue } from "@/features/runs/spec/automaticValues";
 import { count } from "@/lib/format";
-import type { Json } from "@/features/runs/spec/specFields";
+import { sectionsOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
 import { fieldLabel } from "@/lib/fieldLabel";
 
 interface Props {
@@ -20,22 +21,18 @@ interface Props {
   dataset: ReactNode;
 }
 
-interface Entry {
-  path: string;
-  name: string;
-  value: Json;
-}
 
-/** A run's stored configuration, and the values chosen for empty fields. */
+/** A run's stored configuration: what was chosen first, then what has its default. */
 export function ConfigurationTab({ team, run, dataset }: Props) {
   const queries = useQueryClient();
   const [changing, setChanging] = useState(false);
   const spec = run.spec as unknown as Record<string, Json>;
-  const general = Object.entries(spec).filter(([, value]) => !isSection(value));
-  const sections = Object.entries(spec).filter(([, value]) => isSection(value));
-  const entries = sections.map(([key, value]) => [key, entriesOf(value, key)] as const);
+  const { data: info } = useQuery(specQuery);
+  const fields = useMemo(() => (info === undefined ? null : sectionsOf(info.run_spec as JsonSchema).flatMap((section) => section.fields)), [info]);
+  const groups = groupsOf(spec);
+  const [chosen, defaults] = splitByDefault(groups, fields);
   const currentSpec = attemptSpec(run);
-  const layoutDiffers = entries.flatMap(([, those]) => those).some(({ path }) => valueText(currentSpec, path) !== valueText(run.spec, path));
+  const layoutDiffers = groups.flatMap(({ entries }) => entries).some(({ path }) => valueText(currentSpec, path) !== valueText(run.spec, path));
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap gap-2">
@@ -69,12 +66,15 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
           {layoutNote(run)}
         </p>
       )}
-      <div className="columns-3 gap-3 max-desk:columns-2 max-tablet:columns-1">
-        <Section title="Run" entries={general.map(([key, value]) => ({ path: key, name: key, value }))} renderValue={renderValue} />
-        {entries.map(([key, those]) => (
-          <Section key={key} title={fieldLabel(key)} entries={those} renderValue={renderValue} />
-        ))}
-      </div>
+      <Groups groups={chosen} renderValue={renderValue} />
+      {defaults.length > 0 && (
+        <>
+          <h2 className="mt-3 font-semibold">
+            Defaults <span className="text-small font-normal text-soft">nobody changed these</span>
+          </h2>
+          <Groups groups={defaults} renderValue={renderValue} isSoft />
+        </>
+      )}
     </div>
   );
 
@@ -85,16 +85,32 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
   }
 }
 
-function Section({ title, entries, renderValue }: { title: string; entries: Entry[]; renderValue: (entry: Entry) => ReactNode }) {
+interface GroupsProps {
+  groups: readonly Group[];
+  renderValue: (entry: Entry) => ReactNode;
+  isSoft?: boolean;
+}
+
+function Groups({ groups, renderValue, isSoft = false }: GroupsProps) {
+  return (
+    <div className={`columns-3 gap-3 max-desk:columns-2 max-tablet:columns-1 ${isSoft ? "text-soft" : ""}`}>
+      {groups.map(({ key, entries }) => (
+        <Section key={key} title={key === "" ? "Run" : fieldLabel(key)} entries={entries} renderValue={renderValue} />
+      ))}
+    </div>
+  );
+}
+
+function Section({ title, entries, renderValue }: { title: string; entries: readonly Entry[]; renderValue: (entry: Entry) => ReactNode }) {
   return (
     <section className="panel mb-3 min-w-0 break-inside-avoid">
-      <h2 className="border-b px-4 py-2 font-medium">{title}</h2>
+      <h3 className="border-b px-4 py-2 font-medium">{title}</h3>
       <dl className="px-4 py-2">
         {entries.map((entry) => (
           <div key={entry.path} className="flex justify-between gap-4 py-0.5">
             <dt className="text-soft">{fieldLabel(entry.name).toLowerCase()}</dt>
             <dd
-              className={`min-w-0 text-right break-words ${typeof entry.value === "string" ? "[font-variant-numeric:normal]" : ""} ${entry.value === null ? "text-soft" : ""}`}
+              className={`min-w-0 text-right break-words whitespace-pre-line ${typeof entry.value === "string" ? "[font-variant-numeric:normal]" : ""} ${entry.value === null ? "text-soft" : ""}`}
             >
               {renderValue(entry)}
             </dd>
@@ -103,19 +119,6 @@ function Section({ title, entries, renderValue }: { title: string; entries: Entr
       </dl>
     </section>
   );
-}
-
-function isSection(value: Json): value is { [key: string]: Json } {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** The fields of a section; nested ones are named with their section: `tokenizer vocabulary`. */
-function entriesOf(section: Json, path: string, prefix = ""): Entry[] {
-  if (!isSection(section)) return [];
-  return Object.entries(section).flatMap(([key, value]): Entry[] => {
-    const entry = { path: `${path}.${key}`, name: `${prefix}${key}`, value };
-    return isSection(value) ? entriesOf(value, entry.path, `${key} `) : [entry];
-  });
 }
 
 /** For fields in which empty has a meaning of its own. */
@@ -140,5 +143,6 @@ function emptyText(spec: Run["spec"], path: string): string {
 function formatValue(value: Json): string {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return count(value);
+  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value.length === 0 ? "none" : value.join("\n");
   return typeof value === "string" ? value : JSON.stringify(value);
 }

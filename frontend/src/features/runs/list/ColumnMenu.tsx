@@ -41,7 +41,7 @@ export function ColumnMenu({ columns, onChange }: Props) {
             onChange(DEFAULT_COLUMNS);
           }}
         >
-          Reset to default
+          Reset columns
         </MenuItem>
       </Menu>
     </div>

@@ -4,7 +4,7 @@ import type { GpuModel, WhatIf } from "@/api/types";
 import { Meter } from "@/components/Meter";
 import { Select } from "@/components/Select";
 import { GPU_COUNTS, gpuLabel, hardwareText, NODE_COUNTS, type Hardware } from "@/features/runs/whatIf/whatIf";
-import { bytes, duration, percent } from "@/lib/format";
+import { bytes, duration } from "@/lib/format";
 
 interface Props {
   gpus: readonly GpuModel[];
@@ -68,11 +68,11 @@ function Answer({ found, hardware }: { found: WhatIf; hardware: Hardware }) {
         {bytes(needed)} of {bytes(memory)}
       </Line>
       <Meter fraction={needed / memory} label="Memory of the fullest GPU" className={`w-full ${why == null ? "" : "[&>div]:bg-bad"}`} />
-      <Line name="time">{found.seconds === null ? <span className="text-soft">unknown</span> : `about ${duration(found.seconds)}`}</Line>
+      <Line name="time">{found.seconds === null ? <span className="text-soft">unknown</span> : found.seconds < 60 ? "less than a minute" : `about ${duration(found.seconds)}`}</Line>
       <p className="text-small text-soft">
         {found.seconds === null
           ? "The vendor states no peak for this precision."
-          : `Modelled, not measured: at ${percent(found.assumed_mfu)} % of the vendor’s peak.`}
+          : `Modelled, not measured: at ${String(Math.round(100 * found.assumed_mfu))} % of the vendor’s peak, and no time for data.`}
       </p>
       {why != null && <p className="text-small">{why}</p>}
     </div>

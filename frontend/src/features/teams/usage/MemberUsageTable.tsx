@@ -37,7 +37,7 @@ export function MemberUsageTable({ members }: { members: readonly MemberUsage[] 
             <Td className="max-tablet:hidden">
               <span className="flex items-center gap-3">
                 <Meter fraction={share} label={`${personName({ user, name })}: share of ${DEVICE_LABELS[device]?.hours ?? device}`} className="w-full" />
-                <span className="w-10 text-right text-soft">{Math.round(share * 100)} %</span>
+                <span className="w-12 text-right whitespace-nowrap text-soft">{Math.round(share * 100)} %</span>
               </span>
             </Td>
           </tr>
