@@ -14,8 +14,9 @@ from trainwright.planner.gpus import as_gpu, gpu_models
 from trainwright.planner.plan import Slot, format_memory, plan
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.datasets.data_resolution import check_data
 from trainwright_backend.runs.precision_choice import choose_precision
-from trainwright_backend.runs.submission import check_data, with_data
+from trainwright_backend.runs.submission import with_data
 
 ASSUMED_MFU = 0.4
 """What well-tuned trainings of dense decoders reach on several GPUs of one node."""

@@ -235,7 +235,7 @@ export interface paths {
         put?: never;
         /**
          * Use Link
-         * @description Use a one-time link; sets the session cookie.
+         * @description Use a one-time link; sets the session cookie. The address of a new account gets a link that proves it, if mail is sent.
          */
         post: operations["use_link"];
         delete?: never;
@@ -258,6 +258,26 @@ export interface paths {
         get: operations["get_link"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/mailed-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mail Link
+         * @description Send a sign-in link to an address, if it has an account. It signs in, proves the address, or sets a new password.
+         */
+        post: operations["mail_link"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1943,6 +1963,35 @@ export interface components {
             started: string | null;
         };
         /**
+         * AxisCount
+         * @description The collectives of one axis, as one rank counts them. The first is number 1.
+         */
+        AxisCount: {
+            axis: components["schemas"]["AxisName"];
+            /**
+             * Entered
+             * @description The last collective that the rank has entered, or started in the background.
+             */
+            entered: number;
+            /**
+             * Left
+             * @description Collectives that ended.
+             */
+            left: number;
+            /**
+             * Operations
+             * @description The last ones entered, oldest first; None for one that is not known.
+             * @default []
+             */
+            operations: (components["schemas"]["Operation"] | null)[];
+        };
+        /**
+         * AxisName
+         * @description An axis of the mesh: the ranks whose collectives are counted together.
+         * @enum {string}
+         */
+        AxisName: "world" | "tensor" | "shard" | "replicas" | "data" | "pipeline" | "model" | "stage" | "stage_beside_passes";
+        /**
          * Batch
          * @description A batch of complete lines of ``events.jsonl``, in file order.
          */
@@ -2611,7 +2660,7 @@ export interface components {
          *     newer version.
          * @enum {string}
          */
-        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
+        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "hang" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
         /** EndReply */
         EndReply: {
             code: components["schemas"]["EndCode"];
@@ -3217,6 +3266,12 @@ export interface components {
              *     in with its address, whether or not the address has an account: its owner signs in first.
              */
             needs_account: boolean;
+            /**
+             * Needs Password
+             * @description Whether a sign-in link must set a new password, because it was never proved whose the account is.
+             * @default false
+             */
+            needs_password: boolean;
             purpose: components["schemas"]["LinkPurpose"];
             /** Team */
             team?: string | null;
@@ -3298,10 +3353,24 @@ export interface components {
             /** Text */
             text: string;
         };
+        /**
+         * MailedLink
+         * @description Asks for a sign-in link by mail.
+         */
+        MailedLink: {
+            /** Email */
+            email: string;
+        };
         /** Me */
         Me: {
             /** Email */
             email: string;
+            /**
+             * Email Verified
+             * @description Whether it is proved that the address is yours. Until then, you can join no other team.
+             * @default true
+             */
+            email_verified: boolean;
             /** Id */
             id: string;
             /** Name */
@@ -3828,6 +3897,12 @@ export interface components {
             /** Token */
             token: string;
         };
+        /**
+         * Operation
+         * @description A collective.
+         * @enum {string}
+         */
+        Operation: "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "broadcast" | "reduce";
         /**
          * OptimizerSpec
          * @description AdamW with decoupled weight decay.
@@ -4492,13 +4567,48 @@ export interface components {
             joined?: number | null;
             /** Limit */
             limit: number;
-            /** Used */
+            /**
+             * Used
+             * @description Slots of running and queued runs.
+             */
             used: number;
         };
         /** QuotaLimit */
         QuotaLimit: {
             /** Limit */
             limit: number;
+        };
+        /**
+         * RankActivity
+         * @description What a rank does.
+         * @enum {string}
+         */
+        RankActivity: "starting" | "step" | "validation" | "saving" | "ending";
+        /**
+         * RankPosition
+         * @description Where a rank is.
+         */
+        RankPosition: {
+            activity: components["schemas"]["RankActivity"];
+            /**
+             * Axes
+             * @description The axes on which it has entered a collective.
+             * @default []
+             */
+            axes: components["schemas"]["AxisCount"][];
+            /**
+             * Messages
+             * @description Sends to and receives from one other rank.
+             * @default 0
+             */
+            messages: number;
+            /**
+             * Sections
+             * @description Sections of steps that have ended.
+             */
+            sections: number;
+            /** Step */
+            step: number;
         };
         /**
          * RankUse
@@ -4599,6 +4709,8 @@ export interface components {
              * @default
              */
             progress: string;
+            /** @description Where the node's ranks are, while none of them makes progress. */
+            stall?: components["schemas"]["Stall"] | null;
         };
         /** RenewalReply */
         RenewalReply: {
@@ -5582,6 +5694,33 @@ export interface components {
          */
         StagesKind: "even" | "auto";
         /**
+         * Stall
+         * @description No rank of a node has made progress for longer than its steps allow.
+         */
+        Stall: {
+            /** Ranks */
+            ranks: components["schemas"]["StalledRank"][];
+            /**
+             * Seconds
+             * @description Since when.
+             */
+            seconds: number;
+        };
+        /**
+         * StalledRank
+         * @description One rank of a node on which no rank makes progress.
+         */
+        StalledRank: {
+            position: components["schemas"]["RankPosition"];
+            /** Rank */
+            rank: number;
+            /**
+             * Stopped
+             * @description Whether the kernel has stopped its process (SIGSTOP, a debugger).
+             */
+            stopped: boolean;
+        };
+        /**
          * Statistics
          * @description What a curation keeps of a version's documents.
          */
@@ -5695,6 +5834,12 @@ export interface components {
              * @default 10
              */
             grace_seconds: number;
+            /**
+             * Hang Seconds
+             * @description Shortest time without progress of any rank that counts as a hang; longer for runs with long steps.
+             * @default 30
+             */
+            hang_seconds: number;
             /**
              * Heartbeat Seconds
              * @default 10
@@ -6419,6 +6564,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LinkInfo"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    mail_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MailedLink"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
                 };
             };
             /** @description Refused. */
