@@ -87,12 +87,21 @@ def _remove(session: Write, membership: Membership, refused: str) -> None:
     )
 
 
-def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: str) -> Membership:
-    """The membership of ``member``, with the team's memberships locked, if the caller still is an owner."""
+def lock_for_owner(session: Write, team_id: UUID, caller_id: UUID) -> None:
+    """Lock the team's memberships, if the caller still is an owner.
+
+    Raises:
+        Forbidden: they are not, since the request was permitted.
+    """
     _lock(session, team_id)
     caller = session.get(Membership, (team_id, caller_id), populate_existing=True)
     if caller is None or caller.role != Role.OWNER:
         raise Forbidden("role_too_low", "You are no longer an owner of this team. Ask one of its owners.")
+
+
+def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: str) -> Membership:
+    """The membership of ``member``, with the team's memberships locked, if the caller still is an owner."""
+    lock_for_owner(session, team_id, caller_id)
     membership = session.get(Membership, (team_id, parse_id("user", member)), populate_existing=True)
     if membership is None:
         raise unknown("user", member)

@@ -41,6 +41,7 @@ from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.core.public_address import local_warning, reachable_address
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.teams.members import lock_for_owner
 from trainwright_backend.teams.service import create_team
 
 LIFETIMES = {
@@ -107,7 +108,12 @@ def invite(
     Args:
         inviter_id: the owner who invites. The invitation is revoked when they no longer are one.
         requested: the address by which the request reached the server.
+
+    Raises:
+        Forbidden: they are no longer an owner.
+        Conflict: ``already_member``, ``too_many_invitations``.
     """
+    lock_for_owner(session, team_id, inviter_id)
     email = normal_email(new.email)
     account = account_by_email(session, email)
     if account is not None and session.get(Membership, (team_id, account.id)) is not None:

@@ -167,6 +167,27 @@ def test_an_owner_who_no_longer_is_one_leaves_no_link_behind(site: Site, end: st
     assert site.admin.delete(f"{site.path}/invitations/{theirs}").status_code == 404
 
 
+def test_an_owner_who_is_removed_while_inviting_invites_nobody(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise their link would let them in again."""
+    owner, decide = site.member("owner"), IsInTeam.decide
+    member = f"{site.path}/members/{member_id(site, 'owner@acme.example')}"
+
+    def removed_after_the_decision(policy: IsInTeam, request: Request, team: str) -> Access:
+        access = decide(policy, request, team)
+        if request.method == "POST":
+            assert site.admin.delete(member).status_code == 204
+        return access
+
+    new = {"email": "bob@example.org", "role": "owner"}
+    with monkeypatch.context() as patched:
+        patched.setattr(IsInTeam, "decide", removed_after_the_decision)
+        refused = owner.post(f"{site.path}/invitations", json=new)
+    assert (refused.status_code, refused.json()["code"]) == (403, "role_too_low")
+    assert site.admin.get(f"{site.path}/invitations").json() == []
+
+
 def test_members_of_other_teams_are_unknown(site: Site) -> None:
     stranger = site.other_team("globex")
     theirs = stranger.get("/api/v1/me").json()["id"]
