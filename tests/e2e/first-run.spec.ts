@@ -40,6 +40,10 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await expect(page.getByText("needs attention")).toBeHidden();
     await describe(page, "first", 80);
     await expect(page.getByRole("complementary")).toContainText(/parameters\s*[\d.]+ [kM]/);
+    await page.getByRole("button", { name: /^Validation/ }).click();
+    await page.getByLabel("Prompts").fill("the quick\na dog");
+    await page.getByLabel("What if it ran on other hardware?").selectOption("NVIDIA H100 80GB HBM3");
+    await expect(page.getByRole("region", { name: "Other hardware" })).toContainText(/Fits.*of 79\.6 GiB.*less than a minute/);
     await audit(page, "new-run");
     await page.getByRole("button", { name: "Start run" }).click();
     await expect(page.getByRole("heading", { name: "first", level: 1 })).toBeVisible();
@@ -130,7 +134,7 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
 });
 
 /** Each tab of a run, and the text it shows once loaded. */
-const TABS = { Logs: "rank 0", Events: "submitted by", Configuration: "learning rate", Checkpoints: "Weights" };
+const TABS = { Samples: "the quick", Logs: "rank 0", Events: "submitted by", Configuration: "learning rate", Checkpoints: "Weights" };
 
 /** Signs in, or creates the first account of an empty platform. */
 async function enter(page: Page): Promise<void> {

@@ -31,7 +31,9 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
     listener = bind_socket(host, port)
     try:
         print_status(f"Starting broker, database, API, worker and node agent in {folder.path}.")
-        with Platform(folder, listener, cpu_slots=cpu_slots, reload=reload, announcement=_greeting) as platform:
+        with Platform(
+            folder, listener, cpu_slots=cpu_slots, reload=reload, announcement=_greeting
+        ) as platform:
             print_status(
                 "Ctrl-C stops the platform and its runs; runs resume from their last checkpoint at the next start."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -73,8 +74,10 @@ def what_if(
 
 
 def _gpu_named(gpus: Sequence[GpuModel], words: str) -> str:
-    """The name of the one GPU whose name contains ``words``."""
-    found = [gpu.name for gpu in gpus if words.lower() in gpu.name.lower()]
+    """The name of the one GPU whose name contains ``words``, entire words before parts of them: L4 is not L40S."""
+    containing = [gpu.name for gpu in gpus if words.lower() in gpu.name.lower()]
+    entire = re.compile(rf"\b{re.escape(words)}\b", re.IGNORECASE)
+    found = [name for name in containing if entire.search(name)] or containing
     if len(found) == 1:
         return found[0]
     which = "several GPUs have" if found else "no GPU has"
@@ -93,7 +96,9 @@ def show_what_if(found: WhatIf) -> None:
     if found.seconds is None:
         typer.echo("time    unknown: the vendor states no peak for this precision")
         return
-    typer.echo(f"time    about {found.seconds / 3600:,.3g} h, modelled at {found.assumed_mfu:.0%} of the peak")
+    typer.echo(
+        f"time    about {found.seconds / 3600:,.3g} h, modelled at {found.assumed_mfu:.0%} of the peak"
+    )
 
 
 def layout(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:

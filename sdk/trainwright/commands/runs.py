@@ -218,7 +218,9 @@ def samples(
     with open_team(server, key, team) as api:
         found = api.samples(run)
     if not found:
-        print_error("This run has no samples: its spec has no validation.prompts, or it has not validated yet.")
+        print_error(
+            "This run has no samples: its spec has no validation.prompts, or it has not validated yet."
+        )
         raise typer.Exit(1)
     if step is not None:
         chosen = [written for written in found if written.step == step]

@@ -85,7 +85,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     ),
     EndCode.DIVERGED: (
         EndClass.DIVERGED,
-        "The loss or the gradient norm was not finite. Lower optimizer.learning_rate or lengthen the warm-up.",
+        "Training diverged. Lower optimizer.learning_rate or lengthen the warm-up.",
     ),
     EndCode.OUT_OF_MEMORY: (
         EndClass.USER,

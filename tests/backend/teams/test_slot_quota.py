@@ -44,7 +44,10 @@ def test_a_refusal_has_limit_used_and_requested_slots(database: Database, team_i
     with pytest.raises(AppError) as refused, database.write() as session:
         reserve(session, team_id, "cpu", 4, new_id())
     assert refused.value.status == 403
-    assert "requests 4 cpu slots; your team can use 8, and 6 are in use by running and queued runs. Request 2" in refused.value.detail
+    assert (
+        "requests 4 cpu slots; your team can use 8, and 6 are in use by running and queued runs. Request 2"
+        in refused.value.detail
+    )
     assert refused.value.extensions == {"device": "cpu", "limit": 8, "used": 6, "asked": 4}
     assert used_and_sum(database) == (6, 6)
     assert take(database, team_id, 2, new_id()), "up to the limit itself"

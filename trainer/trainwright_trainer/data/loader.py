@@ -27,7 +27,7 @@ _ORDERED_AT_ONCE = 4_096
 _READ_AT_ONCE_TOKENS = 2**16
 """Micro batches of up to this many tokens are read together: for small ones, calls cost more than tokens."""
 
-_NAMED_SEQUENCES = 16
+_NAMED_SEQUENCES = 4
 
 
 @dataclass(frozen=True)

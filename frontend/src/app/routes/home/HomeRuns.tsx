@@ -69,7 +69,7 @@ export function HomeRuns() {
       {hasRuns && (
         <HomeSection title="Running now">
           {list(active).length === 0 ? (
-            <EmptyNote>No run is on a node.</EmptyNote>
+            <EmptyNote>Nothing is running.</EmptyNote>
           ) : (
             <ul aria-label="Running now" className="grid grid-cols-2 gap-3 max-tablet:grid-cols-1">
               {list(active)
@@ -89,7 +89,7 @@ export function HomeRuns() {
         <HomeSection title="Paused">{renderLines("Paused runs", list(paused), MAX_FINISHED, PAUSED_STATES, hasMore(paused))}</HomeSection>
       )}
       {list(succeeded).length > 0 && (
-        <HomeSection title="Finished lately">{renderLines("Finished runs", list(succeeded), MAX_FINISHED, SUCCEEDED_STATES, hasMore(succeeded))}</HomeSection>
+        <HomeSection title="Recently finished">{renderLines("Finished runs", list(succeeded), MAX_FINISHED, SUCCEEDED_STATES, hasMore(succeeded))}</HomeSection>
       )}
       {hasRuns && newFailures.length === 0 && <p className="text-soft">No runs failed since your last visit.</p>}
     </div>

@@ -66,11 +66,14 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
           {layoutNote(run)}
         </p>
       )}
+      <h2 className="font-semibold">
+        {defaults.length > 0 ? "Chosen" : "All values"} <span className="text-small font-normal text-soft">{defaults.length > 0 && "by you, or for you when the run was submitted"}</span>
+      </h2>
       <Groups groups={chosen} renderValue={renderValue} />
       {defaults.length > 0 && (
         <>
           <h2 className="mt-3 font-semibold">
-            Defaults <span className="text-small font-normal text-soft">nobody changed these</span>
+            Defaults <span className="text-small font-normal text-soft">left as they are</span>
           </h2>
           <Groups groups={defaults} renderValue={renderValue} isSoft />
         </>

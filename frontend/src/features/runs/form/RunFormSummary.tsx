@@ -76,7 +76,7 @@ function StartBar({ verdict, submitLabel, disabled }: { verdict: StartVerdict; s
   const isAccepted = acceptedDetail === detail;
   const { Icon, className } = TONES[tone];
   return (
-    <div className={`relative flex flex-col gap-2 ${BAR_CLASS}`}>
+    <div className={`sticky bottom-0 flex flex-col gap-2 bg-bg pt-1 ${BAR_CLASS}`}>
       <div role="status" aria-label="Verdict" className="flex min-w-0 flex-1 items-start gap-2">
         <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${className}`} />
         <p className="min-w-0">

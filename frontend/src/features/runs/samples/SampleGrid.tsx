@@ -16,7 +16,7 @@ export function SampleGrid({ shown, losses }: Props) {
     <ul className={`grid gap-3 ${shown.length > 1 || pairs.length === 1 ? "grid-cols-1" : "grid-cols-2 max-desk:grid-cols-1"}`}>
       {pairs.map(({ prompt, texts }, index) => (
         <li key={index} className="panel min-w-0">
-          <h3 className="border-b px-4 py-2 font-mono text-mono font-medium break-words whitespace-pre-wrap">{prompt}</h3>
+          <h2 className="border-b px-4 py-2 font-mono text-mono font-medium break-words whitespace-pre-wrap">{prompt}</h2>
           <div className={`grid divide-line ${shown.length > 1 ? "grid-cols-2 divide-x max-tablet:grid-cols-1 max-tablet:divide-x-0 max-tablet:divide-y" : ""}`}>
             {texts.map((text, at) => (
               <div key={at} className="min-w-0 px-4 py-3">

@@ -76,13 +76,15 @@ const PLAN = {
   warnings: [] as string[],
 };
 
+const GPU = { name: "NVIDIA H100 80GB HBM3", memory_bytes: 80 * GIB, capability: "9.0", peaks: { bf16: 989e12 } };
+
 let sent: { body: unknown; key: string | null }[] = [];
 
 beforeEach(() => {
   sent = [];
   sessionStorage.clear();
   server.use(
-    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { layers: 6, width: 64 } }, preset_parameters: { nano: 360_768 }, gpus: [] })),
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { layers: 6, width: 64 } }, preset_parameters: { nano: 360_768 }, gpus: [GPU] })),
     http.post("*/runs/validate", async ({ request }) => {
       const spec = (await request.json()) as { model?: { width?: number }; precision?: { fp8?: { skip_limit?: number } } };
       if ((spec.precision?.fp8?.skip_limit ?? 0) < 0) {
@@ -485,3 +487,30 @@ function asStored(model: object = {}) {
   const { spec } = aRun();
   return { ...spec, model: { ...spec.model, ...model } };
 }
+
+it("plans the run on hardware that no node has, and asks with its resources", async () => {
+  const asked: unknown[] = [];
+  server.use(
+    http.post("*/runs/what-if", async ({ request }) => {
+      const { resources } = (await request.json()) as { resources: { nodes: number } };
+      asked.push([new URL(request.url).searchParams.get("gpu"), resources]);
+      const too_large = resources.nodes > 1 ? null : "Each rank needs 90 GiB, and this GPU has 80 GiB.";
+      const plan = { ...PLAN, memory: [{ rank: 0, total: resources.nodes > 1 ? 40 * GIB : 90 * GIB }], too_large };
+      return HttpResponse.json({ gpu: GPU, nodes: resources.nodes, slots_per_node: 8, plan, flops: 1e18, assumed_mfu: 0.4, seconds: 7_200 });
+    }),
+  );
+  show();
+  await userEvent.selectOptions(await screen.findByLabelText("What if it ran on other hardware?"), GPU.name);
+  const panel = screen.getByRole("region", { name: "Other hardware" });
+  await waitFor(() => {
+    expect(panel.textContent).toContain("Will not fit");
+  });
+  expect(panel.textContent).toContain("Each rank needs 90 GiB");
+  await userEvent.selectOptions(screen.getByLabelText("Nodes"), "4");
+  await waitFor(() => {
+    expect(panel.textContent).toContain("Fits H100 80GB HBM3 × 8 on each of 4 nodes");
+  });
+  expect(panel.textContent).toContain("about 2 h");
+  expect(panel.textContent).toContain("Modelled, not measured: at 40 % of the vendor’s peak");
+  expect(asked.at(-1)).toEqual([GPU.name, { device: "cuda", nodes: 4, slots_per_node: 8 }]);
+});
