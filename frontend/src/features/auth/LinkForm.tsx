@@ -81,7 +81,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           {firstOwner && (
             <Field
               label="Team"
-              help="Short name of your first team, used in addresses: lower-case letters, digits and hyphens, such as my-team."
+              help="Short name of your first team, used in addresses: lowercase letters, digits and hyphens, such as my-team."
               error={problem("team")}
             >
               {(control) => <TextInput {...control} {...input("team")} required maxLength={40} />}
@@ -132,7 +132,7 @@ function validatePassword({ password }: Pick<Account, "password">): Partial<Acco
   return mistake === undefined ? {} : { password: mistake };
 }
 
-const TEAM_RULE = "Use 3 to 40 lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen, such as my-team.";
+const TEAM_RULE = "Use 3 to 40 lowercase letters, digits and hyphens, starting with a letter and not ending with a hyphen, such as my-team.";
 
 function accountFields(account: Account) {
   const { team, ...person } = account;

@@ -14,7 +14,7 @@ it("shows the error of each field, and focuses the first one", async () => {
   await userEvent.type(screen.getByLabelText("Password"), "a long enough password");
   await userEvent.type(screen.getByLabelText("Team"), "My Team");
   await userEvent.click(screen.getByRole("button", { name: "Create account" }));
-  expect(screen.getByText(/^Use 3 to 40 lower-case letters/)).toBeDefined();
+  expect(screen.getByText(/^Use 3 to 40 lowercase letters/)).toBeDefined();
   expect(document.activeElement).toBe(screen.getByLabelText("Team"));
   expect(screen.getByLabelText("Email").getAttribute("aria-invalid")).toBeNull();
 });

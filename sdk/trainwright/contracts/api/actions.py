@@ -26,7 +26,7 @@ from trainwright.contracts.spec_upgrade import upgrade_changes, upgrade_spec
 
 def _is_tag(tag: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", tag):
-        raise ValueError("use lower-case letters, digits and . _ -, starting with a letter or a digit")
+        raise ValueError("use lowercase letters, digits and . _ -, starting with a letter or a digit")
     return tag
 
 
