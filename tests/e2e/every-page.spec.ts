@@ -29,6 +29,7 @@ const PAGES: readonly PageToCheck[] = [
   pageWith(`/${TEAM}/runs/new?fork=${DONE}`, /at step 30, saved/),
   pageWith(`/${TEAM}/runs/${DONE}/overview`, /last train [\d.]+, validation [\d.]+/),
   pageWith(`/${TEAM}/runs/${DONE}/fp8`, /last clamped [\d.e-]+/),
+  pageWith(`/${TEAM}/runs/${DONE}/samples?beside=10`, "the ship"),
   pageWith(`/${TEAM}/runs/${DONE}/logs`, /step 30\s+loss/),
   pageWith(`/${TEAM}/runs/${DONE}/events`, "submitted by Ada"),
   pageWith(`/${TEAM}/runs/${DONE}/checkpoints`, "Weights"),

@@ -58,7 +58,8 @@ def test_people_join_change_and_go(browser: Browser) -> None:
 def test_every_page_is_accessible(browser: Browser, tmp_path: Path) -> None:
     dataset = browser.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
     in_fp8 = {"name": "eight bits", "precision": {"kind": "fp8"}, "resources": ONE_SLOT}
-    done = browser.team.submit(small_spec(dataset, **in_fp8))
+    sampled = {"every_steps": 10, "sequences": 8, "prompts": ["Letter ", "the ship"]}
+    done = browser.team.submit(small_spec(dataset, validation=sampled, **in_fp8))
     assert finished(browser.team, done.id, seconds=180).state == "succeeded"
     long = {"name": "held", "schedule": {"steps": 1_000_000, "warmup_steps": 5}, "resources": ONE_SLOT}
     held = browser.team.submit(small_spec(dataset, **long))

@@ -32,6 +32,8 @@ interface Props {
 /** One run. Phones show its state, name and sentence, loss and time. */
 export function RunRow({ team, run, columns, now, shortId, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
+  // Without a loss, name and sentence take its place on phones.
+  const width = showsMetrics(run) || isSelecting ? "" : "max-tablet:-mr-16";
   const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
   return (
     <tr
@@ -47,13 +49,13 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
         <Link
           to="/$team/runs/$runId/$tab"
           params={{ team, runId: run.id, tab: "overview" }}
-          className="block truncate font-medium after:absolute after:inset-0"
+          className={`block truncate font-medium after:absolute after:inset-0 ${width}`}
           title={run.name}
         >
           {run.name}
           {shortId !== undefined && <span className="ml-1.5 font-mono text-small font-normal text-soft">{shortId}</span>}
         </Link>
-        <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{run.sentence}</span>
+        <span className={`block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden ${width}`}>{run.sentence}</span>
       </Td>
       {columns.map((column) => {
         if (!showsSentence || COLUMN_STYLES[column].isMetric !== true) {
@@ -62,7 +64,7 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
         return column === metricColumns[0] && <Sentence key={column} text={run.sentence} columns={metricColumns.length} />;
       })}
       <Td className={`text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>
-        {showsMetrics(run) ? decimal(run.summary.values["loss"] ?? NaN) : "–"}
+        {showsMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}
       </Td>
       <Td className="text-right text-small tablet:hidden">{timeText(run, now)}</Td>
     </tr>
