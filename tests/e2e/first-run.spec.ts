@@ -42,6 +42,7 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await expect(page.getByRole("complementary")).toContainText(/parameters\s*[\d.]+ [kM]/);
     await page.getByLabel("Prompts").fill("the quick\na dog");
     await page.getByLabel("What if it ran on other hardware?").selectOption("NVIDIA H100 80GB HBM3");
+    await page.getByLabel("GPUs per node").selectOption("2");
     await expect(page.getByRole("region", { name: "Other hardware" })).toContainText(/Fits.*of 79\.6 GiB.*less than a minute/);
     await audit(page, "new-run");
     await page.getByRole("button", { name: "Start run" }).click();
