@@ -83,6 +83,10 @@ class Client(Connection):
         """Drain or undrain a node. For site admins."""
         return self.patch(f"/nodes/{node_id}", Node, json={"draining": draining})
 
+    def set_quarantined(self, node_id: str, quarantined: bool) -> Node:
+        """Quarantine a node until it passes a self-test, or release it without one. For site admins."""
+        return self.patch(f"/nodes/{node_id}", Node, json={"quarantined": quarantined})
+
     def allow_slots(self, node_id: str, cuda: int | None = None, cpu: int | None = None) -> Node:
         """Let a node have more slots than at its join, or fewer. For site admins."""
         allowed = AllowedSlots(cuda=cuda, cpu=cpu).model_dump(exclude_none=True)

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from httpx import Response
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from tests.backend.conftest import Site, begin_site, site_again, upload_letters
 from trainwright.contracts.agent_protocol import Claim
@@ -21,6 +21,7 @@ from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunEvent
 from trainwright_backend.runs.transitions import ReplayedRun, fold
 from trainwright_backend.teams.tables import Quota
@@ -354,8 +355,9 @@ class Scene:
         return self.agent.claim(run_id)
 
     def end_backoff(self, run_id: str) -> None:
-        """As if the back-off were over."""
+        """As if the back-off were over, and nodes in quarantine had passed their self-tests."""
         with self.database.write() as session:
+            session.execute(update(Node).values(quarantined=None))
             session.get_one(Run, parse_id("run", run_id)).retry_at = now()
 
     def show(self, run_id: str) -> dict[str, Any]:

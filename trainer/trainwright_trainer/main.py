@@ -67,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     selftest.add_argument(
         "--slots", type=int, default=min(2, os.cpu_count() or 1), help="CPU slots of this node"
     )
+    selftest.add_argument(
+        "--health", action="store_true", help="also check memory, products and links of GPUs"
+    )
     selftest.set_defaults(command=_selftest)
     return parser
 
@@ -116,7 +119,12 @@ def _sample(options: argparse.Namespace) -> int:
 def _selftest(options: argparse.Namespace) -> int:
     from trainwright_trainer.process.selftest import selftest
 
-    print(json.dumps(selftest(options.slots), indent=1))
+    result = selftest(options.slots)
+    if options.health:
+        from trainwright_trainer.process.health import check_health
+
+        result["health"] = check_health()
+    print(json.dumps(result, indent=1))
     return 0
 
 

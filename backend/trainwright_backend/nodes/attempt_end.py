@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import update
 
 from trainwright.contracts.agent_protocol import EndReply, EndReport, Timers
-from trainwright.contracts.end_codes import EndClass, EndCode, end_class
+from trainwright.contracts.end_codes import EndClass, EndCode, end_class, sentence
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
@@ -22,6 +22,7 @@ from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
 from trainwright_backend.nodes.layout_rollback import layout_to_roll_back_to, may_be_caused_by_layout
+from trainwright_backend.nodes.quarantine import note_failure
 from trainwright_backend.nodes.retry_policy import PLANNED_ENDS, failure_reason, retry_at
 from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.layout import roll_back_layout
@@ -58,6 +59,8 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
             "not_exported", "The export of this attempt is not committed yet. Send it, then report again."
         )
     close_placement(session, placement, PlacementEnd.ENDED, report.exit.code)
+    if report.exit.code is EndCode.NODE_REBOOTED:
+        note_failure(session, node_id, report.exit.code, sentence(report.exit.code))
     if run.state is RunState.STOPPING:
         if run.verdict is Verdict.PAUSE:
             _note_paused_end(session, run, report.exit)
@@ -126,6 +129,7 @@ def expire_lease(session: Write, placement_id: UUID, seen_renewal: int, timers: 
         return False
     seconds = placement.lease_seconds or timers.lease_seconds
     message = f"{placement.node_name} was silent for {seconds:g} s"
+    note_failure(session, placement.node_id, EndCode.LEASE_EXPIRED, f"{message}.")
     exit = Outcome(code=EndCode.LEASE_EXPIRED, message=message)
     if run.state is RunState.STOPPING:
         if run.verdict is not Verdict.PAUSE and _names_cause(run, exit):

@@ -30,7 +30,7 @@ from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
-from trainwright_backend.nodes.service import threads_per_slot
+from trainwright_backend.nodes.service import takes_runs, threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 from trainwright_backend.runs.transitions import lock_run, move
@@ -58,7 +58,7 @@ def claim(
     if placement is None or earlier is not None:
         raise _refused()
     node = session.get_one(Node, node_id)
-    if node.draining:  # since the run was placed; the control loop places it on another node
+    if not takes_runs(node):  # since the run was placed; the control loop places it on another node
         raise _refused()
     granted = _granted_to_others(session, run)
     if granted:

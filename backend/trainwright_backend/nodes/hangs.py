@@ -15,6 +15,7 @@ from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.nodes.attempt_end import end_attempt
 from trainwright_backend.nodes.hang_diagnosis import Diagnosis, PlacedRank, diagnose
+from trainwright_backend.nodes.quarantine import note_failure
 from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.transitions import add_event
 
@@ -38,12 +39,24 @@ def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | No
         return False
     found, seconds = _diagnose(run, placements)
     message = f"{found.sentence} No rank made progress for {seconds:.0f} s."
+    if is_first_report:
+        _suspect(session, run, placements, found)
     if not pausing:
         rank = found.culprits[0] if found.culprits else None
         end_attempt(session, run, Outcome(code=EndCode.HANG, message=message, rank=rank), timers)
     elif is_first_report:
         add_event(session, run, "note", f"The attempt hung while saving: {message}")
     return True
+
+
+def _suspect(session: Write, run: Run, placements: list[Placement], found: Diagnosis) -> None:
+    """Record a failure of each node with a rank that the others wait for. If more than half of the nodes have one, it is not
+    their fault."""
+    per_node = run.slots // run.nodes
+    suspected = {rank // per_node for rank in found.culprits}
+    for placement in placements:
+        if placement.node_rank in suspected and len(suspected) <= max(1, run.nodes // 2):
+            note_failure(session, placement.node_id, EndCode.HANG, found.sentence)
 
 
 def _open_placements(session: Read, run: Run) -> list[Placement]:

@@ -1,7 +1,7 @@
 """Placing queued runs on nodes.
 
-Runs are placed in order of submission, with all their nodes and slots or not at all. A drained node gets no runs. A
-node without a run's engine, or without the memory for its fullest rank, does not get that run, nor does one with too
+Runs are placed in order of submission, with all their nodes and slots or not at all. A node that is drained or in
+quarantine gets no runs. A node without a run's engine, or without the memory for its fullest rank, does not get that run, nor does one with too
 little host memory for its offload while another has enough. A run that does not fit now reserves nodes, so that later
 small runs cannot starve a large one; nodes that are too small for it stay available. A run on one node reserves all that
 could ever run it; a run on several, as many as it needs of those that can reach each other, the ones with most free slots.
@@ -34,7 +34,7 @@ from trainwright_backend.datasets.preparations import get_preparation, why_too_s
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
 from trainwright_backend.nodes.requirements import Needs, needs_of
-from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots
+from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.nodes.waiting_reasons import waits_for
 from trainwright_backend.runs.notify import notify_run
@@ -79,7 +79,7 @@ def plan(session: Read, timers: Timers) -> Plan:
         for node in nodes
         if is_online(node, now(), timers)
     ]
-    available = [capacity for capacity in online if not capacity.node.draining]
+    available = [capacity for capacity in online if takes_runs(capacity.node)]
     unavailable = [
         NodeCapacity(node, {}) for node in nodes if all(capacity.node is not node for capacity in available)
     ]
@@ -111,7 +111,7 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
         for node in nodes
     ]
     for capacity in found:
-        if capacity.node.draining or not is_online(capacity.node, now(), timers):
+        if not takes_runs(capacity.node) or not is_online(capacity.node, now(), timers):
             return False
         if not capacity.can_run_now(needs):
             return False
@@ -163,8 +163,9 @@ def _fail_too_short(session: Write, run: Run) -> bool:
 
 
 def unclaimed(timers: Timers) -> Select[UUID]:
-    """The placements that no agent claimed in time, or whose node is drained."""
-    drained = Placement.node_id.in_(select(Node.id).where(Node.draining))
+    """The placements that no agent claimed in time, or whose node is drained or in quarantine."""
+    closed = or_(Node.draining, Node.quarantined.is_not(None))
+    drained = Placement.node_id.in_(select(Node.id).where(closed))
     late = Placement.placed < now() - timedelta(seconds=timers.claim_seconds)
     return select(Placement.id).where(Placement.claim_id.is_(None), or_(late, drained))
 
@@ -228,7 +229,7 @@ def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
 def _plan_queue(
     found: Plan, queue: Sequence[Run], available: list[NodeCapacity], unavailable: list[NodeCapacity]
 ) -> None:
-    """Plan the runs of one device. ``unavailable`` nodes are drained or offline."""
+    """Plan the runs of one device. ``unavailable`` nodes are drained, in quarantine or offline."""
     position = 0
     for run in queue:
         needs = needs_of(run)

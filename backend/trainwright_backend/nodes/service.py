@@ -10,7 +10,7 @@ from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, Pla
 from trainwright.contracts.api.actions import NodeEdit
 from trainwright.contracts.api.nodes import JoinToken as CreatedJoinToken
 from trainwright.contracts.api.nodes import Node as ShownNode
-from trainwright.contracts.api.nodes import NodeRun
+from trainwright.contracts.api.nodes import NodeRun, SelfTestResult
 from trainwright.contracts.hardware import HardwareUse
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Read, Write, now
@@ -20,6 +20,14 @@ from trainwright_backend.core.public_address import local_warning, reachable_add
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
+from trainwright_backend.nodes.quarantine import (
+    quarantine,
+    recent_failures,
+    release,
+    shown_quarantine,
+    take_self_test,
+    wanted_self_test,
+)
 from trainwright_backend.nodes.tables import JoinToken, Node
 from trainwright_backend.runs.joined_nodes import NODE_SOURCES, JoinedNode
 from trainwright_backend.runs.notify import notify_control
@@ -94,8 +102,14 @@ def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
     return node, token
 
 
-def heartbeat(session: Write, node_id: UUID, request: Heartbeat, timers: Timers) -> list[PlacedRun]:
-    """Record a heartbeat, and return what is placed on the node."""
+def heartbeat(
+    session: Write, node_id: UUID, request: Heartbeat, timers: Timers
+) -> tuple[list[PlacedRun], str | None]:
+    """Record a heartbeat.
+
+    Returns:
+        What is placed on the node, and the self-test that it has to pass, if any.
+    """
     node = session.get_one(Node, node_id, with_for_update=True)
     if (
         request.inventory is not None
@@ -108,8 +122,9 @@ def heartbeat(session: Write, node_id: UUID, request: Heartbeat, timers: Timers)
     node.hardware = None if request.hardware is None else request.hardware.model_dump(mode="json")
     if request.inventory is not None:
         _take_inventory(session, node, request.inventory)
+    take_self_test(session, node, request.self_test)
     session.flush()
-    return [
+    placed = [
         PlacedRun(
             run_id=public_id("run", placement.run_id),
             device=placement.device,
@@ -119,6 +134,7 @@ def heartbeat(session: Write, node_id: UUID, request: Heartbeat, timers: Timers)
         )
         for placement in open_placements(session, node_id)
     ]
+    return placed, wanted_self_test(node)
 
 
 def open_placements(session: Read, node_id: UUID) -> list[Placement]:
@@ -133,7 +149,7 @@ def list_nodes(session: Read, timers: Timers) -> list[ShownNode]:
 
 
 def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) -> ShownNode:
-    """Drain a node or let it take runs again, or change how many slots it may have.
+    """Drain or quarantine a node or let it take runs again, or change how many slots it may have.
 
     Claimed runs continue, also on slots that are no longer allowed; unclaimed ones are placed elsewhere.
 
@@ -143,6 +159,11 @@ def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) ->
     node = _locked_node(session, node_id)
     if change.draining is not None:
         node.draining = change.draining
+    if change.quarantined is not None:
+        if change.quarantined:
+            quarantine(session, node, "A site admin put it there.")
+        else:
+            release(session, node)
     if change.allowed_slots is not None:
         node.allowed_slots = (node.allowed_slots or {}) | change.allowed_slots.model_dump(exclude_none=True)
         _record_sizes(session, node)
@@ -163,6 +184,11 @@ def remove_node(session: Write, node_id: str) -> None:
         raise Conflict("node_in_use", detail)
     session.execute(update(NodeSize).where(NodeSize.node_name == node.name).values(joined=False))
     session.execute(delete(Node).where(Node.id == node.id))
+
+
+def takes_runs(node: Node) -> bool:
+    """Whether runs may be placed on the node: it is neither drained nor in quarantine."""
+    return not node.draining and node.quarantined is None
 
 
 def slots_of(node: Node) -> dict[str, list[int]]:
@@ -273,7 +299,12 @@ def _locked_node(session: Write, node_id: str) -> Node:
 
 def _show(session: Read, nodes: Sequence[Node], timers: Timers) -> list[ShownNode]:
     taken, occupants = taken_slots(session), _occupants(session, [node.id for node in nodes])
-    return [_shown(node, taken.get(node.id, set()), occupants.get(node.id, []), timers) for node in nodes]
+    return [
+        _shown(node, taken.get(node.id, set()), occupants.get(node.id, []), timers).model_copy(
+            update={"failures": recent_failures(session, node)}
+        )
+        for node in nodes
+    ]
 
 
 def _occupants(session: Read, node_ids: Sequence[UUID]) -> dict[UUID, list[NodeRun]]:
@@ -318,6 +349,8 @@ def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers:
         reported_slots=_numbers_of(reported_slots(inventory)),
         slots_free={device: len(free_slots(node, device, taken)) for device in slots_of(node)},
         draining=node.draining,
+        quarantine=shown_quarantine(node),
+        self_test=None if node.self_test is None else SelfTestResult.model_validate(node.self_test),
         runs=runs,
         hardware=HardwareUse.model_validate(node.hardware) if known else None,
     )

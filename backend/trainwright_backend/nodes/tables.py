@@ -1,10 +1,10 @@
-"""Tables of nodes: the machines that joined, and one-time join tokens."""
+"""Tables of nodes: the machines that joined, their failures, and one-time join tokens."""
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import JSON, String
+from sqlalchemy import JSON, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, UtcDateTime
@@ -29,6 +29,23 @@ class Node(Base):
     """Most slots by device, whatever the node reports; None for as many as it reports."""
     draining: Mapped[bool] = mapped_column(default=False)
     """The node gets no new runs."""
+    quarantined: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """Since when it gets no runs because it is suspected to be faulty."""
+    quarantine_reason: Mapped[str] = mapped_column(default="")
+    self_test: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The newest self-test that a quarantine asked for."""
+
+
+class NodeFailure(Base):
+    """A failure of a node's hardware, kernel or network. Those of the last day count."""
+
+    __tablename__ = "node_failure"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("node.id", ondelete="CASCADE"), index=True)
+    time: Mapped[datetime] = mapped_column(UtcDateTime)
+    code: Mapped[str] = mapped_column(String(32))
+    message: Mapped[str]
 
 
 class JoinToken(Base):

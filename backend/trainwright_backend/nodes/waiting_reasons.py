@@ -12,7 +12,7 @@ from trainwright_backend.runs.submission import NO_NODE
 def waits_for(
     needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity], position: int
 ) -> str:
-    """What the run waits for. ``unavailable`` nodes are drained or offline."""
+    """What the run waits for. ``unavailable`` nodes are drained, in quarantine or offline."""
     if not available and not unavailable:
         return NO_NODE
     able = [capacity for capacity in available if capacity.could_run(needs)]
@@ -33,6 +33,9 @@ def _needs_another_node(
     if others := [capacity.node for capacity in unavailable if capacity.could_offload(needs)]:
         if names := [node.name for node in others if node.draining]:
             return f"{size}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
+        if names := [node.name for node in others if node.quarantined is not None]:
+            are = "is" if len(names) == 1 else "are"
+            return f"{size}; {', '.join(names[:3])} {are} in quarantine until a self-test passes"
         if needs.host_bytes:
             return f"{size} and memory for its offload, as {others[0].name} has, which is not online"
     large_enough = [capacity for capacity in available if capacity.is_large_enough(needs)]

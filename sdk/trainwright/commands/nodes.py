@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ from trainwright.commands.terminal import (
 from trainwright.contracts.api.nodes import Node
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, add and drain nodes, and allow them slots. For site admins."
+    no_args_is_help=True, help="List, add, drain and quarantine nodes, and allow them slots. For site admins."
 )
 
 
@@ -74,6 +75,40 @@ def undrain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
         typer.echo(f"{client.set_draining(_node_id(client, node), False).name} gets new runs again.")
 
 
+@app.command("quarantine")
+def quarantine(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Quarantine a node: it gets no runs until it passes a self-test. Its current runs continue."""
+    with open_client(server, key) as client:
+        found = client.set_quarantined(_node_id(client, node), True)
+        typer.echo(f"{found.name} gets no runs until it passes a self-test; {len(found.runs)} are on it.")
+
+
+@app.command("release")
+def release(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Release a node from quarantine without a self-test."""
+    with open_client(server, key) as client:
+        typer.echo(f"{client.set_quarantined(_node_id(client, node), False).name} is not in quarantine.")
+
+
+@app.command("show")
+def show(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Show why a node is in quarantine, its failures of the last 24 hours, and its newest self-test."""
+    with open_client(server, key) as client:
+        found_id = _node_id(client, node)
+        [found] = [item for item in client.nodes() if item.id == found_id]
+    typer.echo(f"{found.name}: {_condition(found)}")
+    if found.quarantine is not None:
+        typer.echo(f"in quarantine since {_time(found.quarantine.since)}: {found.quarantine.reason}")
+    for failure in found.failures:
+        typer.echo(f"{_time(failure.time)}  {failure.code}  {failure.message}")
+    if found.self_test is not None:
+        typer.echo(
+            f"self-test {'passed' if found.self_test.passed else 'failed'} {_time(found.self_test.time)}"
+        )
+        for check in found.self_test.checks:
+            typer.echo(f"  {'passed' if check.passed else 'FAILED'}  {check.name}  {check.detail}".rstrip())
+
+
 @app.command("allow-slots")
 def allow_slots(
     node: str,
@@ -104,9 +139,15 @@ def _node_id(client: Client, node: str) -> str:
 
 
 def _condition(node: Node) -> str:
-    words = "online" if node.online else "offline"
-    return f"{words}, drained" if node.draining else words
+    words = ["online" if node.online else "offline"]
+    words += ["drained"] if node.draining else []
+    words += ["quarantined"] if node.quarantine is not None else []
+    return ", ".join(words)
 
 
 def _runs(node: Node) -> str:
     return ", ".join(f"{seat.team}/{seat.name} ({seat.state})" for seat in node.runs)
+
+
+def _time(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"

@@ -207,6 +207,28 @@ class JoinReply(Envelope):
     timers: Timers
 
 
+class SelfTestCheck(Report):
+    """One check of a node's self-test."""
+
+    name: ShortText
+    passed: bool
+    detail: Annotated[str, Field(max_length=1_000)] = ""
+    """What was measured, or what was wrong."""
+
+
+class SelfTestReport(Report):
+    """The result of a self-test that the API asked for."""
+
+    id: ShortText
+    """As in ``HeartbeatReply.self_test``."""
+
+    checks: list[SelfTestCheck] = Field(min_length=1, max_length=100)
+
+    @property
+    def passed(self) -> bool:
+        return all(check.passed for check in self.checks)
+
+
 class Heartbeat(Report):
     """The agent reports that its node is alive."""
 
@@ -218,6 +240,9 @@ class Heartbeat(Report):
 
     hardware: HardwareUse | None = None
     """The node's present use; empty from agents that do not measure it."""
+
+    self_test: SelfTestReport | None = None
+    """The newest result, until the API no longer asks for it."""
 
 
 class PlacedRun(Envelope):
@@ -236,6 +261,10 @@ class HeartbeatReply(Envelope):
     timers: Timers
     hints_url: str | None = None
     """Broker for dispatch hints, which may have moved since the node joined; None: unchanged."""
+
+    self_test: str | None = None
+    """The node is quarantined until it passes a self-test, which it runs as soon as no run is on it. The text identifies
+    the request."""
 
 
 class ClaimRequest(Report):

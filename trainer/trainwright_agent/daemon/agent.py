@@ -44,6 +44,7 @@ from trainwright_agent.daemon.inventory import (
     wants_calm_peak,
     with_present_address,
 )
+from trainwright_agent.daemon.self_test import SelfTester
 from trainwright_agent.hardware import HardwareMonitor
 from trainwright_agent.identity import Settings, load_identity
 from trainwright_agent.shipping.shipper import Shipper
@@ -85,6 +86,7 @@ class Agent:
         self._next_peak = 0.0
         """When the CPU's peak may be measured again, in seconds of ``time.monotonic``."""
         self._hardware = HardwareMonitor(data)
+        self._self_tester = SelfTester(settings, self._heartbeat_now.set)
         self._hints = HintListener(identity.name, identity.hints_url, self._heartbeat_now.set)
 
     def run(self) -> None:
@@ -117,7 +119,12 @@ class Agent:
         collected = self._inventory or collect_inventory(self._workspace.data, self._settings, client.api_url)
         inventory = self._inventory = with_present_address(collected, self._settings, client.api_url)
         news = inventory if inventory != self._reported_inventory else None
-        present = Heartbeat(inventory=news, busy_slots=self._busy_slots(), hardware=self._hardware.present())
+        present = Heartbeat(
+            inventory=news,
+            busy_slots=self._busy_slots(),
+            hardware=self._hardware.present(),
+            self_test=self._self_tester.report,
+        )
         reply = client.heartbeat(present)
         self._reported_inventory = inventory
         self._timers = reply.timers
@@ -129,6 +136,7 @@ class Agent:
                 unstarted[placed.run_id] = self._workspace.create_attempt(placed.run_id)
         for folder in unstarted.values():
             self._claim_and_start(client, folder)
+        self._self_tester.ask(reply.self_test, inventory, is_idle=not any(self._workspace.attempts()))
         self._improve_peak(inventory)
 
     def _improve_peak(self, inventory: Inventory) -> None:

@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory
+from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory, SelfTestCheck
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.job_spec import Peak
 from trainwright_agent.daemon.cpu_peak import (
@@ -44,11 +44,13 @@ class _CpuTest(Envelope):
     flops_per_second: CpuPeak
 
 
-class _SelfTest(Envelope):
+class SelfTest(Envelope):
     """The fields of the self-test's output that the agent reads."""
 
     cpu: _CpuTest
     cuda: list[Gpu]
+    health: list[SelfTestCheck] = []
+    """If it was asked for."""
 
 
 def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory:
@@ -63,7 +65,7 @@ def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory
     record = read_record(data, hardware)
     wants_peak = settings.cpu_slots > 0 and record is None
     was_calm = is_machine_calm()
-    tested = _self_test(settings) if driver or wants_peak else None
+    tested = self_test(settings) if driver or wants_peak else None
     if tested is not None and wants_peak:
         record = hardware.measured(tested.cpu.flops_per_second, was_calm)
         save_record(data, record)
@@ -117,7 +119,7 @@ def wants_calm_peak(data: Path, settings: Settings) -> bool:
 
 def measure_peak_again(data: Path, settings: Settings) -> CpuPeak | None:
     """Measure the CPU's peak on a calm machine; returns what is known now, None if the self-test failed."""
-    tested = _self_test(settings)
+    tested = self_test(settings)
     if tested is None:
         return None
     record = read_record(data, _hardware(settings)) or _hardware(settings)
@@ -173,11 +175,12 @@ def _hardware(settings: Settings) -> PeakRecord:
     return PeakRecord(cpu_name=cpu_name(), cpu_slots=settings.cpu_slots, cores=cores, method=METHOD)
 
 
-def _self_test(settings: Settings) -> _SelfTest | None:
+def self_test(settings: Settings, *options: str) -> SelfTest | None:
+    """Run the trainer's self-test; None if it fails."""
     slots = max(1, settings.cpu_slots)
     log.info("running the trainer's self-test with %d CPU slots busy", slots)
     module = f"{settings.trainer_module}.main"
-    command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(slots)]
+    command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(slots), *options]
     try:
         done = subprocess.run(
             command,
@@ -186,7 +189,7 @@ def _self_test(settings: Settings) -> _SelfTest | None:
             timeout=_SELFTEST_SECONDS,
             check=True,
         )
-        return _SelfTest.model_validate_json(done.stdout)
+        return SelfTest.model_validate_json(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         stderr = getattr(error, "stderr", None) or b""
         log.error(

@@ -78,7 +78,7 @@ GET     T/usage/members?days                        list[DailyMemberUsage]
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
 GET     /series                                     SeriesRegistry: title, unit and group of each series
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)
-PATCH   /nodes/{node}                               NodeEdit → Node: drain or undrain it, allow it slots
+PATCH   /nodes/{node}                               NodeEdit → Node: drain it, quarantine it, allow it slots
 POST    /join-tokens                                NewJoinToken → JoinToken (site admin)
 GET PUT /blobs/{signed}                             bytes
 GET     /health                                     Health

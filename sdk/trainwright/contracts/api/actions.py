@@ -184,6 +184,9 @@ class NodeEdit(Strict):
     """A change of a node; what is left out stays as it is."""
 
     draining: StrictBool | None = None
+    quarantined: StrictBool | None = None
+    """True: the node gets no runs until it passes a self-test. False: it is released without one."""
+
     allowed_slots: AllowedSlots | None = None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime, Field
 
-from trainwright.contracts.agent_protocol import Inventory
+from trainwright.contracts.agent_protocol import Inventory, SelfTestCheck
 from trainwright.contracts.base import NODE_PATTERN, Envelope, Strict
+from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.hardware import HardwareUse
 from trainwright.contracts.run_state import RunState
 
@@ -26,9 +27,41 @@ class Node(Envelope):
     draining: bool = False
     """Whether no new runs are placed on it."""
 
+    quarantine: Quarantine | None = None
+    """Set while it gets no runs because it is suspected to be faulty."""
+
+    failures: list[NodeFailure] = []
+    """Its failures of the last 24 hours, newest first."""
+
+    self_test: SelfTestResult | None = None
+    """Its newest self-test; empty if it never ran one for a quarantine."""
+
     runs: list[NodeRun] = []
     hardware: HardwareUse | None = None
     """Present use; empty while the node is offline, and from agents that do not measure it."""
+
+
+class Quarantine(Envelope):
+    """A node gets no runs until it passes a self-test, or a site admin releases it."""
+
+    since: AwareDatetime
+    reason: str
+
+
+class NodeFailure(Envelope):
+    """A failure of a node, as opposed to one of a run."""
+
+    time: AwareDatetime
+    code: EndCode
+    message: str
+
+
+class SelfTestResult(Envelope):
+    """The result of a node's self-test."""
+
+    time: AwareDatetime
+    passed: bool
+    checks: list[SelfTestCheck]
 
 
 class NodeRun(Envelope):

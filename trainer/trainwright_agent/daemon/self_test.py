@@ -1,0 +1,125 @@
+"""The self-test that a node in quarantine has to pass.
+
+The trainer checks memory, products and the links between GPUs. This module adds what the agent knows: the GPUs and the CPU's
+peak that the node had before, and whether the node reaches itself at the address that it gives to others. The test runs in a thread,
+when no run is on the node, and again after a while if it failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from trainwright.contracts.agent_protocol import CpuPeak, Inventory, SelfTestCheck, SelfTestReport
+from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright_agent.daemon.inventory import SelfTest, self_test
+from trainwright_agent.identity import Settings
+
+log = logging.getLogger(__name__)
+
+REPEAT_SECONDS = 600.0
+"""After a test that failed."""
+SLOWEST_FRACTION = 0.5
+"""Of the best peak that was measured before. What else runs on a machine can cost up to a half."""
+_LOOPBACK_SECONDS = 5.0
+_LOOPBACK_BYTES = b"trainwright"
+
+
+class SelfTester:
+    """Runs the self-tests that the platform asks for, one at a time.
+
+    Args:
+        settings: the operator's settings.
+        on_result: called in the test's thread when there is a result.
+    """
+
+    def __init__(self, settings: Settings, on_result: Callable[[], None]) -> None:
+        self._settings = settings
+        self._on_result = on_result
+        self._thread: threading.Thread | None = None
+        self._ended = 0.0
+        self.report: SelfTestReport | None = None
+        """The newest result, while the platform asks for it."""
+
+    def ask(self, wanted: str | None, inventory: Inventory, *, is_idle: bool) -> None:
+        """Start the test ``wanted`` unless it runs, has passed, or failed a short while ago.
+
+        Args:
+            wanted: identifies the request; None if there is none.
+            inventory: of this node, from before the test.
+            is_idle: whether no run is on the node.
+        """
+        if self.report is not None and self.report.id != wanted:
+            self.report = None
+        is_running = self._thread is not None and self._thread.is_alive()
+        if wanted is None or not is_idle or is_running:
+            return
+        if self.report is not None and (
+            self.report.passed or time.monotonic() < self._ended + REPEAT_SECONDS
+        ):
+            return
+        self._thread = threading.Thread(
+            target=self._run, args=(wanted, inventory), name="self-test", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, wanted: str, inventory: Inventory) -> None:
+        log.info("this node is in quarantine and tests itself")
+        checks = list(check_node(inventory, self_test(self._settings, "--health")))
+        for check in checks:
+            log.log(logging.INFO if check.passed else logging.ERROR, "self-test: %s", check)
+        self.report, self._ended = SelfTestReport(id=wanted, checks=checks), time.monotonic()
+        self._on_result()
+
+
+def check_node(inventory: Inventory, measured: SelfTest | None) -> Iterator[SelfTestCheck]:
+    """The checks of a node.
+
+    Args:
+        inventory: what the node reported before.
+        measured: what the trainer's self-test measured now; None if it failed.
+    """
+    if measured is None:
+        detail = "The trainer's self-test failed. Read the agent's log."
+        yield SelfTestCheck(name="self-test", passed=False, detail=detail)
+        return
+    yield from measured.health
+    for gpu in inventory.gpus:
+        found = next((each for each in measured.cuda if each.index == gpu.index), None)
+        as_before = found is not None and (found.name, found.memory_bytes) == (gpu.name, gpu.memory_bytes)
+        detail = "" if as_before else f"It was {gpu.name}, and is {'gone' if found is None else found.name}."
+        yield SelfTestCheck(name=f"GPU {gpu.index}", passed=as_before, detail=detail)
+    if inventory.cpu_peak is not None:
+        yield from _check_rates(inventory.cpu_peak, measured.cpu.flops_per_second)
+    if inventory.peer_address is not None:
+        problem = check_loopback(inventory.peer_address)
+        yield SelfTestCheck(name="own address", passed=not problem, detail=problem)
+
+
+def _check_rates(before: CpuPeak, now: CpuPeak) -> Iterator[SelfTestCheck]:
+    for kind in (PrecisionKind.FP32, PrecisionKind.BF16):
+        expected, rate = before.rate(kind), getattr(now, kind.value)
+        if expected is not None:
+            detail = f"{rate / 1e9:.1f} of {expected / 1e9:.1f} GFLOP/s per slot"
+            name, passed = f"{kind.value} products per second", rate >= SLOWEST_FRACTION * expected
+            yield SelfTestCheck(name=name, passed=passed, detail=detail)
+
+
+def check_loopback(address: str) -> str:
+    """What is wrong with a connection of this machine to its own ``address``; empty if nothing."""
+    try:
+        with socket.create_server((address, 0)) as server:
+            server.settimeout(_LOOPBACK_SECONDS)
+            port = server.getsockname()[1]
+            with socket.create_connection((address, port), _LOOPBACK_SECONDS) as client:
+                accepted, _ = server.accept()
+                with accepted:
+                    accepted.settimeout(_LOOPBACK_SECONDS)
+                    client.sendall(_LOOPBACK_BYTES)
+                    received = accepted.recv(len(_LOOPBACK_BYTES), socket.MSG_WAITALL)
+    except OSError as error:
+        return f"{address} cannot be reached from this node: {error}"
+    return "" if received == _LOOPBACK_BYTES else f"bytes sent to {address} came back changed"

@@ -1,0 +1,94 @@
+"""The checks of a node that is suspected to be faulty: does its memory keep what is written, do products repeat, and do
+its GPUs exchange data unchanged?
+
+How fast the node is, ``process.selftest`` measures; whether that is as fast as before is for the agent to judge. Links
+to other nodes are not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
+
+_CPU_BYTES = 256 * 2**20
+_GPU_FRACTION = 0.5
+"""Of the free memory of a GPU."""
+_BLOCK_BYTES = 64 * 2**20
+_PRODUCT_SIZE = 1_024
+_PRODUCTS = 10
+_EXCHANGED_BYTES = 64 * 2**20
+_SEED = 4711
+
+
+def check_health() -> list[dict[str, Any]]:
+    """Name, result and detail of each check."""
+    order_gpus_by_pci_bus()
+    gpus = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    checks: list[tuple[str, Callable[[], str]]] = []
+    for device in (torch.device("cpu"), *gpus):
+        checks.append((f"memory of {device}", partial(check_memory, device)))
+        checks.append((f"products on {device}", partial(check_products, device)))
+    for source, target in combinations(gpus, 2):
+        checks.append((f"{source} to {target} and back", partial(check_exchange, source, target)))
+    return [_run(name, check) for name, check in checks]
+
+
+def check_memory(device: torch.device) -> str:
+    """What is wrong with values that were written to much of the device's memory and read again; empty if nothing."""
+    blocks = list(_written_blocks(device))
+    for number, block in enumerate(blocks):
+        wrong = int((block != _pattern(number, device)).sum())
+        if wrong:
+            return f"{wrong} of {block.numel()} values in block {number} had changed"
+    return ""
+
+
+def check_products(device: torch.device) -> str:
+    """What is wrong with products of the same matrices; empty if all are equal bit by bit and near the exact result."""
+    generator = torch.Generator().manual_seed(_SEED)
+    left, right = torch.randn(2, _PRODUCT_SIZE, _PRODUCT_SIZE, generator=generator).to(device)
+    first = left @ right
+    for number in range(2, _PRODUCTS + 1):
+        if not torch.equal(left @ right, first):
+            return f"product {number} of the same matrices differed from the first"
+    exact = left[:8].double() @ right.double()
+    # Rounding of float32 sums of 1,024 products of normal values stays below 1e-3; TF32 below 0.2.
+    error = float((first[:8].double() - exact).abs().max())
+    return f"a product was wrong by {error:.3g}" if error > 0.5 else ""
+
+
+def check_exchange(source: torch.device, target: torch.device) -> str:
+    """What is wrong with data that went to another device and back; empty if nothing."""
+    sent = _pattern(0, source)[: _EXCHANGED_BYTES // 8]
+    returned = sent.to(target).to(source)
+    return "" if torch.equal(sent, returned) else "the data came back changed"
+
+
+def _written_blocks(device: torch.device) -> Iterator[Tensor]:
+    size = _CPU_BYTES
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        size = int(free * _GPU_FRACTION)
+    for number in range(size // _BLOCK_BYTES):
+        yield _pattern(number, device)
+
+
+def _pattern(number: int, device: torch.device) -> Tensor:
+    """A block of 64-bit values in which each bit takes both values."""
+    values = torch.arange(_BLOCK_BYTES // 8, dtype=torch.int64, device=device)
+    return (values + number * (_BLOCK_BYTES // 8)) * 0x1E3779B97F4A7C15
+
+
+def _run(name: str, check: Callable[[], str]) -> dict[str, Any]:
+    try:
+        problem = check()
+    except (RuntimeError, MemoryError) as error:  # what torch raises for broken and missing devices
+        problem = f"{type(error).__name__}: {error}"[:500]
+    return {"name": name, "passed": not problem, "detail": problem}
