@@ -59,6 +59,7 @@ class SeriesRegistry(Envelope):
 
 ELAPSED = "elapsed_seconds"
 RANK_SERIES = "rank_seconds"
+STRAGGLER_SERIES = "straggler_score"
 
 
 SERIES: tuple[SeriesInfo, ...] = (
@@ -329,6 +330,17 @@ FAMILIES: tuple[SeriesFamily, ...] = (
         group=SeriesGroup.TIME,
         member="rank:part",
         description="Seconds of a part of one step on one rank; only with several ranks.",
+    ),
+    SeriesFamily(
+        name=STRAGGLER_SERIES,
+        title="straggler score by rank",
+        unit="fraction",
+        group=SeriesGroup.TIME,
+        member="rank",
+        description=(
+            "How much longer one rank computes than the median of the others with the same layers, over the last 100 steps. "
+            "Time in collectives does not count."
+        ),
     ),
     SeriesFamily(
         name="rank_cpu_cores",

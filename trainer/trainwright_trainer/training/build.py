@@ -24,6 +24,7 @@ from trainwright.contracts.job_spec import (
 )
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind
+from trainwright.contracts.rank_position import AxisName, lines_along
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import ShardManifest
 from trainwright.planner.compilation import why_not_compiled
@@ -47,6 +48,7 @@ from trainwright_trainer.model.next_token import HeadLogits, head_logits
 from trainwright_trainer.observe.events import EventWriter, Report, ignore_event, now
 from trainwright_trainer.observe.loss_spikes import LossSpikes
 from trainwright_trainer.observe.memory import device_name, reset_peak_memory
+from trainwright_trainer.observe.stragglers import Stragglers
 from trainwright_trainer.observe.throughput import Throughput
 from trainwright_trainer.optim.updater import Updater
 from trainwright_trainer.parallel.data.fsdp import fsdp_head_loss, uses_fsdp
@@ -84,6 +86,7 @@ class Training:
     throughput: Throughput
     skipped_steps: SkippedSteps
     loss_spikes: LossSpikes
+    stragglers: Stragglers
     data_position: DataPosition
     """Where this attempt started to read."""
 
@@ -128,6 +131,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         throughput=_throughput(job, data_position),
         skipped_steps=skipped_steps,
         loss_spikes=LossSpikes(),
+        stragglers=Stragglers(lines_along(AxisName.STAGE, mesh.degrees)),
         data_position=data_position,
         step=data_position.step,
     )

@@ -6,6 +6,7 @@ Every training uses this loop. What differs between trainings is in the componen
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -15,12 +16,14 @@ from trainwright.contracts.events import Finished, Note, Samples, Step, Validati
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright.contracts.rank_position import RankActivity
+from trainwright.contracts.series import STRAGGLER_SERIES
 from trainwright_trainer.checkpoint.snapshot import take_snapshot, training_position
 from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.observe.events import now
 from trainwright_trainer.observe.memory import memory_bytes
-from trainwright_trainer.observe.rank_timings import rank_seconds
+from trainwright_trainer.observe.rank_timings import EVERY_STEPS, rank_seconds
 from trainwright_trainer.observe.step_timer import StepTimer
+from trainwright_trainer.observe.stragglers import WINDOW
 from trainwright_trainer.optim.learning_rate import learning_rate_at
 from trainwright_trainer.runtime.errors import DivergedError
 from trainwright_trainer.runtime.garbage_collection import collect_after_step, synchronized_collection
@@ -110,7 +113,8 @@ def run_step(training: Training, timer: StepTimer, step: int, should_stop: Shoul
     }
     timings = timer.seconds()
     values |= _step_values(training, step, metrics) | training.throughput.values(step, timings)
-    values |= rank_seconds(training.mesh.world, step, timings)
+    of_ranks = rank_seconds(training.mesh.world, step, timings)
+    values |= of_ranks | _straggler_scores(training, step, of_ranks)
     training.report(Step(time=now(), step=step, values=values))
     _log(step, metrics, values["tokens_per_second"])
     return metrics.stopping
@@ -144,6 +148,22 @@ def _report_spike(training: Training, step: int, loss: float) -> None:
     spike = training.loss_spikes.observe(loss)
     if spike is not None:
         training.report(Note(time=now(), message=f"Step {step}: {spike}."))
+
+
+def _straggler_scores(training: Training, step: int, of_ranks: Mapping[str, float]) -> dict[str, float]:
+    """Series values of all ranks' scores, if their times were measured in this step; reports ranks that have become slow."""
+    if not of_ranks:
+        return {}
+    scores = training.stragglers.observe(of_ranks)
+    for rank, score in training.stragglers.new_ones(scores):
+        on_node = len(training.mesh.on_node)
+        where = f" (node {rank // on_node + 1} of the run)" if on_node < training.mesh.ranks else ""
+        message = (
+            f"Step {step}: rank {rank}{where} has computed {score:.0%} longer than the ranks with the same layers for "
+            f"{WINDOW * EVERY_STEPS} steps. The others wait for it: test its node."
+        )
+        training.report(Note(time=now(), message=message))
+    return {f"{STRAGGLER_SERIES}/{rank}": score for rank, score in scores.items()}
 
 
 def _step_values(training: Training, step: int, metrics: StepMetrics) -> dict[str, float]:

@@ -1,0 +1,61 @@
+"""Stragglers: ranks that compute longer than others with the same layers.
+
+Steps take equally long on all ranks, because they wait for each other; what differs is the time outside of collectives. A
+rank's score is how much longer that is than the median of the ranks with the same layers: the median of its last ten
+measurements, so that single slow steps do not count. Ranks that wait for each other inside their passes, as those of a tensor
+group do, are slow together. FSDP gathers weights in the passes too, so there the scores say little.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from trainwright.contracts.series import RANK_SERIES
+from trainwright_trainer.observe.step_timer import Timing
+
+WINDOW = 10
+"""Measurements; there is one every ten steps."""
+SLOW_FRACTION = 0.10
+RECOVERED_FRACTION = 0.05
+
+
+class Stragglers:
+    """The scores of all ranks, and which of them are slow.
+
+    Args:
+        lines: the ranks with the same layers, one line for each stage.
+    """
+
+    def __init__(self, lines: Sequence[Sequence[int]]) -> None:
+        self._lines = lines
+        self._deviations: dict[int, deque[float]] = {
+            rank: deque(maxlen=WINDOW) for line in lines for rank in line
+        }
+        self._slow: set[int] = set()
+
+    def observe(self, seconds: Mapping[str, float]) -> dict[int, float]:
+        """Take the time series of all ranks in one step; returns the scores of ranks that have enough measurements, once
+        they do."""
+        for line in self._lines:
+            work = {rank: _work_seconds(seconds, rank) for rank in line}
+            for rank in line if len(line) > 1 else ():
+                others = median(work[other] for other in line if other != rank)
+                self._deviations[rank].append(work[rank] / others - 1 if others > 0 else 0.0)
+        return {rank: median(found) for rank, found in self._deviations.items() if len(found) == WINDOW}
+
+    def new_ones(self, scores: Mapping[int, float]) -> Iterator[tuple[int, float]]:
+        """Ranks whose score has become slow, with the score; each again only after it has recovered."""
+        for rank, score in scores.items():
+            if score >= SLOW_FRACTION and rank not in self._slow:
+                self._slow.add(rank)
+                yield rank, score
+            elif score < RECOVERED_FRACTION:
+                self._slow.discard(rank)
+
+
+def _work_seconds(seconds: Mapping[str, float], rank: int) -> float:
+    return sum(
+        seconds[f"{RANK_SERIES}/{rank}:{timing}"] for timing in Timing if timing is not Timing.COLLECTIVES
+    )
