@@ -75,6 +75,8 @@ class Stopped:
         self.pid = rank_process(folder, rank)
         os.kill(self.pid, signal.SIGSTOP)
         self.at = time.time()
+        status = Path(f"/proc/{self.pid}/stat")
+        eventually(lambda: status.read_text().rpartition(")")[2].split()[0] == "T", "the rank is stopped")
         newest = max(folder.rglob(f"out/positions/rank-{rank}"), key=lambda file: file.stat().st_ctime)
         position = read_position(newest.read_bytes())
         assert position is not None

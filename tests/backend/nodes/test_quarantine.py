@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from tests.backend.nodes.test_hangs import stall
 from tests.backend.scripted_agent import Agent, Scene, Work
@@ -39,7 +39,7 @@ def lose(scene: Scene, work: Work) -> None:
 def end_backoff_only(scene: Scene, run_id: str) -> None:
     """As if the back-off were over; quarantines stay."""
     with scene.database.read() as session:
-        since = {row.id: row.quarantined for row in session.query(Node)}
+        since = {row.id: row.quarantined for row in session.scalars(select(Node))}
     scene.end_backoff(run_id)
     with scene.database.write() as session:
         for node_id, quarantined in since.items():

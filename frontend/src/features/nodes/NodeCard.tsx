@@ -4,6 +4,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { StateIcon, type Shape } from "@/components/StateIcon";
 import { allowSlots, drainNode, nodesQuery } from "@/features/nodes/queries";
+import { QuarantineNote } from "@/features/nodes/QuarantineNote";
 import { SlotTile } from "@/features/nodes/SlotTile";
 import { bytes, duration, plural, secondsBetween } from "@/lib/format";
 import { NodeUse } from "@/features/nodes/NodeUse";
@@ -55,6 +56,7 @@ export function NodeCard({ node, now }: Props) {
         {drainText(node)}
       </p>
       {drain.error !== null && <ErrorNote error={drain.error} />}
+      <QuarantineNote node={node} />
       {unused !== "" && (
         <p className="mt-2 flex flex-wrap items-center gap-3 text-warn">
           {unused}
@@ -73,7 +75,7 @@ export function NodeCard({ node, now }: Props) {
       {slots.length > 0 && (
         <ul aria-label={`Slots of ${node.name}`} className="mt-3 grid grid-cols-[repeat(auto-fill,minmax(180px,1fr))] gap-2">
           {slots.map((slot) => (
-            <SlotTile key={`${slot.device}${slot.index}`} slot={slot} isUsable={node.online && !node.draining} memory={memoryOf(node, slot)} use={gpuUseOf(node, slot)} />
+            <SlotTile key={`${slot.device}${slot.index}`} slot={slot} isUsable={node.online && !node.draining && !node.quarantine} memory={memoryOf(node, slot)} use={gpuUseOf(node, slot)} />
           ))}
         </ul>
       )}
@@ -81,8 +83,9 @@ export function NodeCard({ node, now }: Props) {
   );
 }
 
-function statusStyle({ online, draining }: Node): { shape: Shape; label: string; color: string } {
+function statusStyle({ online, draining, quarantine }: Node): { shape: Shape; label: string; color: string } {
   if (!online) return { shape: "cross", label: "Offline", color: "text-bad" };
+  if (quarantine) return { shape: "hollow-square", label: "In quarantine", color: "text-warn" };
   if (draining) return { shape: "hollow-square", label: "Draining", color: "text-warn" };
   return { shape: "circle", label: "Online", color: "text-good" };
 }

@@ -17,7 +17,7 @@ export function NodeList() {
     );
   }
   const online = nodes.filter((node) => node.online);
-  const free = online.filter(({ draining }) => !draining).flatMap(({ slots_free }) => Object.entries(slots_free));
+  const free = online.filter(({ draining, quarantine }) => !draining && !quarantine).flatMap(({ slots_free }) => Object.entries(slots_free));
   const freeText = ["cuda", "cpu"].flatMap((device) => {
     const slots = free.filter(([one]) => one === device).reduce((sum, [, many]) => sum + many, 0);
     return nodes.some(({ slots: all }) => (all[device] ?? 0) > 0) ? plural(slots, device === "cuda" ? "free GPU" : "free CPU slot") : [];

@@ -23,3 +23,8 @@ export async function allowSlots({ id, reported_slots: reported }: Node): Promis
 export async function drainNode(node: string, draining: boolean): Promise<Node> {
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining } }));
 }
+
+/** A node in quarantine gets no runs until it passes a self-test; releasing it needs none. */
+export async function setQuarantined(node: string, quarantined: boolean): Promise<Node> {
+  return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { quarantined } }));
+}

@@ -79,3 +79,34 @@ it("shows what the node and its GPUs do at present", async () => {
   expect(first?.textContent).toBe("GPU 0free");
   expect(second?.textContent).toBe("GPU 198.0 %, 1 GiB, 412 Wfree");
 });
+
+it("says why a node is in quarantine, what its self-test found, and releases it", async () => {
+  const received: unknown[] = [];
+  server.use(
+    http.patch("*/api/v1/nodes/node_1", async ({ request }) => {
+      received.push(await request.json());
+      return HttpResponse.json(aNode(true));
+    }),
+  );
+  const node = {
+    ...aNode(true),
+    failures: [],
+    quarantine: { since: "2026-11-21T12:00:00Z", reason: "A run hung because of it." },
+    self_test: {
+      time: "2026-11-21T12:30:00Z",
+      passed: false,
+      checks: [
+        { name: "memory of cpu", passed: true, detail: "" },
+        { name: "GPU 3", passed: false, detail: "It was an H100, and is gone." },
+      ],
+    },
+  };
+  renderRoute(<NodeCard node={node} now={0} />);
+  expect(await screen.findByText(/until a self-test passes\. A run hung because of it\./)).toBeDefined();
+  expect(screen.getByText("The self-test failed: GPU 3 (It was an H100, and is gone.). It is repeated every ten minutes.")).toBeDefined();
+  expect(screen.getByText("In quarantine")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: /^Release/ }));
+  await waitFor(() => {
+    expect(received).toEqual([{ quarantined: false }]);
+  });
+});

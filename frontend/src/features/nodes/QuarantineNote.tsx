@@ -1,0 +1,39 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import type { Node } from "@/api/types";
+import { Button } from "@/components/Button";
+import { ErrorNote } from "@/components/ErrorNote";
+import { nodesQuery, setQuarantined } from "@/features/nodes/queries";
+
+/** Why a node is in quarantine, what its self-test found, and its release; nothing for a node that is not. */
+export function QuarantineNote({ node }: { node: Node }) {
+  const client = useQueryClient();
+  const release = useMutation({
+    mutationFn: () => setQuarantined(node.id, false),
+    onSuccess: () => client.invalidateQueries({ queryKey: nodesQuery.queryKey }),
+  });
+  if (!node.quarantine) return null;
+  return (
+    <div className="mt-2 text-warn">
+      <p className="flex flex-wrap items-center gap-3">
+        In quarantine until a self-test passes. {node.quarantine.reason}
+        <Button
+          disabled={release.isPending}
+          onClick={() => {
+            release.mutate();
+          }}
+        >
+          Release<span className="sr-only"> {node.name}</span>
+        </Button>
+      </p>
+      <p className="text-small">{testText(node)}</p>
+      {release.error !== null && <ErrorNote error={release.error} />}
+    </div>
+  );
+}
+
+/** The checks that failed since the quarantine began. */
+function testText({ quarantine, self_test: test }: Node): string {
+  if (!quarantine || !test || test.time < quarantine.since) return "The self-test runs once no run is on the node.";
+  const failed = test.checks.filter(({ passed }) => !passed).map(({ name, detail }) => `${name} (${detail})`);
+  return `The self-test failed: ${failed.join(", ")}. It is repeated every ten minutes.`;
+}
