@@ -190,12 +190,15 @@ def marked_processes(folder: Path | None = None) -> list[int]:
     return found
 
 
-def rank_process(folder: Path, rank: int) -> int:
-    """The process of a run's rank on the node with this data folder."""
-    name = f"tw-rank-{rank}"
-    named = [pid for pid in marked_processes(folder) if Path(f"/proc/{pid}/comm").read_text().strip() == name]
-    assert named, f"no process is called {name}"
-    return min(named)
+def rank_processes(folder: Path) -> dict[int, int]:
+    """The processes of runs' ranks on the node with this data folder, by rank."""
+    found: dict[int, int] = {}
+    for pid in sorted(marked_processes(folder), reverse=True):  # a rank is older than what it forks
+        with suppress(OSError):  # it may end meanwhile
+            number = Path(f"/proc/{pid}/comm").read_text().strip().removeprefix("tw-rank-")
+            if number.isdecimal():
+                found[int(number)] = pid
+    return found
 
 
 def command_of(pid: int) -> str:

@@ -19,8 +19,7 @@ from tests.live import (
     eventually,
     live_agent,
     live_platform,
-    marked_processes,
-    rank_process,
+    rank_processes,
     small_spec,
     write_letters,
 )
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.slow(target="faults")
 
 HANG_SECONDS = 3.0
 STOPS = 10
-NODES = ("local", "other")
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +65,12 @@ class Stopped:
 
     def __init__(self, live: Live, other: LiveAgent, rank: int) -> None:
         """Stop ``rank``."""
-        first_node_is_local = bool(_ranks_in(live.platform.folder.path) & {0, 1})
+        first_node_is_local = bool(rank_processes(live.platform.folder.path).keys() & {0, 1})
         is_local = (rank < 2) == first_node_is_local
         folder = live.platform.folder.path if is_local else other.data
         (local,) = (node.name for node in live.client.nodes() if node.name != "other")
         self.rank, self.node = rank, local if is_local else "other"
-        self.pid = rank_process(folder, rank)
+        self.pid = rank_processes(folder)[rank]
         os.kill(self.pid, signal.SIGSTOP)
         self.at = time.time()
         status = Path(f"/proc/{self.pid}/stat")
@@ -93,11 +91,6 @@ class Stopped:
             entered, left = (count.entered, count.left) if count else (0, 0)
             assert int(number.replace(",", "")) in (entered + 1, left + 1), message
             assert operation in ("all_reduce", "all_gather", "reduce_scatter", "broadcast"), message
-
-
-def _ranks_in(folder: Path) -> set[int]:
-    names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in marked_processes(folder)]
-    return {int(name.removeprefix("tw-rank-")) for name in names if name.startswith("tw-rank-")}
 
 
 def wait_for_the_hang(live: Live, run_id: str, attempt: int) -> tuple[str, float]:

@@ -19,7 +19,7 @@ from tests.live import (
     live_agent,
     live_platform,
     marked_processes,
-    rank_process,
+    rank_processes,
     series,
     small_spec,
     write_letters,
@@ -75,23 +75,17 @@ def test_a_rank_that_is_stopped_is_named_and_the_run_goes_on_without_it(
 ) -> None:
     run_id = live.team.submit(spec_of(dataset, nodes=2)).id
     eventually(lambda: len(live.team.checkpoints(run_id)) > 0, "a checkpoint is saved", 60)
-    os.kill(rank_process(other.data, _rank_on(other.data)), signal.SIGSTOP)
+    ((rank, pid),) = rank_processes(other.data).items()
+    os.kill(pid, signal.SIGSTOP)
     run = finished(live.team, run_id)
     assert run.state is RunState.SUCCEEDED, run.sentence
     assert run.attempt == 2
     assert series(live.team, run_id, "loss") == on_one_node
     assert [mark.reason for mark in live.team.metrics(run_id).attempts] == ["hang", "finished"]
     (told,) = [event.message for event in live.team.events(run_id) if event.state is RunState.STOPPING]
-    assert re.search(r"^Rank \d on other .* \d+ of the \w+ axis.* Its process is stopped\.", told), told
+    assert re.search(rf"^Rank {rank} on other .* \d+ of the \w+ axis.* Its process is stopped\.", told), told
     logs = {log.file for log in live.team.logs(run_id) if log.attempt == 1}
     assert {"stacks.log", "stacks-1.log"} <= logs, "the stacks of both nodes are kept"
-
-
-def _rank_on(folder: Path) -> int:
-    """The rank that the node with this data folder has."""
-    names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in marked_processes(folder)]
-    (rank,) = {int(name.removeprefix("tw-rank-")) for name in names if name.startswith("tw-rank-")}
-    return rank
 
 
 @pytest.mark.slow(target="faults")

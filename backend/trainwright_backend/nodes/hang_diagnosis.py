@@ -75,7 +75,7 @@ def diagnose(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> Diagnosis:
         )
     told = [_told(rank, ranks, missing[rank]) for rank in culprits[:SHOWN_RANKS]]
     if len(culprits) > SHOWN_RANKS:
-        told.append(f"So are {len(culprits) - SHOWN_RANKS} more ranks.")
+        told.append(f"The others wait for {len(culprits) - SHOWN_RANKS} more ranks, too.")
     return Diagnosis(culprits, " ".join(told))
 
 
