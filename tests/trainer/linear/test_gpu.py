@@ -1,4 +1,4 @@
-"""Weight gradients that a GPU's products add to a float32 sum."""
+"""Products of bf16 layers on a GPU: weight gradients that they add to a float32 sum, and joint ones of one input."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import torch
 
 from tests.trainer.jobs import losses, train_here, write_job
 from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
+from trainwright_trainer.model.joint_products import JointProducts
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
@@ -30,7 +31,10 @@ def test_a_run_of_several_micro_batches_learns_what_the_cpu_learns(
     precision = {"kind": "bf16", "compile": compiled}
     on_gpu = write_job(tmp_path / "gpu", data, job={"device": "cuda"}, precision=precision)
     on_cpu = write_job(tmp_path / "cpu", data, precision={"kind": "bf16", "compile": "off"})
-    train_here(on_gpu, GPU)
+    modules = train_here(on_gpu, GPU).engine.model.modules()
+    joint = [module for module in modules if isinstance(module, JointProducts)]
+    assert all(module.joint_cast is not None for module in joint)
+    assert len(joint) == (4 if compiled == "on" else 0), "attention and feed-forward network of two layers"
     train_here(on_cpu)
     differences = [abs(ours - theirs) for ours, theirs in zip(losses(on_gpu), losses(on_cpu), strict=True)]
     assert max(differences) < 0.05
