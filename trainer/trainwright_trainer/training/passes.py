@@ -78,15 +78,15 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
                 parts.model, spec.data.tokenizer.size, mesh.tensor, spec.parallelism.tensor_chunks
             ),
         )
+    on_gpu = mesh.device.type == "cuda"
+    compiled = compiles(spec, on_gpu) and can_compile(spec.precision.compile, mesh.device)
     if stages is not None and stages.schedule.is_zero_bubble:
         yield Pass("defer weight gradients", _defer)
     elif sums_in_products(spec):
         yield Pass("add weight gradients to their sums in the products", _sum_in_products)
-    on_gpu = mesh.device.type == "cuda"
-    compiled = compiles(spec, on_gpu) and can_compile(spec.precision.compile, mesh.device)
-    joint = [layer for layer in range(spec.model.layers) if keeps_weight_casts(spec, layer)]
-    if compiled and on_gpu and mesh.tensor.ranks == 1 and joint:
-        yield Pass("multiply what several layers read at once", partial(_join_products, layers=joint))
+        joint = [layer for layer in range(spec.model.layers) if keeps_weight_casts(spec, layer)]
+        if compiled and on_gpu and mesh.tensor.ranks == 1 and joint:
+            yield Pass("multiply what several layers read at once", partial(_join_products, layers=joint))
     if spec.memory.recompute is not RecomputeKind.NONE:
         yield Pass("recompute activations", lambda parts: recompute(parts.model, spec.memory))
     if zero_stage(spec, mesh) == 3:
