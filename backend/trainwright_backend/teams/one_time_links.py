@@ -7,9 +7,6 @@ first person of an installation uses a link that its operator prints.
 The person who creates an invitation sees its link, so it never signs anyone in to an existing account: the owner of that
 account must sign in first, and then use the link. Nor does looking at a link tell whether its address has an account: to
 everyone but the signed-in owner of the address, an invitation is one for a newcomer.
-
-That person can also use it to create the account of an address that is not theirs. So such an account stays in the one
-team until its address is proved: by a sign-in link, which the operator or a mail brings to its owner.
 """
 
 from dataclasses import dataclass
@@ -36,7 +33,7 @@ from trainwright_backend.auth.passwords import hash_password
 from trainwright_backend.auth.service import account_by_email, end_all_access, me, normal_email, open_session
 from trainwright_backend.auth.tables import Account, Membership, OneTimeLink, Team
 from trainwright_backend.core.db import Database, Read, Write, now
-from trainwright_backend.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized
+from trainwright_backend.core.errors import Conflict, Invalid, NotFound, Unauthorized
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.core.public_address import local_warning, reachable_address
 from trainwright_backend.core.security import keyed_hash, new_token
@@ -49,9 +46,6 @@ LIFETIMES = {
     LinkPurpose.INVITATION: timedelta(days=7),
     LinkPurpose.SIGN_IN: timedelta(minutes=15),
 }
-
-MAILED_LIFETIME = timedelta(hours=1)
-"""Of sign-in links by mail, which may arrive late."""
 
 MAX_INVITATIONS = 200
 """Pending invitations that one team can have."""
@@ -84,15 +78,11 @@ def first_owner_link(session: Write, settings: Settings) -> NewLink:
     return _new_link(session, settings, LinkPurpose.FIRST_OWNER)
 
 
-def sign_in_link(
-    session: Write, settings: Settings, email: str, lifetime: timedelta = LIFETIMES[LinkPurpose.SIGN_IN]
-) -> NewLink:
-    """Create a link that signs ``email`` in, for the operator, who has access to the database anyway, or for a mail."""
+def sign_in_link(session: Write, settings: Settings, email: str) -> NewLink:
+    """Create a link that signs ``email`` in, for the operator, who has access to the database anyway."""
     if account_by_email(session, email) is None:
         raise NotFound(f"There is no account with the address {email}.")
-    return _new_link(
-        session, settings, LinkPurpose.SIGN_IN, email=normal_email(email), lifetime=lifetime
-    )
+    return _new_link(session, settings, LinkPurpose.SIGN_IN, email=normal_email(email))
 
 
 def invite(
@@ -179,7 +169,6 @@ def link_info(session: Read, settings: Settings, token: str, caller: UUID | None
         email=link.email,
         team=team,
         needs_account=_needs_account(session, link, caller),
-        needs_password=_needs_password(session, link, caller),
     )
 
 
@@ -204,8 +193,6 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
                 raise Unauthorized(f"Sign in as {link.email} first, then open the link again.")
             password_hash = used.password
         elif link.purpose == LinkPurpose.SIGN_IN:
-            if used.password is None and _needs_password(session, link, caller):
-                raise Invalid.at("password", _SET_PASSWORD)
             password_hash = used.password
     if password_hash is not None:
         password_hash = hash_password(password_hash, about)  # slow: no session is open
@@ -218,7 +205,7 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
         if link.purpose == LinkPurpose.INVITATION:
             if password_hash is None and caller != account.id:
                 raise Unauthorized(f"Sign in as {link.email} first, then open the link again.")
-            _join(session, link, account, is_new=password_hash is not None)
+            _join(session, link, account)
         if link.purpose == LinkPurpose.FIRST_OWNER:
             assert used.team is not None
             new_team = NewTeam(slug=used.team, name=used.team)
@@ -236,7 +223,6 @@ def _new_link(
     role: Role | None = None,
     invited_by: UUID | None = None,
     requested: str | None = None,
-    lifetime: timedelta | None = None,
 ) -> NewLink:
     session.execute(delete(OneTimeLink).where(OneTimeLink.expires < now()))
     token = new_token()
@@ -247,7 +233,7 @@ def _new_link(
         team_id=team_id,
         role=role,
         invited_by=invited_by,
-        expires=now() + (lifetime or LIFETIMES[purpose]),
+        expires=now() + LIFETIMES[purpose],
     )
     session.add(link)
     session.flush()
@@ -305,22 +291,6 @@ def _needs_account(session: Read, link: OneTimeLink, caller: UUID | None) -> boo
     return person is None or person.email != link.email
 
 
-def _needs_password(session: Read, link: OneTimeLink, caller: UUID | None) -> bool:
-    """Whether a sign-in link must set a password: somebody else may have created the account, and know its password."""
-    if link.purpose != LinkPurpose.SIGN_IN:
-        return False
-    account = account_by_email(session, link.email or "")
-    return account is not None and not account.email_verified and account.id != caller
-
-
-_UNVERIFIED = (
-    "It was never confirmed that {email} is yours. Have a sign-in link sent to you on the page Settings, or ask the operator "
-    "for one (`trainwright-server link sign-in {email}`), and open it. Then open this link again."
-)
-_SET_PASSWORD = (
-    "Choose a new password: it was never confirmed that this account is yours. It signs everybody else out and revokes the "
-    "account's API keys."
-)
 _REQUIRED = "A new account needs this field. If you have an account with this address, sign in first."
 
 
@@ -351,7 +321,6 @@ def _account_for(session: Write, link: OneTimeLink, used: UsedLink, password_has
         name=used.name,
         password_hash=password_hash,
         site_admin=link.purpose == LinkPurpose.FIRST_OWNER,
-        email_verified=link.purpose == LinkPurpose.FIRST_OWNER or _is_of_site_admin(session, link),
     )
     session.add(account)
     try:
@@ -363,32 +332,18 @@ def _account_for(session: Write, link: OneTimeLink, used: UsedLink, password_has
     return account
 
 
-def _is_of_site_admin(session: Read, link: OneTimeLink) -> bool:
-    """Whether a site admin created an invitation, whose word counts for its address."""
-    inviter = None if link.invited_by is None else session.get(Account, link.invited_by)
-    return inviter is not None and inviter.site_admin
-
-
 def _recovered(session: Write, link: OneTimeLink, password_hash: str | None) -> Account:
-    """The account of a sign-in link, whose address is proved now. With a new password, everyone who had access loses it."""
+    """The account of a sign-in link. With a new password, everyone who had access to it loses that."""
     account = account_by_email(session, link.email or "")
     if account is None:
         raise _not_valid()
     if password_hash is not None:
         end_all_access(session, account.id)
         account.password_hash = password_hash
-    account.email_verified = True
     return account
 
 
-def _join(session: Write, link: OneTimeLink, account: Account, *, is_new: bool) -> None:
-    """Add the person to the team.
-
-    Raises:
-        Forbidden: whoever invited them first may have created the account, and have its password and keys.
-    """
-    if not is_new and not account.email_verified:
-        raise Forbidden("address_not_verified", _UNVERIFIED.format(email=account.email))
+def _join(session: Write, link: OneTimeLink, account: Account) -> None:
     assert link.team_id is not None and link.role is not None
     if session.get(Membership, (link.team_id, account.id)) is None:
         session.add(Membership(team_id=link.team_id, user_id=account.id, role=link.role))

@@ -115,9 +115,6 @@ class Timers(Envelope):
 
 
 ShortText = Annotated[str, Field(max_length=255)]
-FileBytes = Annotated[int, Field(ge=0, le=LARGEST_FILE_BYTES)]
-MOST_FILES = 10_000
-"""Files of a checkpoint, or of an attempt."""
 
 
 class Gpu(Report):
@@ -365,8 +362,8 @@ class Batch(Envelope):
     fence: int
     attempt: int
     file: str = "events.jsonl"
-    offset: FileBytes
-    next_offset: FileBytes
+    offset: int = Field(ge=0, le=LARGEST_FILE_BYTES)
+    next_offset: int = Field(ge=0, le=LARGEST_FILE_BYTES)
     events: list[dict[str, object]] = []
     """Lines without metrics, each with its end offset as ``end_offset``."""
 
@@ -401,7 +398,7 @@ class UploadRequest(Report):
     fence: int
     kind: CheckpointKind
     step: int = Field(ge=0, le=LARGEST_STEP)
-    files: list[FileEntry] = Field(min_length=1, max_length=MOST_FILES)
+    files: list[FileEntry] = Field(min_length=1, max_length=10_000)
     """Including the manifest."""
 
 
@@ -425,7 +422,7 @@ class CheckpointCommit(Report):
     kind: CheckpointKind
     step: int = Field(ge=0, le=LARGEST_STEP)
     manifest_digest: str = Field(pattern=DIGEST_PATTERN)
-    events_offset: FileBytes = 0
+    events_offset: int = Field(default=0, ge=0)
     """End offset of the `checkpoint_saved` line: events must be stored up to it before the commit. 0 for an export."""
 
     @model_validator(mode="after")
@@ -460,7 +457,7 @@ class EndReport(Report):
     claim_id: str
     fence: int
     exit: Outcome
-    offsets: dict[ShortText, FileBytes] = Field(max_length=MOST_FILES)
+    offsets: dict[str, int]
     """Final size of every shipped file: ``events.jsonl`` and logs."""
 
 
