@@ -28,7 +28,7 @@ from trainwright.contracts.agent_protocol import (
 )
 from trainwright_backend.api.body_limits import AGENT
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, Store, WriteSession
-from trainwright_backend.core.ids import public_id
+from trainwright_backend.core.ids import LARGEST_INTEGER, public_id
 from trainwright_backend.core.policy import AgentRoute, GuardedRoute, public
 from trainwright_backend.nodes import attempt_end, claims, ingest, renewals, service
 from trainwright_backend.nodes.policies import AsNode
@@ -141,7 +141,7 @@ def report_end(
 
 @node_router.get("/runs/{run}/offsets")
 def show_offsets(
-    node: AsNode, session: WriteSession, run: str, attempt: Annotated[int, Query(ge=1)]
+    node: AsNode, session: WriteSession, run: str, attempt: Annotated[int, Query(ge=1, le=LARGEST_INTEGER)]
 ) -> Offsets:
     """How many bytes of each file of an attempt are stored."""
     return Offsets(files=ingest.offsets(session, node.node_id, run, attempt))

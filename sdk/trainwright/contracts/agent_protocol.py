@@ -28,7 +28,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from trainwright.contracts.base import NODE_PATTERN, Envelope, Report, field_error
 from trainwright.contracts.checkpoint import (
@@ -115,6 +115,9 @@ class Timers(Envelope):
 
 
 ShortText = Annotated[str, Field(max_length=255)]
+FileBytes = Annotated[int, Field(ge=0, le=LARGEST_FILE_BYTES)]
+MOST_FILES = 10_000
+"""Files of a checkpoint, or of an attempt."""
 
 
 class Gpu(Report):
@@ -139,12 +142,23 @@ SLOWEST_BF16_FRACTION = 0.25
 bfloat16 peak below that fraction is a limit of the measurement or of a library, not of the CPU."""
 
 
+LARGEST_RATE = 1e18
+
+
+def _possible_rate(given: float) -> float:
+    """``given`` in FLOP/s, or 0, which means that it is not known, instead of one that no CPU has."""
+    return given if 0 <= given <= LARGEST_RATE else 0.0
+
+
+Rate = Annotated[float, AfterValidator(_possible_rate)]
+
+
 class CpuPeak(Envelope):
     """FLOP/s of one CPU slot, measured while all slots are busy; 0 if not known."""
 
-    fp32: float
-    bf16: float
-    fp8: float | None = None
+    fp32: Rate
+    bf16: Rate
+    fp8: Rate | None = None
     """Products of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet."""
 
     def rate(self, kind: PrecisionKind) -> float | None:
@@ -362,8 +376,8 @@ class Batch(Envelope):
     fence: int
     attempt: int
     file: str = "events.jsonl"
-    offset: int = Field(ge=0, le=LARGEST_FILE_BYTES)
-    next_offset: int = Field(ge=0, le=LARGEST_FILE_BYTES)
+    offset: FileBytes
+    next_offset: FileBytes
     events: list[dict[str, object]] = []
     """Lines without metrics, each with its end offset as ``end_offset``."""
 
@@ -398,7 +412,7 @@ class UploadRequest(Report):
     fence: int
     kind: CheckpointKind
     step: int = Field(ge=0, le=LARGEST_STEP)
-    files: list[FileEntry] = Field(min_length=1, max_length=10_000)
+    files: list[FileEntry] = Field(min_length=1, max_length=MOST_FILES)
     """Including the manifest."""
 
 
@@ -422,7 +436,7 @@ class CheckpointCommit(Report):
     kind: CheckpointKind
     step: int = Field(ge=0, le=LARGEST_STEP)
     manifest_digest: str = Field(pattern=DIGEST_PATTERN)
-    events_offset: int = Field(default=0, ge=0)
+    events_offset: FileBytes = 0
     """End offset of the `checkpoint_saved` line: events must be stored up to it before the commit. 0 for an export."""
 
     @model_validator(mode="after")
@@ -457,7 +471,7 @@ class EndReport(Report):
     claim_id: str
     fence: int
     exit: Outcome
-    offsets: dict[str, int]
+    offsets: dict[ShortText, FileBytes] = Field(max_length=MOST_FILES)
     """Final size of every shipped file: ``events.jsonl`` and logs."""
 
 

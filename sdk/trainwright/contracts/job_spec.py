@@ -13,10 +13,12 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from trainwright.contracts.base import Envelope, Strict, field_error
+from trainwright.contracts.checkpoint import LARGEST_STEP
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 
+LARGEST_RANK = 2**31 - 1
 JOB_NAME = "job.json"
 DATA_FOLDER = "data"
 """Shards, their ``manifest.json`` and ``tokenizer.json``."""
@@ -153,10 +155,10 @@ class Outcome(Envelope):
     message: str
     """What happened. The sentence of the code says what to do."""
 
-    step: int | None = None
+    step: int | None = Field(default=None, ge=0, le=LARGEST_STEP)
     """Last completed step."""
 
-    rank: int | None = None
+    rank: int | None = Field(default=None, ge=0, le=LARGEST_RANK)
     """Rank that failed first."""
 
     sequences_read: int | None = Field(default=None, ge=0, lt=2**63)
