@@ -104,6 +104,18 @@ def test_a_zstandard_bomb_ends_at_the_ratio(store: Store) -> None:
         _whole(store, rle_frame(2**20), Compression.ZSTANDARD)
 
 
+def test_members_without_content_end_at_a_number(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gigabyte of them would hold a worker for minutes, without a row at which it could give way."""
+    monkeypatch.setattr("trainwright.prepare.decompress.MOST_EMPTY_MEMBERS", 20)
+    empty = {Compression.GZIP: gzip.compress(b""), Compression.ZSTANDARD: zstandard.compress(b"")}
+    full = {Compression.GZIP: gzip.compress(b"text"), Compression.ZSTANDARD: zstandard.compress(b"text")}
+    for compression, member in empty.items():
+        sound = member * 20 + full[compression] * 30
+        assert _whole(store, sound, compression) == b"text" * 30
+        with pytest.raises(UnusableDataError, match="members without content"):
+            _whole(store, sound + member, compression)
+
+
 def test_a_huge_window_is_refused_before_it_is_allocated(store: Store) -> None:
     with pytest.raises(UnusableDataError, match=r"window of more than 128 MiB. Compress it without --long"):
         _whole(store, rle_frame(1, window_log=31), Compression.ZSTANDARD)

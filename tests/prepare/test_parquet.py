@@ -21,7 +21,8 @@ import zstandard
 from tests.prepare.conftest import Store
 from trainwright.contracts.curation import ReadSpec
 from trainwright.prepare import parquet_process
-from trainwright.prepare.documents import Document, Reason, Source, UnusableDataError
+from trainwright.prepare.chunks import write_chunks
+from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Source, UnusableDataError
 from trainwright.prepare.file_reader import columns_of, positioned_rows, read_rows
 from trainwright.prepare.limits import MOST_COLUMNS
 from trainwright.prepare.parquet_pages import InvalidPageError, largest_page_bytes
@@ -275,6 +276,25 @@ def test_a_dictionary_that_repeats_a_long_text_ends_at_the_ratio(store: Store) -
     content = _parquet({"text": pa.array(["x" * 2**20] * 150).dictionary_encode()}, compression="zstd")
     assert len(content) < 100_000
     _refused(store, content, "swells to more than .* bytes of text, beyond 200 to 1")
+
+
+def test_values_that_are_rejected_count_towards_the_ratio_and_towards_the_chunk(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text beyond the length of a document costs as much to read, and yields nothing that would end a chunk."""
+    monkeypatch.setattr("trainwright.prepare.chunks.CHUNK_READ_BYTES", 40 * 2**20)
+    too_long = pa.array(["x" * (DOCUMENT_BYTES + 1)] * 12).dictionary_encode()
+    source = store("a.parquet", _parquet({"text": too_long}, compression="zstd", row_group_size=4))
+    assert source.path.stat().st_size < 10_000
+    chunks = write_chunks(source, sniff(source), TEXT, tmp_path)
+    first = next(chunks)
+    assert (first.documents, first.rejected_count, first.read_bytes > 0) == (0, 4, True), (
+        "where a job gives way"
+    )
+    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
+        list(chunks)
+    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):  # a job that continues counts on
+        list(write_chunks(source, sniff(source), TEXT, tmp_path, first.next_position))
 
 
 def test_batches_shrink_as_pages_grow(monkeypatch: pytest.MonkeyPatch) -> None:

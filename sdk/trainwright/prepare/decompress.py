@@ -20,6 +20,8 @@ from trainwright.prepare.limits import FREE_BYTES, MOST_BYTES, MOST_RATIO
 WINDOW_BYTES = 128 * 2**20
 """Most memory that a Zstandard frame may require."""
 BLOCK_BYTES = 2**20
+MOST_EMPTY_MEMBERS = 100_000
+"""Members without content cost time and give no row at which reading could stop. Writers add one per file at most."""
 ZSTANDARD_STEP_BYTES = 2**8
 
 
@@ -90,6 +92,7 @@ class PlainStream:
     def _members(self, kind: str, begin: type[_Gzip] | type[_Zstandard], step_bytes: int) -> Iterator[bytes]:
         """Blocks of output of all members."""
         member: _Member | None = None
+        made_before, empty_members = 0, 0
         for given in self._steps(step_bytes):
             self._fed += len(given)
             while given:
@@ -97,7 +100,7 @@ class PlainStream:
                     given = given.lstrip(b"\0")  # padding of tapes and block devices
                     if not given:
                         break
-                    member = begin()
+                    member, made_before = begin(), self._made
                 try:
                     block, given = member.feed(given)
                 except (zlib.error, zstandard.ZstdError, MemoryError) as error:
@@ -107,6 +110,12 @@ class PlainStream:
                     yield block
                 if member.ended:
                     member = None
+                    empty_members += self._made == made_before
+                    if empty_members > MOST_EMPTY_MEMBERS:
+                        raise UnusableDataError(
+                            f"{self._name} holds more than {MOST_EMPTY_MEMBERS:,} {kind} members without content. "
+                            "Compress it again."
+                        )
         if member is not None:
             raise UnusableDataError(
                 f"{self._name} ends in the middle of its {kind} data, after {self._made:,} plain bytes: "

@@ -43,27 +43,37 @@ def parquet_columns(source: Source, compression: Compression) -> list[Column]:
 
 
 def parquet_rows(source: Source, compression: Compression, field: str, start: Position) -> Iterator[Row]:
-    """The rows from ``start`` on.
+    """The rows from ``start`` on. Their offset is the size of all values up to them, rejected ones included.
 
     Raises:
         UnusableDataError: the file is broken.
     """
     stored_bytes = source.path.stat().st_size
     allowed = FREE_BYTES + MOST_RATIO * stored_bytes
-    row, text_bytes = start.rows, 0
+    row, plain_bytes = start.rows, start.offset
     values = _values(source, compression, field, start.rows)
     rows = next(values)
     for value in values:
         row += 1
+        plain_bytes += _plain_size(value)
+        if plain_bytes > allowed:  # a dictionary can repeat one long text a million times
+            raise UnusableDataError(
+                f"{source.name} swells to more than {allowed:,} bytes of text, beyond {MOST_RATIO} to 1, which "
+                "text does not do. Upload it as .jsonl if it is meant."
+            )
         found = _found(value, field, source.name, row)
-        if isinstance(found, Document):
-            text_bytes += len(found.text)
-            if text_bytes > allowed:  # a dictionary can repeat one long text a million times
-                raise UnusableDataError(
-                    f"{source.name} swells to more than {allowed:,} bytes of text, beyond {MOST_RATIO} to 1, which "
-                    "text does not do. Upload it as .jsonl if it is meant."
-                )
-        yield Row(found, row, row, 0, stored_bytes * row // max(rows, 1))
+        yield Row(found, row, row, plain_bytes, stored_bytes * row // max(rows, 1))
+
+
+def _plain_size(value: object) -> int:
+    """What reading ``value`` costs, about: the characters or bytes of its texts, and 1 for everything else."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        return 1 + sum(map(_plain_size, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_plain_size, value))
+    return 1
 
 
 def _found(value: object, field: str, name: str, row: int) -> Document | Rejected:
