@@ -2,7 +2,8 @@
 
 Without them, one header can fill the memory, a client that never finishes its head keeps its connection for ever, and a
 flood of connections uses up the process's open files, so that the database cannot open its own. When there are too many,
-a new connection takes the place of the one that has waited longest without a request.
+a new connection takes the place of the one that has waited longest without a request, or else of the one whose client
+has stalled for the longest time: it sends no more of a body that it began, or reads no more of its response.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 20.0
 """From the connection, or from the first byte of a later request, to the end of the head."""
 
+STALL_SECONDS = 10.0
+"""After this time without a byte, a client that is to send or to read gives way. Uploads and downloads resume."""
 
 MAX_CONNECTIONS = 4_000
 """Of one process; fewer if it may open fewer files."""
@@ -43,23 +46,31 @@ class HttpProtocol(HttpToolsProtocol):
     _idle: ClassVar[dict["HttpProtocol", None]] = {}
     """Connections without a complete head, the longest idle first."""
 
+    _stalled_since: ClassVar[dict["HttpProtocol", float]] = {}
+    """Connections that wait for their client to send the rest of a body or to read a response; the longest first."""
+
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
     """Runs while a head is incomplete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
-        if len(self.connections) > max_connections() and not self._close_an_idle_one():
+        if len(self.connections) > max_connections() and not (
+            self._close_an_idle_one() or self._close_a_stalled_one()
+        ):
             return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
         self._start_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
+        self._stalled_since.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._head_timer is not None:
             self._head_bytes += len(data)
+        elif self in self._stalled_since:
+            self._wait_for_client()
         super().data_received(data)
         if self._head_timer is not None and self._head_bytes > HEAD_BYTES:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -71,12 +82,31 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
+        self._wait_for_client()  # until `on_message_complete`, which follows immediately if there is no body
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._stalled_since.pop(self, None)
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_client()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stalled_since.pop(self, None)
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        """The connection waits for its next request, if its client has read the last response."""
+        answered = self.cycle is not None and self.cycle.response_complete
+        if answered and self not in self._stalled_since and not self.transport.is_closing():
+            self._idle.setdefault(self)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self.transport.is_closing() and self.cycle.response_complete:
-            self._idle[self] = None
+        self._note_idle()
 
     def _close_an_idle_one(self) -> bool:
         longest_idle = next(iter(self._idle), None)
@@ -85,6 +115,18 @@ class HttpProtocol(HttpToolsProtocol):
         longest_idle._end_head()
         longest_idle.transport.abort()
         return True
+
+    def _close_a_stalled_one(self) -> bool:
+        longest_stalled = next(iter(self._stalled_since), None)
+        if longest_stalled is None or self.loop.time() - self._stalled_since[longest_stalled] < STALL_SECONDS:
+            return False
+        del self._stalled_since[longest_stalled]
+        longest_stalled.transport.abort()
+        return True
+
+    def _wait_for_client(self) -> None:
+        self._stalled_since.pop(self, None)
+        self._stalled_since[self] = self.loop.time()
 
     def _start_head(self) -> None:
         self._head_bytes = 0

@@ -30,6 +30,9 @@ LIFETIME = timedelta(hours=24)
 MAX_UPLOADS = 10_000
 """Uploads that a team can have at once."""
 
+MAX_UPLOADS_PER_PERSON = 2_000
+"""Of these, uploads of one person; a dataset has at most 1,000 files."""
+
 OBJECT_NAME = "data"
 
 
@@ -53,11 +56,15 @@ def create_upload(
         AppError: the team's storage has no room for it.
     """
     reserve_storage(session, team_id, announced_bytes)
-    if session.scalar(select(func.count()).where(Upload.team_id == team_id)) == MAX_UPLOADS:
-        raise Conflict(
-            "too_many_uploads",
-            f"Your team has {MAX_UPLOADS:,} uploads that no dataset uses. Create datasets from them or delete some.",
-        )
+    for owner, most, condition in (
+        ("Your team has", MAX_UPLOADS, Upload.team_id == team_id),
+        ("You have", MAX_UPLOADS_PER_PERSON, Upload.created_by == user_id),
+    ):
+        if (session.scalar(select(func.count()).where(condition)) or 0) >= most:
+            detail = (
+                f"{owner} {most:,} uploads that no dataset uses. Create datasets from them or delete some."
+            )
+            raise Conflict("too_many_uploads", detail)
     upload = Upload(
         team_id=team_id,
         created_by=user_id,

@@ -12,8 +12,10 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from tests.live import eventually
 from trainwright_backend.cli import SERVER_OPTIONS
 from trainwright_backend.core import http_protocol
+from trainwright_backend.core.http_protocol import HttpProtocol
 from trainwright_backend.local.platform import bind_socket
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -23,7 +25,13 @@ SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
 """Answered when the server ends."""
 
 
+LARGE_BYTES = 50_000_000
+"""More than the buffers of a connection take."""
+
+
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] == "/large":
+        return await PlainTextResponse(b"x" * LARGE_BYTES)(scope, receive, send)
     if scope["path"] == "/slow":
         await receive()  # the body
         await receive()  # the end of the connection
@@ -130,6 +138,29 @@ def test_a_kept_connection_gives_way_but_a_request_does_not(
         [refused] = connect(server, 1, REQUEST + b"\r\n", opened)
         assert read_to_end(refused).startswith(b"HTTP/1.1 503 ")
         busy.close()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf",
+        b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=["sends no more", "reads nothing"],
+)
+def test_a_client_that_stalls_gives_way(
+    server: tuple[str, int], monkeypatch: pytest.MonkeyPatch, first: bytes
+) -> None:
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)
+    with ExitStack() as opened:
+        connect(server, 5, first, opened)
+        eventually(lambda: len(HttpProtocol._stalled_since) == 5, "all wait for their clients", 30)
+        [refused] = connect(server, 1, REQUEST + b"\r\n", opened)
+        assert read_to_end(refused).startswith(b"HTTP/1.1 503 "), "they may only be slow"
+        monkeypatch.setattr(http_protocol, "STALL_SECONDS", 0.0)
+        [served] = connect(server, 1, REQUEST + b"Connection: close\r\n\r\n", opened)
+        assert read_to_end(served).startswith(b"HTTP/1.1 200 ")
+        eventually(lambda: len(HttpProtocol._stalled_since) == 4, "one was closed", 30)
 
 
 def test_a_process_takes_connections_for_half_of_its_files() -> None:

@@ -234,6 +234,18 @@ def test_concurrent_uploads_stay_within_the_limit(site: Site, tus: Tus, exact: E
     assert sorted(answers) == [201] * 6 + [403] * 10 and used_bytes(site) == 900 and exact()
 
 
+def test_a_person_has_a_limit_of_uploads_that_leaves_others_theirs(
+    site: Site, tus: Tus, exact: Exact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright_backend.uploads.service.MAX_UPLOADS_PER_PERSON", 2)
+    url = tus.begin(10)
+    tus.begin(10)
+    refused = tus.announce(10)
+    assert (refused.status_code, refused.json()["code"]) == (409, "too_many_uploads") and exact()
+    assert Tus(site.member("editor"), tus.path).announce(10).status_code == 201
+    assert tus.drop(url).status_code == 204 and tus.announce(10).status_code == 201
+
+
 @pytest.mark.both_databases
 def test_the_storage_check_detects_one_byte_too_many(site: Site, tus: Tus) -> None:
     tus.begin(10)
