@@ -59,7 +59,8 @@ def get_health(session: ReadSession, request: Request) -> Health:
     idle_seconds: float | None = None if loop is None else loop.idle_seconds()
     if idle_seconds is not None and idle_seconds > loop.max_idle_seconds():
         raise _stuck_loop(idle_seconds, loop.max_idle_seconds())
-    problems = _part_problems(request.app.state.settings, request.app.state.enqueuer)
+    idle_worker = None if loop is None else loop.worker_watch.problem()
+    problems = _part_problems(request.app.state.settings, request.app.state.enqueuer, idle_worker)
     return Health(
         status="degraded" if problems else "ok",
         version=version("trainwright"),
@@ -107,9 +108,11 @@ def get_page(path: str, request: Request) -> Response:
     return FileResponse(index, headers={"Cache-Control": "no-cache"})
 
 
-def _part_problems(settings: Settings, enqueuer: Enqueuer) -> list[PartProblem]:
+def _part_problems(settings: Settings, enqueuer: Enqueuer, idle_worker: str | None) -> list[PartProblem]:
     found = {} if settings.parts_file is None else read_part_problems(settings.parts_file)
     silent = dict.fromkeys(enqueuer.silent_brokers(), "does not respond. New work starts some seconds late.")
+    if idle_worker is not None:
+        silent["worker"] = idle_worker
     return [PartProblem(part=name, message=message) for name, message in sorted((silent | found).items())]
 
 

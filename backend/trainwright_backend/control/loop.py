@@ -20,6 +20,7 @@ from trainwright_backend.control.leader import Leader
 from trainwright_backend.control.lease_reaper import LeaseReaper
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.control.steps import run_step
+from trainwright_backend.control.worker_watch import WorkerWatch
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.core.settings import Settings
@@ -66,6 +67,7 @@ class ControlLoop:
         self._last_round = clock()
         self._leader = Leader(database, settings)
         self._reaper = LeaseReaper(database, settings.timers, clock)
+        self.worker_watch = WorkerWatch(database, clock)
         self._notified = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -100,6 +102,8 @@ class ControlLoop:
                 next_sweep = time.monotonic() + self._timers.sweep_seconds
             if run_step(partial(self._lead, sweep=due)):
                 self._last_round = self._clock()
+            if due:  # also where another process leads: each answers `/health`
+                run_step(self.worker_watch.look)
             self._notified.wait(max(next_sweep - time.monotonic(), 0))
             self._notified.clear()
             self._stopping.wait(MIN_PAUSE_SECONDS)

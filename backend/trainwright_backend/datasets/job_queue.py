@@ -80,6 +80,19 @@ def due_rows(kind: JobKind) -> Select[UUID, UUID, datetime]:
             )
 
 
+def jobs_are_neglected(session: Read) -> bool:
+    """Whether a job is due and no worker runs any."""
+    tables: tuple[JobTable | type[PreparationChunk], ...] = (
+        ParsedFile,
+        DatasetVersion,
+        Preparation,
+        PreparationChunk,
+    )
+    if any(session.scalar(select(exists().where(table.leased_until >= now()))) for table in tables):
+        return False
+    return any(session.execute(due_rows(kind).limit(1)).first() is not None for kind in JobKind)
+
+
 def resend_stale(session: Write) -> int:
     """Send again for rows without progress, whose messages a worker or the broker lost.
 

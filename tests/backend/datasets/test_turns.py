@@ -12,6 +12,8 @@ from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters
 from tests.backend.datasets.row_jobs import run_next_job
 from tests.live import eventually
 from trainwright.prepare import chunks, rows
+from trainwright_backend.control.loop import ControlLoop
+from trainwright_backend.control.worker_watch import LONGEST_WAIT_SECONDS, WorkerWatch
 from trainwright_backend.core.db import now
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs import dispatch, runner, turns
@@ -173,6 +175,32 @@ def test_a_worker_finds_work_without_a_message(editor: DatasetEditor, sweeping: 
     """The tests' application has no broker."""
     made = editor.make(ready=False, **{"a.jsonl": letters(30)})
     eventually(lambda: state_of(editor, made) == "ready", "the data is prepared", 30)
+
+
+def test_health_names_a_worker_that_takes_no_jobs(editor: DatasetEditor, job_runner: JobRunner) -> None:
+    """Dead, stopped or hung: no process has to notice it."""
+    state = editor.site.app.state
+    clock = [0.0]
+    loop = state.control = ControlLoop(state.database, state.settings, state.store, lambda: 0.0)
+    watch = loop.worker_watch = WorkerWatch(state.database, lambda: clock[0])
+
+    def problems(seconds_later: float) -> list[str]:
+        clock[0] += seconds_later
+        watch.look()
+        health = editor.site.anonymous().get("/api/v1/health").json()
+        assert health["status"] == ("degraded" if health["problems"] else "ok")
+        return [problem["part"] for problem in health["problems"]]
+
+    assert problems(0) == []
+    made = editor.make(ready=False, **{"a.jsonl": letters(3)})
+    assert problems(1) == [] and problems(LONGEST_WAIT_SECONDS - 1) == []
+    assert problems(1) == ["worker"]
+    taken = Turns(state.database).take()
+    assert taken is not None and problems(1) == [], "a worker has a lease"
+    run_contained(state.database, state.store, taken.job)
+    while job_runner.run_one():
+        pass
+    assert state_of(editor, made) == "ready" and problems(2 * LONGEST_WAIT_SECONDS) == []
 
 
 def test_a_job_that_failed_waits_before_it_is_repeated(
