@@ -128,7 +128,7 @@ def first_owner_link(data: UpFolder = None) -> None:
 
 @link_app.command("sign-in")
 def sign_in_link(email: str, data: UpFolder = None) -> None:
-    """Print a link that signs someone in without a password, or sets a new one. It is valid for 15 minutes."""
+    """Print a link that signs someone in, or sets a new password, and confirms their address. It is valid for 15 minutes."""
     settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
         typer.echo(one_time_links.sign_in_link(session, settings, email).url)

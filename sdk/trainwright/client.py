@@ -64,6 +64,10 @@ class Client(Connection):
         """Change your password, which signs you out in all browsers. API keys stay valid."""
         self.post_only("/me/password", json={"current_password": current, "password": new})
 
+    def mail_sign_in_link(self, email: str) -> None:
+        """Have a sign-in link sent to ``email``, if it has an account. Opening it proves the address, or sets a new password."""
+        self.post_only("/auth/mailed-link", json={"email": email})
+
     def teams(self) -> list[Team]:
         """The teams you are in."""
         return self.get_list("/teams", Team)

@@ -44,6 +44,7 @@ EXPECTED = {
     "POST /api/v1/auth/sign-in": "public",
     "POST /api/v1/auth/sign-out": "public",
     "POST /api/v1/auth/link": "public",
+    "POST /api/v1/auth/mailed-link": "public",
     "GET /api/v1/auth/link/{token}": "public",
     "GET /api/v1/me": "signed in",
     "PATCH /api/v1/me": "signed in",

@@ -1,8 +1,8 @@
 """Signing in and out, and one-time links for owners, invitations and sign-in."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Request, Response
 
-from trainwright.contracts.api.people import KeyScope, LinkInfo, Me, OneTimeLink, SignIn
+from trainwright.contracts.api.people import KeyScope, LinkInfo, MailedLink, Me, OneTimeLink, SignIn
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, ReadSession, WriteSession
 from trainwright_backend.auth import passwords, service
 from trainwright_backend.auth.policies import (
@@ -14,7 +14,7 @@ from trainwright_backend.auth.policies import (
     sign_browser_in,
 )
 from trainwright_backend.core.policy import GuardedRoute, SignInRoute, public
-from trainwright_backend.teams import one_time_links
+from trainwright_backend.teams import mailed_links, one_time_links
 
 session_router = APIRouter(prefix="/auth", route_class=GuardedRoute)
 sign_in_router = APIRouter(prefix="/auth", route_class=SignInRoute)
@@ -66,14 +66,31 @@ def use_link(
     response: Response,
     database: CurrentDatabase,
     settings: CurrentSettings,
+    later: BackgroundTasks,
 ) -> Me:
-    """Use a one-time link; sets the session cookie."""
+    """Use a one-time link; sets the session cookie. The address of a new account gets a link that proves it, if mail is sent."""
     caller = optional_person(request)
     if caller is not None:
         require_scope(caller, KeyScope.MANAGE)
     signed_in = one_time_links.use_link(database, settings, used, None if caller is None else caller.user_id)
     sign_browser_in(response, settings, signed_in.session_token, signed_in.me.email)
+    if settings.smtp_url is not None and not signed_in.me.email_verified:
+        later.add_task(mailed_links.mail_link, database, settings, signed_in.me.email)
     return signed_in.me
+
+
+@sign_in_router.post(
+    "/mailed-link",
+    status_code=202,
+    tags=["accounts"],
+    dependencies=[public("only the owner of the address gets the link, and the answer tells nothing")],
+)
+def mail_link(
+    asked: MailedLink, database: CurrentDatabase, settings: CurrentSettings, later: BackgroundTasks
+) -> None:
+    """Send a sign-in link to an address, if it has an account. It signs in, proves the address, or sets a new password."""
+    mailed_links.check_request(database, settings, asked.email)
+    later.add_task(mailed_links.mail_link, database, settings, asked.email)
 
 
 router = APIRouter()

@@ -22,7 +22,7 @@ from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Leaver, Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs.joined_nodes import with_joined_slots
-from trainwright_backend.teams import members, one_time_links, service
+from trainwright_backend.teams import invitations, members, service
 
 router = APIRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
 
@@ -88,20 +88,20 @@ def create_invitation(
     requested: RequestedAddress,
 ) -> Invitation:
     """Invite a person to the team. The answer has the link to send to them; an earlier one of theirs no longer works."""
-    return one_time_links.invite(session, settings, access.team_id, access.user_id, new, requested)
+    return invitations.invite(session, settings, access.team_id, access.user_id, new, requested)
 
 
 @router.get("/{team}/invitations", response_model=Page[PendingInvitation])
 def list_invitations(access: Owner, session: ReadSession, asked: Paged) -> Page[PendingInvitation] | Response:
     """Pending invitations, newest first. Their links are not shown again."""
-    found = one_time_links.open_invitations(session, access.team_id)
+    found = invitations.open_invitations(session, access.team_id)
     return page_of(found, asked, lambda invitation: invitation.id)
 
 
 @router.delete("/{team}/invitations/{invitation}", status_code=204)
 def revoke_invitation(access: Owner, session: WriteSession, invitation: str) -> None:
     """Revoke an invitation; its link no longer works."""
-    one_time_links.revoke_invitation(session, access.team_id, invitation)
+    invitations.revoke_invitation(session, access.team_id, invitation)
 
 
 @router.put("/{team}/quota/{device}")

@@ -30,6 +30,7 @@ MEMORY_KIB = 19 * 1024
 PASSES = 2
 
 MAX_ATTEMPTS = 20
+MAX_MAILS = 3
 WINDOW = timedelta(minutes=10)
 
 MIN_GUESSES = 10**8
@@ -143,8 +144,30 @@ def known_browser_token(settings: Settings, email: str) -> str:
 
 
 def count_attempt(database: Database, settings: Settings, email: str, *, known_browser: bool = False) -> UUID:
-    """Count an attempt before it is evaluated, so that concurrent attempts are counted too."""
+    """Count an attempt before it is evaluated, so that concurrent attempts are counted too.
+
+    Raises:
+        AppError: 429, there were too many.
+    """
     purpose = "guess_in_known_browser" if known_browser else "guess"
+    advice = "use a browser in which you have signed in before, or ask the operator for a sign-in link"
+    refusal = ("too_many_attempts", "Too many sign-in attempts for this address.", advice)
+    return _count(database, settings, purpose, email, MAX_ATTEMPTS, refusal)
+
+
+def count_mail(database: Database, settings: Settings, email: str) -> None:
+    """Count a mail to an address, whether or not it has an account.
+
+    Raises:
+        AppError: 429, there were too many.
+    """
+    refusal = ("too_many_mails", "Too many mails to this address.", "look for the last one, also among spam")
+    _count(database, settings, "mail", email, MAX_MAILS, refusal)
+
+
+def _count(
+    database: Database, settings: Settings, purpose: str, email: str, most: int, refusal: tuple[str, str, str]
+) -> UUID:
     subject = keyed_hash(settings.secret_key, purpose, normal_email(email))
     with database.write() as session:
         _lock(session, subject)
@@ -153,15 +176,11 @@ def count_attempt(database: Database, settings: Settings, email: str, *, known_b
         times = session.scalars(
             select(SignInAttempt.time).where(SignInAttempt.subject == subject).order_by(SignInAttempt.time)
         ).all()
-        if len(times) >= MAX_ATTEMPTS:
-            seconds = max(1, round((times[-MAX_ATTEMPTS] + WINDOW - now()).total_seconds()))
-            raise AppError(
-                "too_many_attempts",
-                429,
-                f"Too many sign-in attempts for this address. Try again in {-(-seconds // 60)} minutes, use a browser in "
-                "which you have signed in before, or ask the operator for a sign-in link.",
-                headers={"Retry-After": str(seconds)},
-            )
+        if len(times) >= most:
+            seconds = max(1, round((times[-most] + WINDOW - now()).total_seconds()))
+            code, what, advice = refusal
+            detail = f"{what} Try again in {-(-seconds // 60)} minutes, {advice}."
+            raise AppError(code, 429, detail, headers={"Retry-After": str(seconds)})
         attempt = SignInAttempt(subject=subject)
         session.add(attempt)
         session.flush()

@@ -123,6 +123,7 @@ def me(session: Read, user_id: UUID) -> Me:
         name=account.name,
         email=account.email,
         site_admin=account.site_admin,
+        email_verified=account.email_verified,
         teams=[MembershipOut(slug=team.slug, name=team.name, role=Role(role)) for team, role in rows],
     )
 

@@ -22,6 +22,9 @@ class Account(Base):
     name: Mapped[str] = mapped_column(String(80))
     password_hash: Mapped[str] = mapped_column(String(255))
     site_admin: Mapped[bool] = mapped_column(default=False)
+    email_verified: Mapped[bool] = mapped_column(default=False)
+    """Whether the owner has proved that the address is theirs, or an operator has said so."""
+
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from trainwright.contracts.agent_protocol import Timers
@@ -55,6 +55,13 @@ class Settings(BaseSettings):
     tasks_url: str | None = None
     """Celery broker for the backend's own workers. Agents must not reach it: a writer can run its tasks."""
 
+    smtp_url: SecretStr | None = None
+    """Server that sends mail, `smtp://user:password@host:587` (with STARTTLS if it offers that) or `smtps://…:465`; without
+    it, people get sign-in links from the operator."""
+
+    mail_from: str | None = None
+    """Sender of mail; `trainwright@` and the host of `public_url` when empty."""
+
     timers: Timers = Timers()
     """The intervals of leases and heartbeats."""
 
@@ -78,6 +85,21 @@ class Settings(BaseSettings):
 
     log_json: bool = True
     """Log one JSON object per line; otherwise readable lines."""
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _names_a_server(cls, given: SecretStr | None) -> SecretStr | None:
+        parts = urlsplit("" if given is None else given.get_secret_value())
+        if given is not None and (parts.scheme not in ("smtp", "smtps") or not parts.hostname):
+            raise ValueError(
+                "write smtp://host:587 or smtps://host:465, with user:password@ before the host if needed"
+            )
+        return given
+
+    @property
+    def resolved_mail_from(self) -> str:
+        """The effective sender of mail."""
+        return self.mail_from or f"trainwright@{urlsplit(self.public_url).hostname or 'localhost'}"
 
     @property
     def resolved_database_url(self) -> str:

@@ -15,6 +15,8 @@ def show(key: Key, server: Server = LOCAL_SERVER) -> None:
     with open_client(server, key) as client:
         me = client.me()
         typer.echo(f"{me.name} <{me.email}>{', site admin' if me.site_admin else ''}")
+        if not me.email_verified:
+            typer.echo("It is not confirmed that this address is yours: run `trainwright account confirm`.")
         for team in me.teams:
             typer.echo(f"{team.slug}: {team.role}")
 
@@ -24,6 +26,15 @@ def rename(name: str, key: Key, server: Server = LOCAL_SERVER) -> None:
     """Change your name. Runs and datasets keep the name under which you created them."""
     with open_client(server, key) as client:
         typer.echo(f"Your name is now {client.change_name(name).name}.")
+
+
+@app.command("confirm")
+def confirm(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Have a link sent to your address. Open it in a browser in which you are signed in, which confirms the address."""
+    with open_client(server, key) as client:
+        email = client.me().email
+        client.mail_sign_in_link(email)
+        typer.echo(f"A link is on its way to {email}. Open it where you are signed in.")
 
 
 @app.command("password")

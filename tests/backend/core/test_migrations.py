@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.end_codes import EndCode
-from trainwright_backend.auth.tables import ApiKey, OneTimeLink
+from trainwright_backend.auth.tables import Account, ApiKey, OneTimeLink
 from trainwright_backend.core.db import Base, Database, now
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
@@ -357,6 +357,7 @@ def test_old_slot_time_links_and_keys_stay_what_they_were(empty_url: str) -> Non
         assert (kept.email, kept.role, kept.invited_by) == ("bob@acme.example", "viewer", None)
         old_key = session.scalars(sa.select(ApiKey)).one()
         assert (old_key.scope, old_key.expires) == ("manage", None)
+        assert session.scalars(sa.select(Account)).one().email_verified
 
 
 @pytest.mark.parametrize(("mfu", "kept"), [([0.5, 0.9], True), ([0.5, 13.31], False)])

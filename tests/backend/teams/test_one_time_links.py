@@ -24,7 +24,7 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.public_address import local_warning, reachable_address
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
-from trainwright_backend.teams import one_time_links
+from trainwright_backend.teams import invitations, one_time_links
 
 
 def use(client: TestClient, **body: object) -> tuple[int, str]:
@@ -43,7 +43,13 @@ def test_no_account_exists_before_the_first_owner_s_link(app: FastAPI, anonymous
         assert session.scalar(select(func.count()).select_from(Account)) == 0
     body = first_owner(app)
     info = anonymous.get(f"/api/v1/auth/link/{body['token']}").json()
-    assert info == {"purpose": "first_owner", "email": None, "team": None, "needs_account": True}
+    assert info == {
+        "purpose": "first_owner",
+        "email": None,
+        "team": None,
+        "needs_account": True,
+        "needs_password": False,
+    }
     assert use(anonymous, **body) == (200, "")
     me = anonymous.get("/api/v1/me").json()
     assert me["site_admin"] and me["teams"] == [{"slug": "acme", "name": "acme", "role": "owner"}]
@@ -105,7 +111,7 @@ def test_an_invitation_brings_a_newcomer_into_the_team_with_its_role(site: Site)
     browser = site.anonymous()
     info = browser.get(f"/api/v1/auth/link/{token}").json()
     assert info == {
-        "purpose": "invitation", "email": "bob@acme.example", "team": "acme", "needs_account": True,
+        "purpose": "invitation", "email": "bob@acme.example", "team": "acme", "needs_account": True, "needs_password": False,
     }  # fmt: skip
     assert use(browser, token=token, name="Bob", password=PASSWORD, email="eve@evil.example")[0] == 422
     assert use(browser, token=token, name="Bob", password=PASSWORD) == (200, "")
@@ -305,7 +311,7 @@ def test_the_database_contains_no_link(site: Site) -> None:
 
 
 def test_a_team_has_a_limit_of_pending_invitations(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_time_links, "MAX_INVITATIONS", 2)
+    monkeypatch.setattr(invitations, "MAX_INVITATIONS", 2)
     path = f"{site.path}/invitations"
     answers = [site.admin.post(path, json={"email": f"{n}@b", "role": "viewer"}) for n in range(3)]
     assert [answer.status_code for answer in answers] == [201, 201, 409]

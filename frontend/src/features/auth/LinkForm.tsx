@@ -23,7 +23,8 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
   const firstOwner = link.purpose === "first_owner";
 
   const recovers = link.purpose === "sign_in";
-  const setsPassword = recovers && account.password !== "";
+  const mustSetPassword = link.needs_password === true;
+  const setsPassword = recovers && (mustSetPassword || account.password !== "");
 
   const mistakes = link.needs_account ? validateAccount(account, firstOwner) : setsPassword ? validatePassword(account) : {};
 
@@ -91,12 +92,23 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
       )}
       {recovers && (
         <Field
-          label="New password (optional)"
-          help={`${PASSWORD_HELP} A new password signs you out everywhere else and revokes your API keys. Leave this empty to keep your password.`}
+          label={mustSetPassword ? "New password" : "New password (optional)"}
+          help={`${PASSWORD_HELP} A new password signs you out everywhere else and revokes your API keys. ${
+            mustSetPassword
+              ? "This account needs one: it was never confirmed that it is yours."
+              : "Leave this empty to keep your password."
+          }`}
           error={problem("password")}
         >
           {(control) => (
-            <TextInput {...control} {...input("password")} type="password" autoComplete="new-password" minLength={10} />
+            <TextInput
+              {...control}
+              {...input("password")}
+              type="password"
+              autoComplete="new-password"
+              required={mustSetPassword}
+              minLength={10}
+            />
           )}
         </Field>
       )}

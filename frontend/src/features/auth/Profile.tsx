@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { Me } from "@/api/types";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
+import { MailLinkButton } from "@/features/auth/MailLinkButton";
 import { PasswordChange } from "@/features/auth/PasswordChange";
 import { ProfileName } from "@/features/auth/ProfileName";
 import { applyTheme, storedTheme, THEME_LABELS, type Theme } from "@/lib/theme";
@@ -23,6 +24,12 @@ export function Profile({ me }: { me: Me }) {
             </>
           )}
         </dl>
+        {me.email_verified === false && (
+          <div className="flex flex-col gap-2">
+            <p>It is not confirmed that this address is yours. Until it is, you cannot join another team.</p>
+            <MailLinkButton email={me.email} sent="A link is on its way. Open it in this browser to confirm the address." />
+          </div>
+        )}
         <PasswordChange email={me.email} />
       </div>
       <div className="w-48 max-tablet:w-full">

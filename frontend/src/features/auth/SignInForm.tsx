@@ -5,6 +5,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
+import { MailLinkButton } from "@/features/auth/MailLinkButton";
 import { signIn } from "@/features/auth/queries";
 
 export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
@@ -34,7 +35,7 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
           />
         )}
       </Field>
-      <Field label="Password" help="No password, or forgotten? Ask the site admin for a one-time link.">
+      <Field label="Password" help="No password, or forgotten? Sign in by a one-time link.">
         {(control) => (
           <TextInput
             {...control}
@@ -53,6 +54,7 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
       <Button type="submit" variant="primary" disabled={isPending}>
         Sign in
       </Button>
+      <MailLinkButton email={email} sent="If this address has an account, a link is on its way." />
     </form>
   );
 }

@@ -55,3 +55,12 @@ it("keeps the password if the field of a sign-in link stays empty", async () => 
     expect(received).toEqual([{ token: "t" }]);
   });
 });
+
+it("requires a new password for an account that was never confirmed", async () => {
+  const received = receive();
+  renderRoute(<LinkForm token="t" link={{ ...SIGN_IN, needs_password: true }} onSignedIn={() => undefined} />);
+  const field = await screen.findByLabelText("New password");
+  await userEvent.click(screen.getByRole("button", { name: "Set password and sign in" }));
+  expect(document.activeElement).toBe(field);
+  expect(received).toEqual([]);
+});

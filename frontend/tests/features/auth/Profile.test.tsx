@@ -66,3 +66,27 @@ it("changes the password, with each refusal at its field", async () => {
   expect(screen.queryByRole("dialog")).toBeNull();
   expect(sent.at(-1)).toEqual({ current_password: "right password", password: "a new password" });
 });
+
+it("sends a link that confirms the address, if it is not confirmed", async () => {
+  const sent: unknown[] = [];
+  server.use(
+    http.post("*/api/v1/auth/mailed-link", async ({ request }) => {
+      sent.push(await request.json());
+      if (sent.length > 1) return HttpResponse.json(null, { status: 202 });
+      return HttpResponse.json({ status: 409, code: "no_mail", detail: "This installation sends no mail.", errors: [] }, { status: 409 });
+    }),
+  );
+  renderRoute(<Profile me={{ ...me, email_verified: false }} />);
+  const button = await screen.findByRole("button", { name: "Send me a link by mail" });
+  await userEvent.click(button);
+  expect(await screen.findByText("This installation sends no mail.")).toBeDefined();
+  await userEvent.click(button);
+  expect((await screen.findByRole("status")).textContent).toContain("A link is on its way");
+  expect(sent).toEqual([{ email: "ada@example.org" }, { email: "ada@example.org" }]);
+});
+
+it("asks nobody to confirm an address that is confirmed", async () => {
+  renderRoute(<Profile me={{ ...me, email_verified: true }} />);
+  await screen.findByLabelText("Your name");
+  expect(screen.queryByRole("button", { name: "Send me a link by mail" })).toBeNull();
+});

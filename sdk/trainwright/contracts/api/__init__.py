@@ -6,6 +6,7 @@ Routes (all below ``/api/v1``; ``T`` = ``/teams/{team}``; ids are opaque strings
 POST    /auth/link                                  OneTimeLink → Me; sets the session cookie. First owner,
                                                     invitation or sign-in, as the link's purpose says
 GET     /auth/link/{token}                          LinkInfo: what the link is for, before it is used
+POST    /auth/mailed-link                           MailedLink → 202: a sign-in link by mail, if there is an account
 POST    /auth/sign-in                               SignIn → Me; sets the session cookie
 POST    /auth/sign-out                              204
 GET PATCH /me                                       Me; ProfileChange: the name

@@ -39,6 +39,15 @@ class LinkInfo(Envelope):
     """Whether name, e-mail address and a password are required. An invitation requires them of everybody who is not signed
     in with its address, whether or not the address has an account: its owner signs in first."""
 
+    needs_password: bool = False
+    """Whether a sign-in link must set a new password, because it was never proved whose the account is."""
+
+
+class MailedLink(Strict):
+    """Asks for a sign-in link by mail."""
+
+    email: str = Field(min_length=3, max_length=254, pattern=EMAIL_PATTERN)
+
 
 class OneTimeLink(Strict):
     """Uses a one-time link. The fields of the account are required if `LinkInfo.needs_account` is true.
@@ -65,6 +74,9 @@ class Me(Envelope):
     name: str
     email: str
     site_admin: bool
+    email_verified: bool = True
+    """Whether it is proved that the address is yours. Until then, you can join no other team."""
+
     teams: list[Membership]
 
 

@@ -1,0 +1,41 @@
+"""Sending mail by SMTP, if the operator has configured a server. There is no queue: people ask again for what is lost."""
+
+import smtplib
+from email.message import EmailMessage
+from urllib.parse import unquote, urlsplit
+
+from trainwright_backend.core.background import contain
+from trainwright_backend.core.settings import Settings
+
+TIMEOUT_SECONDS = 15.0
+
+
+def send_mail(settings: Settings, to: str, subject: str, text: str) -> bool:
+    """Send a plain text. Call it without an open session, and best after the response: it takes seconds.
+
+    Returns:
+        False if the server did not accept it; the log says why.
+    """
+    failure = contain(
+        lambda: _deliver(settings, to, subject, text),
+        "mail was not sent",
+        expected=(smtplib.SMTPException, OSError),
+        subject=subject,
+    )
+    return failure is None
+
+
+def _deliver(settings: Settings, to: str, subject: str, text: str) -> None:
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = settings.resolved_mail_from, to, subject
+    message.set_content(text)
+    assert settings.smtp_url is not None, "the caller has checked it"
+    url = urlsplit(settings.smtp_url.get_secret_value())
+    host, port = url.hostname or "", url.port or 0
+    client = smtplib.SMTP_SSL if url.scheme == "smtps" else smtplib.SMTP
+    with client(host, port, timeout=TIMEOUT_SECONDS) as connection:
+        if url.scheme == "smtp" and connection.has_extn("starttls"):
+            connection.starttls()
+        if url.username:
+            connection.login(unquote(url.username), unquote(url.password or ""))
+        connection.send_message(message)

@@ -1,0 +1,70 @@
+"""Sign-in links by mail. Whoever can open one owns the address: it proves an account's address, or sets a new password.
+
+The answer to a request for one is the same whether or not the address has an account, and comes before the mail is sent.
+"""
+
+from threading import BoundedSemaphore
+
+import structlog
+
+from trainwright_backend.auth.passwords import count_mail
+from trainwright_backend.auth.service import account_by_email, normal_email
+from trainwright_backend.core.db import Database
+from trainwright_backend.core.errors import Conflict
+from trainwright_backend.core.mail import send_mail
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.teams.link_rows import MAILED_LIFETIME
+from trainwright_backend.teams.one_time_links import sign_in_link
+
+MAILS_AT_ONCE = BoundedSemaphore(4)
+"""Each takes a thread of the server for some seconds. More are dropped, and people ask again."""
+
+SUBJECT = "Your sign-in link for Trainwright"
+
+TEXT = """\
+With this link you sign in to Trainwright as {email}:
+
+{link}
+
+It works once, within an hour. If you have no password there, or
+somebody else created the account, set a new password with it, which
+signs everybody else out.
+
+If you did not ask for this and do not know Trainwright, ignore this
+mail.
+"""
+
+log = structlog.get_logger()
+
+
+def check_request(database: Database, settings: Settings, email: str) -> None:
+    """Count a request for a link.
+
+    Raises:
+        Conflict: the installation sends no mail.
+        AppError: 429, too many were requested for this address.
+    """
+    if settings.smtp_url is None:
+        raise Conflict(
+            "no_mail",
+            "This installation sends no mail. Ask its operator for a sign-in link "
+            "(`trainwright-server link sign-in` with your address).",
+        )
+    count_mail(database, settings, email)
+
+
+def mail_link(database: Database, settings: Settings, email: str) -> None:
+    """Send a sign-in link to ``email`` if it has an account."""
+    with database.write() as session:
+        if account_by_email(session, email) is None:
+            return
+        link = sign_in_link(session, settings, email, MAILED_LIFETIME)
+    address = normal_email(email)
+    text = TEXT.format(email=address, link=link.url)
+    if not MAILS_AT_ONCE.acquire(blocking=False):
+        log.warning("a mail was dropped: too many are being sent")
+        return
+    try:
+        send_mail(settings, address, SUBJECT, text)
+    finally:
+        MAILS_AT_ONCE.release()

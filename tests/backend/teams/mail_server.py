@@ -1,0 +1,58 @@
+"""A mail server that keeps what it receives, for tests."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes
+from email.message import Message
+
+
+class Mailbox(socketserver.ThreadingTCPServer):
+    """Speaks as much SMTP as a client needs to send plain texts."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.received: list[Message] = []
+
+    @property
+    def url(self) -> str:
+        return f"smtp://127.0.0.1:{self.server_address[1]}"
+
+    def links_to(self, email: str) -> list[str]:
+        """The tokens of the links that were sent to ``email``."""
+        bodies = [mail.get_payload(decode=True) for mail in self.received if mail["To"] == email]
+        texts = [body.decode() for body in bodies if isinstance(body, bytes)]
+        return [line.rsplit("/", 1)[-1] for text in texts for line in text.split() if "/link/" in line]
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        mailbox = self.server
+        assert isinstance(mailbox, Mailbox)
+        self._say(220)
+        while line := self.rfile.readline():
+            verb = line.split()[0].upper()
+            self._say(354 if verb == b"DATA" else 221 if verb == b"QUIT" else 250)
+            if verb == b"DATA":
+                lines = iter(self.rfile.readline, b".\r\n")
+                mailbox.received.append(message_from_bytes(b"".join(lines)))
+                self._say(250)
+
+    def _say(self, code: int) -> None:
+        self.wfile.write(f"{code} fine\r\n".encode())
+
+
+@contextmanager
+def running_mailbox() -> Iterator[Mailbox]:
+    """A mail server in a thread of this process."""
+    with Mailbox() as mailbox:
+        thread = threading.Thread(target=mailbox.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield mailbox
+        finally:
+            mailbox.shutdown()
+            thread.join()
