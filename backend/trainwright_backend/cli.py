@@ -168,6 +168,7 @@ def check_settings(data: UpFolder = None) -> None:
         "hosts": ", ".join(sorted(settings.all_hosts)),
         "hints broker": "set" if settings.hints_url else none.format("agents learn of runs from heartbeats"),
         "tasks broker": "set" if settings.tasks_url else none.format("datasets are not prepared"),
+        "mail": "set" if settings.smtp_url else "none: people get sign-in links from the operator",
     }
     for name, value in shown.items():
         typer.echo(f"{name:16} {value}")

@@ -23,7 +23,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
   const firstOwner = link.purpose === "first_owner";
 
   const recovers = link.purpose === "sign_in";
-  const mustSetPassword = link.needs_password === true;
+  const mustSetPassword = link.needs_password;
   const setsPassword = recovers && (mustSetPassword || account.password !== "");
 
   const mistakes = link.needs_account ? validateAccount(account, firstOwner) : setsPassword ? validatePassword(account) : {};

@@ -7,7 +7,7 @@ import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
 it("shows the error of each field, and focuses the first one", async () => {
-  const link = { purpose: "first_owner" as const, needs_account: true, email: null, team: null };
+  const link = { purpose: "first_owner" as const, needs_account: true, needs_password: false, email: null, team: null };
   renderRoute(<LinkForm token="t" link={link} onSignedIn={() => undefined} />);
   await userEvent.type(await screen.findByLabelText("Your name"), "Ada");
   await userEvent.type(screen.getByLabelText("Email"), "ada@example.org");
@@ -19,7 +19,7 @@ it("shows the error of each field, and focuses the first one", async () => {
   expect(screen.getByLabelText("Email").getAttribute("aria-invalid")).toBeNull();
 });
 
-const SIGN_IN = { purpose: "sign_in" as const, needs_account: false, email: "ada@example.org", team: null };
+const SIGN_IN = { purpose: "sign_in" as const, needs_account: false, needs_password: false, email: "ada@example.org", team: null };
 
 function receive(): unknown[] {
   const received: unknown[] = [];
