@@ -3031,6 +3031,8 @@ export interface components {
             hardware?: components["schemas"]["HardwareUse"] | null;
             /** @description Sent when the agent starts and when it changes. */
             inventory?: components["schemas"]["Inventory"] | null;
+            /** @description The newest result, until the API no longer asks for it. */
+            self_test?: components["schemas"]["SelfTestReport"] | null;
         };
         /** HeartbeatReply */
         HeartbeatReply: {
@@ -3041,6 +3043,12 @@ export interface components {
             hints_url?: string | null;
             /** Placements */
             placements: components["schemas"]["PlacedRun"][];
+            /**
+             * Self Test
+             * @description The node is quarantined until it passes a self-test, which it runs as soon as no run is on it. The text identifies
+             *     the request.
+             */
+            self_test?: string | null;
             timers: components["schemas"]["Timers"];
         };
         /**
@@ -3791,6 +3799,12 @@ export interface components {
              * @default false
              */
             draining: boolean;
+            /**
+             * Failures
+             * @description Its failures of the last 24 hours, newest first.
+             * @default []
+             */
+            failures: components["schemas"]["NodeFailure"][];
             /** @description Present use; empty while the node is offline, and from agents that do not measure it. */
             hardware?: components["schemas"]["HardwareUse"] | null;
             /** Id */
@@ -3802,6 +3816,8 @@ export interface components {
             name: string;
             /** Online */
             online: boolean;
+            /** @description Set while it gets no runs because it is suspected to be faulty. */
+            quarantine?: components["schemas"]["Quarantine"] | null;
             /**
              * Reported Slots
              * @description Slots by device that the node offers. A site admin must allow those that it adds after its join.
@@ -3815,6 +3831,8 @@ export interface components {
              * @default []
              */
             runs: components["schemas"]["NodeRun"][];
+            /** @description Its newest self-test; empty if it never ran one for a quarantine. */
+            self_test?: components["schemas"]["SelfTestResult"] | null;
             /**
              * Slots
              * @description Slots by device that runs may use.
@@ -3835,6 +3853,25 @@ export interface components {
             allowed_slots?: components["schemas"]["AllowedSlots"] | null;
             /** Draining */
             draining?: boolean | null;
+            /**
+             * Quarantined
+             * @description True: the node gets no runs until it passes a self-test. False: it is released without one.
+             */
+            quarantined?: boolean | null;
+        };
+        /**
+         * NodeFailure
+         * @description A failure of a node, as opposed to one of a run.
+         */
+        NodeFailure: {
+            code: components["schemas"]["EndCode"];
+            /** Message */
+            message: string;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
         };
         /**
          * NodeRun
@@ -4552,6 +4589,19 @@ export interface components {
              * @description Your name, as others see it. Runs and datasets keep the name under which you created them.
              */
             name: string;
+        };
+        /**
+         * Quarantine
+         * @description A node gets no runs until it passes a self-test, or a site admin releases it.
+         */
+        Quarantine: {
+            /** Reason */
+            reason: string;
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
         };
         /**
          * Quota
@@ -5508,6 +5558,50 @@ export interface components {
              * @description Steps over which the learning rate rises linearly from 0. Empty: a tenth of all steps, at most 50.
              */
             warmup_steps?: number | null;
+        };
+        /**
+         * SelfTestCheck
+         * @description One check of a node's self-test.
+         */
+        SelfTestCheck: {
+            /**
+             * Detail
+             * @description What was measured, or what was wrong.
+             * @default
+             */
+            detail: string;
+            /** Name */
+            name: string;
+            /** Passed */
+            passed: boolean;
+        };
+        /**
+         * SelfTestReport
+         * @description The result of a self-test that the API asked for.
+         */
+        SelfTestReport: {
+            /** Checks */
+            checks: components["schemas"]["SelfTestCheck"][];
+            /**
+             * Id
+             * @description As in ``HeartbeatReply.self_test``.
+             */
+            id: string;
+        };
+        /**
+         * SelfTestResult
+         * @description The result of a node's self-test.
+         */
+        SelfTestResult: {
+            /** Checks */
+            checks: components["schemas"]["SelfTestCheck"][];
+            /** Passed */
+            passed: boolean;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
         };
         /**
          * Series

@@ -30,6 +30,7 @@ function aNode(deepspeed: boolean | null): Node {
     reported_slots: { cuda: 0, cpu: 2 },
     slots_free: { cpu: 2 },
     runs: [],
+    failures: [],
   };
 }
 
