@@ -25,7 +25,7 @@ from trainwright.contracts.api.actions import (
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.checkpoints.retention import (
     LEAST_KEPT,
-    Circumstances,
+    RetentionContext,
     Rule,
     forks_that_need,
     keep_reasons,
@@ -84,7 +84,7 @@ def delete_checkpoint(
     checkpoint = get_checkpoint(session, run, checkpoint_id)
     forks = forks_that_need(session, select(Checkpoint.id).where(Checkpoint.run_id == run.id))
     _refuse_if_wanted(checkpoint, forks)
-    live = Circumstances(run.state not in FINAL, forks, now())
+    live = RetentionContext(run.state not in FINAL, forks, now())
     if (
         keep_reasons(checkpoints, Rule(keep_last=0, keep_exports=False), live)[checkpoint.id]
         is RetentionReason.LIVE
@@ -147,7 +147,7 @@ def _judge(
     rows: Sequence[tuple[Run, Checkpoint]], rule: Rule, forks: dict[UUID, str], at: datetime
 ) -> list[_Judged]:
     run = rows[0][0]
-    about = Circumstances(run.state not in FINAL, forks, at)
+    about = RetentionContext(run.state not in FINAL, forks, at)
     kept = keep_reasons([checkpoint for _, checkpoint in rows], rule, about)
     return [_Judged(run, checkpoint, kept[checkpoint.id]) for _, checkpoint in rows]
 

@@ -36,7 +36,7 @@ from trainwright_backend.runs.submission import (
     SubmitResult,
     Submitter,
     create_run,
-    earlier_run,
+    find_by_idempotency_key,
     validate_run,
 )
 from trainwright_backend.runs.tables import Attempt, NodeSize, Placement, Run
@@ -68,7 +68,9 @@ def fork_run(
         Invalid: a change names no field, or is incompatible with the state.
         AppError: as `submit_run`.
     """
-    earlier = earlier_run(session, team_id, key, {"fork": run_id, **request.model_dump(mode="json")})
+    earlier = find_by_idempotency_key(
+        session, team_id, key, {"fork": run_id, **request.model_dump(mode="json")}
+    )
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
     lock_data(session, team_id, changed_spec(get_run(session, team_id, run_id), request).data)

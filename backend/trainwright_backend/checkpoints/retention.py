@@ -39,7 +39,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class RetentionContext:
     """What retention of a run's checkpoints depends on besides the checkpoints themselves."""
 
     live: bool
@@ -52,7 +52,7 @@ class Circumstances:
 
 
 def keep_reasons(
-    checkpoints: Sequence[Checkpoint], rule: Rule, about: Circumstances
+    checkpoints: Sequence[Checkpoint], rule: Rule, about: RetentionContext
 ) -> dict[UUID, RetentionReason | None]:
     """For each of a run's committed checkpoints the reason to keep it; None if it may be deleted."""
     ordered = sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.fence), reverse=True)

@@ -26,7 +26,7 @@ from trainwright.contracts.training_spec import CheckpointSpec
 from trainwright_backend.checkpoints.manifests import checkpoint_contents
 from trainwright_backend.checkpoints.retention import (
     LEAST_KEPT,
-    Circumstances,
+    RetentionContext,
     Rule,
     forks_that_need,
     keep_reasons,
@@ -333,7 +333,7 @@ def _prune(session: Write, run: Run, keep: int) -> None:
     valid = [state for state in states if state.valid]
     if len(valid) < kept:
         return
-    about = Circumstances(True, forks_that_need(session, _visible_ids(run.id)), now())
+    about = RetentionContext(True, forks_that_need(session, _visible_ids(run.id)), now())
     why = keep_reasons(states, Rule(keep_last=kept), about)
     for state in states:
         if why[state.id] is None and state.step < valid[kept - 1].step:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from trainwright_backend.core.background import contain
+from trainwright_backend.core.background import run_logging_errors
 from trainwright_backend.core.errors import AppError
 
 
 def run_step(step: Callable[[], object], **context: str) -> bool:
     """Run ``step``, and return whether it succeeded."""
     expected = (AppError, SQLAlchemyError, OSError)
-    return contain(step, "a step of the control loop failed", expected=expected, **context) is None
+    return run_logging_errors(step, "a step of the control loop failed", expected=expected, **context) is None

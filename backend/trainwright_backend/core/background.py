@@ -7,7 +7,7 @@ import structlog
 log = structlog.get_logger()
 
 
-def contain(
+def run_logging_errors(
     work: Callable[[], object], failure: str, *, expected: tuple[type[Exception], ...] = (), **context: object
 ) -> Exception | None:
     """Run one unit of work, and log an error that it raises as ``failure``.

@@ -4,7 +4,7 @@ import smtplib
 from email.message import EmailMessage
 from urllib.parse import unquote, urlsplit
 
-from trainwright_backend.core.background import contain
+from trainwright_backend.core.background import run_logging_errors
 from trainwright_backend.core.settings import Settings
 
 TIMEOUT_SECONDS = 15.0
@@ -16,7 +16,7 @@ def send_mail(settings: Settings, to: str, subject: str, text: str) -> bool:
     Returns:
         False if the server did not accept it; the log says why.
     """
-    failure = contain(
+    failure = run_logging_errors(
         lambda: _deliver(settings, to, subject, text),
         "mail was not sent",
         expected=(smtplib.SMTPException, OSError),

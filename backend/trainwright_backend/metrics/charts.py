@@ -11,7 +11,7 @@ from trainwright.contracts.series import ELAPSED, STORED_SERIES
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.metrics.curves import Curve, thinned
+from trainwright_backend.metrics.curves import Curve, downsampled
 from trainwright_backend.metrics.reading import ALL_STEPS, FINEST_COARSE, read_curves, read_shown, series_of
 from trainwright_backend.metrics.selection import Selection, family
 from trainwright_backend.metrics.service import cursor_of, newest_mark
@@ -48,7 +48,7 @@ class Window:
 
 
 def read_metrics(session: Read, run: Run, selection: Selection, window: Window) -> Metrics:
-    """Curves of the run over all its attempts, of at most ``window.points`` points each; see `thinned`.
+    """Curves of the run over all its attempts, of at most ``window.points`` points each; see `downsampled`.
 
     Raises:
         Invalid: the names match more than `MAX_SERIES` series.
@@ -147,7 +147,7 @@ def _elapsed(session: Read, run: Run, mark: MetricMark | None, window: Window, p
     if not len(lengths):
         return None
     passed = Curve(lengths.steps, lengths.values.cumsum()).between(window.after_step)
-    shown = thinned(passed, points)
+    shown = downsampled(passed, points)
     return _series_reply(ELAPSED, "s", shown)
 
 
@@ -159,7 +159,7 @@ def _thinned_by_steps(parts: Sequence[Curve], points: int) -> Curve:
         return Curve.joined(found)
     spans = [int(part.steps[-1] - part.steps[0]) + 1 for part in found]
     shares = [max(2, points * span // sum(spans)) for span in spans]
-    return thinned(Curve.joined([thinned(*pair) for pair in zip(found, shares, strict=True)]), points)
+    return downsampled(Curve.joined([downsampled(*pair) for pair in zip(found, shares, strict=True)]), points)
 
 
 def _shown(

@@ -62,7 +62,7 @@ def increasing(curve: Curve, last_step: int) -> Curve:
     return Curve(steps[newer], values[newer])
 
 
-def thinned(curve: Curve, points: int) -> Curve:
+def downsampled(curve: Curve, points: int) -> Curve:
     """At most ``points`` points of the curve: minimum and maximum of each of ``points`` ÷ 2 equal segments.
 
     Every spike stays visible, each point is one that was measured, and the last one is always included.

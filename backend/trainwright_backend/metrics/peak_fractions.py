@@ -18,7 +18,7 @@ from trainwright_backend.runs.transitions import add_event
 FRACTIONS = ("mfu", "bf16_mfu", "hfu")
 
 
-def believable(
+def plausible_fractions(
     session: Write, run: Run, summary: RunSummary, blocks: Sequence[MetricBlock]
 ) -> Sequence[MetricBlock]:
     """``blocks`` without fractions of a peak that the run has shown to be wrong, in these blocks or before."""

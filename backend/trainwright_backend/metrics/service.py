@@ -25,7 +25,7 @@ from trainwright_backend.core.db import Read, Write, storable
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.metrics.curves import Curve
 from trainwright_backend.metrics.hardware import hardware_blocks
-from trainwright_backend.metrics.peak_fractions import believable
+from trainwright_backend.metrics.peak_fractions import plausible_fractions
 from trainwright_backend.metrics.reading import read_curves, series_of
 from trainwright_backend.metrics.samples import rewind_samples, store_samples
 from trainwright_backend.metrics.selection import Selection, family, is_of_tensor
@@ -57,7 +57,7 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
     rewound = False
     for line in batch.events:
         rewound = _take_event(session, run, summary, line) or rewound
-    blocks = believable(session, run, summary, batch.metrics)
+    blocks = plausible_fractions(session, run, summary, batch.metrics)
     added = append(session, run.id, run.attempt, [*blocks, *hardware_blocks(batch)])
     _summarize(summary, run.attempt, added)
     _list(run, summary)

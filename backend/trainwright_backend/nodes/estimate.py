@@ -62,9 +62,9 @@ def estimate(session: Read, team_id: UUID, requested: RunSpec, begin_step: int =
     Raises:
         Invalid: a submission would be refused, or no steps are left to train.
     """
-    verdicts = check_spec(session, team_id, requested)
-    assert verdicts.spec is not None
-    spec = verdicts.spec
+    spec_check = check_spec(session, team_id, requested)
+    assert spec_check.spec is not None
+    spec = spec_check.spec
     steps = spec.schedule.steps
     if begin_step >= steps:
         rule = f"A run that continues from step {begin_step:,} needs more steps than that. Raise it."

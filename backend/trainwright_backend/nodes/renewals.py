@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import and_, exists, not_, select
 
-from trainwright.contracts.agent_protocol import Order, Phase, Renewal, RenewalReply, Timers
+from trainwright.contracts.agent_protocol import Phase, Renewal, RenewalOrder, RenewalReply, Timers
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.core.db import Read, Write, now, storable
@@ -39,18 +39,18 @@ def renew(session: Write, node_id: UUID, run_id: str, request: Renewal, timers: 
     run = run_of_node(session, node_id, run_id)
     placement = placement_of_claim(session, node_id, run, request.claim_id)
     if placement.closed is PlacementEnd.ENDED:
-        return RenewalReply(order=Order.LEAVE, timers=timers)
+        return RenewalReply(order=RenewalOrder.LEAVE, timers=timers)
     check_placement(run, placement, request.fence)
     if request.phase is Phase.ENDED:
         return RenewalReply(order=_ended(session, run, placement, request, timers), timers=timers)
     placement.peer = request.peer
     _keep(session, run, placement, request.progress, timers)
     if note_stall(session, run, placement, request.stall, timers):
-        return RenewalReply(order=Order.KILL, timers=timers)
+        return RenewalReply(order=RenewalOrder.KILL, timers=timers)
     if run.state is RunState.STOPPING:
         return RenewalReply(order=_order_to_stop(session, run), timers=timers)
     advance(session, run, REACHED[request.phase])
-    order = Order.WAIT if run.state is RunState.LEASED else Order.GO
+    order = RenewalOrder.WAIT if run.state is RunState.LEASED else RenewalOrder.GO
     return RenewalReply(order=order, timers=timers, rendezvous=_rendezvous(session, run))
 
 
@@ -63,17 +63,17 @@ def _rendezvous(session: Read, run: Run) -> str | None:
     return peers[0] if all(peers) else None
 
 
-def _order_to_stop(session: Write, run: Run) -> Order:
+def _order_to_stop(session: Write, run: Run) -> RenewalOrder:
     """Ranks save together or not at all: once one node has ended or gone silent, the others are only stopped."""
     if run.verdict is not Verdict.PAUSE:
-        return Order.KILL
+        return RenewalOrder.KILL
     saved = and_(
         Placement.closed == PlacementEnd.ENDED, Placement.end_reason.in_((EndCode.SAVED, EndCode.FINISHED))
     )
     gone = exists().where(
         Placement.run_id == run.id, Placement.fence == run.fence, Placement.closed.is_not(None), not_(saved)
     )
-    return Order.KILL if session.scalar(select(gone)) else Order.SAVE
+    return RenewalOrder.KILL if session.scalar(select(gone)) else RenewalOrder.SAVE
 
 
 def _keep(session: Write, run: Run, placement: Placement, progress: str, timers: Timers) -> None:
@@ -89,7 +89,7 @@ def _keep(session: Write, run: Run, placement: Placement, progress: str, timers:
     session.flush()
 
 
-def _ended(session: Write, run: Run, placement: Placement, request: Renewal, timers: Timers) -> Order:
+def _ended(session: Write, run: Run, placement: Placement, request: Renewal, timers: Timers) -> RenewalOrder:
     """The order for a supervisor whose children have ended. A run to be cancelled or failed ends without the
     agent."""
     if run.state is RunState.STOPPING and run.verdict in (Verdict.FAIL, Verdict.CANCEL):
@@ -97,8 +97,8 @@ def _ended(session: Write, run: Run, placement: Placement, request: Renewal, tim
         placement.end_reason = request.exit.code if request.exit is not None else EndCode.STOPPED
         session.flush()
         settle(session, run)
-        return Order.LEAVE
+        return RenewalOrder.LEAVE
     if is_agent_silent(session, placement, timers):
-        return Order.LEAVE
+        return RenewalOrder.LEAVE
     _keep(session, run, placement, request.progress, timers)
-    return Order.WAIT
+    return RenewalOrder.WAIT

@@ -17,7 +17,7 @@ from trainwright.contracts.spec_upgrade import upgrade_spec
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.service import get_run
-from trainwright_backend.runs.submission import SubmitResult, Submitter, create_run, earlier_run
+from trainwright_backend.runs.submission import SubmitResult, Submitter, create_run, find_by_idempotency_key
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import add_event
 
@@ -37,7 +37,9 @@ def clone_run(
         Invalid: a change names no field, or the changed spec is refused.
         AppError: as `submit_run`.
     """
-    earlier = earlier_run(session, team_id, key, {"clone": run_id, **request.model_dump(mode="json")})
+    earlier = find_by_idempotency_key(
+        session, team_id, key, {"clone": run_id, **request.model_dump(mode="json")}
+    )
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
     original = get_run(session, team_id, run_id)

@@ -44,7 +44,7 @@ from trainwright_backend.runs.joined_nodes import (
     nodes_for,
 )
 from trainwright_backend.runs.precision_choice import choose_precision
-from trainwright_backend.runs.tables import NodeSize, Run, RunSummary, Submission
+from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
 from trainwright_backend.teams.slot_quota import reserve
 
@@ -83,7 +83,7 @@ def submit_run(
         AppError: 403 ``quota_exceeded``.
         Invalid: the spec does not fit the installation.
     """
-    earlier = earlier_run(session, team_id, key, spec.model_dump(mode="json"))
+    earlier = find_by_idempotency_key(session, team_id, key, spec.model_dump(mode="json"))
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
     return SubmitResult(create_run(session, team_id, submitter, spec, key), replayed=False)
@@ -97,7 +97,7 @@ def create_run(
     key: str | None,
     prepared: UUID | None = None,
 ) -> Run:
-    """Store a run for ``spec``, for which ``key`` was just reserved (`earlier_run`).
+    """Store a run for ``spec``, for which ``key`` was just reserved (`find_by_idempotency_key`).
 
     ``prepared`` is the preparation to train on, instead of the one that the data section resolves to: another
     version of the platform may have made other shards from the same data.
@@ -132,7 +132,7 @@ def create_run(
     )
     reserve(session, team_id, run.device, run.slots, run.id)
     if key is not None:
-        session.get_one(Submission, (team_id, key)).run_id = run.id
+        session.get_one(IdempotencyKey, (team_id, key)).run_id = run.id
     return run
 
 
@@ -347,7 +347,7 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
     )
 
 
-def earlier_run(session: Write, team_id: UUID, key: str | None, request: Any) -> Run | None:
+def find_by_idempotency_key(session: Write, team_id: UUID, key: str | None, request: Any) -> Run | None:
     """Reserve ``key`` for this submission, or find the run that it created. A concurrent request waits.
 
     Args:
@@ -365,11 +365,11 @@ def earlier_run(session: Write, team_id: UUID, key: str | None, request: Any) ->
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     row = {"team_id": team_id, "key": key, "body_digest": digest, "run_id": None, "created": now()}
     taken = session.execute(
-        insert(Submission).values(**row).on_conflict_do_nothing().returning(Submission.key)
+        insert(IdempotencyKey).values(**row).on_conflict_do_nothing().returning(IdempotencyKey.key)
     ).first()
     if taken is not None:
         return None
-    earlier = session.get_one(Submission, (team_id, key))
+    earlier = session.get_one(IdempotencyKey, (team_id, key))
     if earlier.body_digest != digest:
         detail = "This Idempotency-Key came with another body before. Use a new key for a new run."
         raise AppError("idempotency_key_reused", 422, detail)

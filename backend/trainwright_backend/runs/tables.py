@@ -205,7 +205,7 @@ class SavedView(Base):
     saved: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class Submission(Base):
+class IdempotencyKey(Base):
     """A used Idempotency-Key, and the request it was used for."""
 
     __tablename__ = "submission"

@@ -46,7 +46,7 @@ def save(
         kept = read_json(spec)
         for change in sets or []:
             apply_set(kept, change)
-        typer.echo(api.save_recipe(name, without_data(kept)).id)
+        typer.echo(api.save_recipe(name, without_name_and_dataset(kept)).id)
 
 
 @app.command("show")
@@ -67,7 +67,7 @@ def delete(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER)
         api.delete_recipe(recipe)
 
 
-def without_data(spec: dict[str, Any]) -> dict[str, Any]:
+def without_name_and_dataset(spec: dict[str, Any]) -> dict[str, Any]:
     """``spec`` without its name, dataset and version, which each run chooses."""
     kept = {section: value for section, value in spec.items() if section != "name"}
     data = kept.get("data")

@@ -338,7 +338,7 @@ class Renewal(Envelope):
     """With phase `ended`: the content of ``exit.json``."""
 
 
-class Order(StrEnum):
+class RenewalOrder(StrEnum):
     GO = "go"
     WAIT = "wait"
     SAVE = "save"
@@ -348,7 +348,7 @@ class Order(StrEnum):
 
 
 class RenewalReply(Envelope):
-    order: Order
+    order: RenewalOrder
     timers: Timers
     rendezvous: str | None = None
     """Where the launchers of a run on several nodes meet; empty until all nodes are ready."""

@@ -120,13 +120,17 @@ ATTENTIONS: dict[str, AttentionPart] = {"full": _FULL}
 
 FEED_FORWARD: dict[str, BlockWeight] = {
     "gate.weight": BlockWeight(
-        lambda m: (m.hidden, m.width), "mlp.gate_proj.weight", 0, is_linear=True, reads_input=True
+        lambda m: (m.feed_forward_width, m.width), "mlp.gate_proj.weight", 0, is_linear=True, reads_input=True
     ),
     "up.weight": BlockWeight(
-        lambda m: (m.hidden, m.width), "mlp.up_proj.weight", 0, is_linear=True, reads_input=True
+        lambda m: (m.feed_forward_width, m.width), "mlp.up_proj.weight", 0, is_linear=True, reads_input=True
     ),
     "down.weight": BlockWeight(
-        lambda m: (m.width, m.hidden), "mlp.down_proj.weight", 1, is_linear=True, adds_to_residual=True
+        lambda m: (m.width, m.feed_forward_width),
+        "mlp.down_proj.weight",
+        1,
+        is_linear=True,
+        adds_to_residual=True,
     ),
 }
 

@@ -257,7 +257,7 @@ def _check_tensor(sections: Sections, tensor: int) -> None:
     sizes = {
         "model.heads": model.heads,
         "model.kv_heads": model.key_value_heads,
-        "model.feed_forward": model.hidden,
+        "model.feed_forward": model.feed_forward_width,
         "batch.sequence_tokens": batch.sequence_tokens,
     }
     for field, size in sizes.items():

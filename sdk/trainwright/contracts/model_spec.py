@@ -80,6 +80,6 @@ class ModelSpec(Strict):
         return self.key_value_heads * self.features_per_head
 
     @property
-    def hidden(self) -> int:
+    def feed_forward_width(self) -> int:
         """Hidden size of the feed-forward block, in features."""
         return self.feed_forward or -(-8 * self.width // (3 * 32)) * 32

@@ -158,7 +158,7 @@ def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, 
         "model.width": model.width,
         "model.heads": model.heads * model.features_per_head,
         "model.kv_heads": model.key_value_heads * model.features_per_head,
-        "model.feed_forward": model.hidden,
+        "model.feed_forward": model.feed_forward_width,
         "batch.micro_sequences": batch.micro_sequences * batch.sequence_tokens,
     }
     what = {

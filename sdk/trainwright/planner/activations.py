@@ -115,13 +115,13 @@ def _attention(model: ModelSpec, mode: BlockMode) -> float:
 def _gate(model: ModelSpec, mode: BlockMode) -> float:
     before = 2 if mode.compiled else 3
     product = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
-    return (mode.value_bytes * before + product) * model.hidden / mode.tensor
+    return (mode.value_bytes * before + product) * model.feed_forward_width / mode.tensor
 
 
 def _products(model: ModelSpec, mode: BlockMode) -> float:
     """Results of products and attention. Outputs before the reduction over the tensor group are not sharded."""
     attention = attention_of(model)
-    cut = mode.value_bytes * (attention.selective_values(model) + 2 * model.hidden)
+    cut = mode.value_bytes * (attention.selective_values(model) + 2 * model.feed_forward_width)
     cut += 4 * attention.saved_float32(model)
     return cut / mode.tensor + 2 * mode.value_bytes * model.width
 

@@ -7,7 +7,7 @@ import pytest
 from tests.agent.api import NODE_TOKEN, ScriptedApi
 from tests.agent.folders import make_attempt
 from tests.agent.machine import Machine, wait_for
-from trainwright.contracts.agent_protocol import Order, RenewalReply, Timers
+from trainwright.contracts.agent_protocol import RenewalOrder, RenewalReply, Timers
 from trainwright_agent.client import Client
 from trainwright_agent.processes import boottime
 from trainwright_agent.supervisor.lease import Lease
@@ -53,9 +53,9 @@ def test_the_deadline_counts_from_sending(
         api.runs["run_1"].deleted = True
 
 
-@pytest.mark.parametrize(("kind", "order"), [(Lease, None), (CountsFromTheReply, Order.GO)])
+@pytest.mark.parametrize(("kind", "order"), [(Lease, None), (CountsFromTheReply, RenewalOrder.GO)])
 def test_a_go_after_the_deadline_is_ignored(
-    api: ScriptedApi, tmp_path: Path, kind: type[Lease], order: Order | None
+    api: ScriptedApi, tmp_path: Path, kind: type[Lease], order: RenewalOrder | None
 ) -> None:
     api.timers, api.reply_delays["renew"] = SHORT, SLOWER_SECONDS
     lease, _ = start_lease(kind, api, tmp_path)

@@ -6,7 +6,7 @@ from trainwright_backend.core.db import Database
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs.dispatch import next_job
-from trainwright_backend.datasets.jobs.runner import run_contained
+from trainwright_backend.datasets.jobs.runner import run_and_record_failure
 
 
 def run_next_job(database: Database, store: LocalStore, kind: JobKind, row_id: UUID) -> bool:
@@ -14,5 +14,5 @@ def run_next_job(database: Database, store: LocalStore, kind: JobKind, row_id: U
     with database.write() as session:
         job = next_job(session, kind, row_id)
     if job is not None:
-        run_contained(database, store, job)
+        run_and_record_failure(database, store, job)
     return job is not None

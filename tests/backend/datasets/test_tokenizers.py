@@ -100,8 +100,8 @@ def test_a_source_that_cannot_be_used_is_refused(
     spec = {"name": "x", "data": {"dataset": made["id"], "tokenizer": asked}, "resources": {"device": "cpu"}}
     field, found = editor.problem(editor.post("runs", spec))
     assert field == "data.tokenizer.source" and message in found
-    verdicts = editor.post("runs/validate", spec).json()
-    assert verdicts["problems"][0]["field"] == "data.tokenizer.source"
+    spec_check = editor.post("runs/validate", spec).json()
+    assert spec_check["problems"][0]["field"] == "data.tokenizer.source"
 
 
 def test_a_run_s_spec_is_stored_with_the_vocabulary_filled_in(editor: DatasetEditor) -> None:
@@ -109,9 +109,9 @@ def test_a_run_s_spec_is_stored_with_the_vocabulary_filled_in(editor: DatasetEdi
     made = editor.make(**{"a.jsonl": letters()})
     data = {"dataset": made["id"], "tokenizer": {"kind": "uploaded", "source": tokenizer["id"]}}
     spec = {"name": "x", "data": data, "resources": {"device": "cpu"}}
-    verdicts = editor.post("runs/validate", spec).json()
+    spec_check = editor.post("runs/validate", spec).json()
     run = editor.post("runs", spec).json()
-    assert run["spec"]["data"] == verdicts["spec"]["data"]
+    assert run["spec"]["data"] == spec_check["spec"]["data"]
     assert (
         run["spec"]["data"]["tokenizer"]["vocabulary"] == tokenizer["vocabulary"]
         and run["spec"]["data"]["version"] == 1

@@ -17,7 +17,7 @@ from trainwright_backend.control.worker_watch import LONGEST_WAIT_SECONDS, Worke
 from trainwright_backend.core.db import now
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs import dispatch, runner, turns
-from trainwright_backend.datasets.jobs.runner import JobRunner, run_contained
+from trainwright_backend.datasets.jobs.runner import JobRunner, run_and_record_failure
 from trainwright_backend.datasets.jobs.turns import Turns
 from trainwright_backend.datasets.tables import DatasetVersion, FileChunk, ParsedFile
 
@@ -72,7 +72,7 @@ def test_teams_take_turns_however_much_one_has_queued(editor: DatasetEditor, oth
     while state_of(other, dataset) != "ready":
         taken = worker.take()
         assert taken is not None
-        run_contained(database, store, taken.job)
+        run_and_record_failure(database, store, taken.job)
         teams.append(taken.team_id)
     jobs = [team for team in teams if team == other.team_id]
     assert len(jobs) == 5, "parse, curate, plan, tokenize, complete"
@@ -156,7 +156,7 @@ def test_a_curation_lets_other_teams_work_between_its_chunks(
         job = dispatch.next_job(session, JobKind.CURATE, version)
     assert job is not None
     taken = turns.TakenJob(job, JobKind.CURATE, version, editor.team_id)
-    runner.run_contained(database, store, job, job_runner.give_way_of(taken))
+    runner.run_and_record_failure(database, store, job, job_runner.give_way_of(taken))
     assert editor.show(made)["versions"][0]["state"] == "ready"
     assert [state for state, _, _ in parsed(other)] == ["ready"]
 
@@ -197,7 +197,7 @@ def test_health_names_a_worker_that_takes_no_jobs(editor: DatasetEditor, job_run
     assert problems(1) == ["worker"]
     taken = Turns(state.database).take()
     assert taken is not None and problems(1) == [], "a worker has a lease"
-    run_contained(state.database, state.store, taken.job)
+    run_and_record_failure(state.database, state.store, taken.job)
     while job_runner.run_one():
         pass
     assert state_of(editor, made) == "ready" and problems(2 * LONGEST_WAIT_SECONDS) == []

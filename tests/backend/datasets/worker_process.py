@@ -31,7 +31,7 @@ from trainwright_backend.core.sse import Topics
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs import curation, leases, outcomes, parsing, preparation
 from trainwright_backend.datasets.jobs.dispatch import next_job
-from trainwright_backend.datasets.jobs.runner import run_contained
+from trainwright_backend.datasets.jobs.runner import run_and_record_failure
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
 
 CHUNK_DOCUMENTS = 20
@@ -95,7 +95,7 @@ def run_jobs(database: Database, store: LocalStore) -> bool:
             with database.write() as session:
                 job = next_job(session, kind, row_id)
             if job is not None:
-                run_contained(database, store, job)
+                run_and_record_failure(database, store, job)
     return all(state in ENDED for _, _, state in rows)
 
 

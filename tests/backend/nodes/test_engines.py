@@ -39,8 +39,8 @@ def test_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> Non
         assert found["message"].startswith(
             "deepspeed is not installed on any node with 2 cpu slots (node-a): install it there"
         )
-    verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
-    assert [item["field"] for item in verdicts["problems"]] == ["parallelism.engine"]
+    spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert [item["field"] for item in spec_check["problems"]] == ["parallelism.engine"]
     assert scene.site.admin.post(scene.runs, json=scene.spec(1, **DEEPSPEED)).status_code == 201
     tell(scene.agent, None)  # an older agent
     assert scene.site.admin.post(scene.runs, json=spec).status_code == 201

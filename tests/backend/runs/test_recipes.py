@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.backend.conftest import Site
-from trainwright.commands.recipes import without_data
+from trainwright.commands.recipes import without_name_and_dataset
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import new_id, parse_id
 from trainwright_backend.runs import recipes
@@ -111,4 +111,4 @@ def test_a_team_cannot_save_more_recipes_than_the_limit(site: Site, monkeypatch:
 
 def test_the_command_leaves_out_what_comes_with_the_run() -> None:
     spec = {"name": "mine", "data": {"dataset": "ds_x", "version": 2, "validation_fraction": 0.1}, "seed": 1}
-    assert without_data(spec) == {"data": {"validation_fraction": 0.1}, "seed": 1}
+    assert without_name_and_dataset(spec) == {"data": {"validation_fraction": 0.1}, "seed": 1}

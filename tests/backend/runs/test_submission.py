@@ -111,9 +111,9 @@ def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
         [problem] = answer.json()["errors"]
         assert problem["field"] == field
         assert hint in problem["message"]
-        verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
-        assert verdicts["valid"] is False
-        assert [found["field"] for found in verdicts["problems"]] == [field]
+        spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+        assert spec_check["valid"] is False
+        assert [found["field"] for found in spec_check["problems"]] == [field]
 
 
 def test_a_check_gives_the_tokens_and_warns_of_a_split_too_short_to_validate_on(scene: Scene) -> None:
@@ -134,10 +134,10 @@ def test_a_check_gives_the_tokens_and_warns_of_a_split_too_short_to_validate_on(
 @pytest.mark.both_databases
 def test_validation_shows_the_resolved_spec_and_stores_nothing(scene: Scene) -> None:
     spec = scene.spec(resources={"device": "auto"})
-    verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
-    assert verdicts["valid"] is True
-    assert (verdicts["spec"]["resources"]["device"], verdicts["spec"]["data"]["version"]) == ("cpu", 1)
-    assert verdicts["parameters"] > 100_000
+    spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert spec_check["valid"] is True
+    assert (spec_check["spec"]["resources"]["device"], spec_check["spec"]["data"]["version"]) == ("cpu", 1)
+    assert spec_check["parameters"] > 100_000
     assert count_runs(scene.site.app) == 0
 
 
@@ -231,6 +231,6 @@ def test_data_shorter_than_one_sequence_is_refused(scene: Scene) -> None:
     (problem,) = answer.json()["errors"]
     assert (answer.status_code, problem["field"], problem["value"]) == (422, "batch.sequence_tokens", 65_536)
     assert "one sequence of 65,536 needs 65,537" in problem["message"]
-    verdicts = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
-    assert verdicts["problems"] == [problem]
+    spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert spec_check["problems"] == [problem]
     assert count_runs(scene.site.app) == 0 and scene.used() == 0

@@ -144,7 +144,7 @@ def _hf_trainer(request: Request) -> list[float]:
         LlamaConfig(
             vocab_size=request.vocabulary,
             hidden_size=model.width,
-            intermediate_size=model.hidden,
+            intermediate_size=model.feed_forward_width,
             num_hidden_layers=model.layers,
             num_attention_heads=model.heads,
             num_key_value_heads=model.key_value_heads,
@@ -209,7 +209,7 @@ def _torchtitan(request: Request, converters: tuple[str, ...] = ()) -> list[floa
         n_kv_heads=model.key_value_heads,
         vocab_size=request.vocabulary,
         # Its hidden size is 8/3 of the width, times this, rounded up to the multiple.
-        ffn_dim_multiplier=(model.hidden - 64) / (8 * model.width / 3),
+        ffn_dim_multiplier=(model.feed_forward_width - 64) / (8 * model.width / 3),
         multiple_of=128,
         rope_theta=model.rope_theta,
     )
@@ -236,7 +236,9 @@ def _torchtitan(request: Request, converters: tuple[str, ...] = ()) -> list[floa
     config.compile.enable = True
     trainer = Trainer(config)
     hidden = trainer.model_parts[0].layers["0"].feed_forward.w1.weight.shape[0]
-    assert hidden == model.hidden, f"torchtitan made {hidden} hidden features of {model.hidden}"
+    assert hidden == model.feed_forward_width, (
+        f"torchtitan made {hidden} hidden features of {model.feed_forward_width}"
+    )
     batches = trainer.batch_generator(_titan_batches(request))
     seconds = []
     for step in range(1, request.steps + 1):

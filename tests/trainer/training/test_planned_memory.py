@@ -89,7 +89,7 @@ def measured_bytes(built: Transformer, kind: PrecisionKind) -> int:
 def planned_bytes(built: nn.Module, model: ModelSpec, mode: BlockMode) -> float:
     tokens = SEQUENCES * LENGTH
     matrices = model.width * (2 * model.heads + 2 * model.key_value_heads) * model.features_per_head
-    matrices += 3 * model.width * model.hidden
+    matrices += 3 * model.width * model.feed_forward_width
     return tokens * activation_bytes(model, mode).total + cast_bytes_per_weight(mode) * matrices
 
 

@@ -109,7 +109,7 @@ class Agent:
     def _heartbeat_loop(self) -> None:
         while not self._stopping.is_set():
             began = time.monotonic()
-            survive(self._heartbeat, "the heartbeat failed")
+            run_logging_errors(self._heartbeat, "the heartbeat failed")
             rest = self._timers.heartbeat_seconds - (time.monotonic() - began)
             self._heartbeat_now.wait(max(rest, _SHORTEST_TICK_SECONDS))
             self._heartbeat_now.clear()
@@ -201,7 +201,7 @@ class Agent:
 
     def _hardware_loop(self) -> None:
         while not self._stopping.wait(self._timers.heartbeat_seconds / _SAMPLES_PER_HEARTBEAT):
-            survive(self._sample_hardware, "the hardware could not be measured")
+            run_logging_errors(self._sample_hardware, "the hardware could not be measured")
 
     def _sample_hardware(self) -> None:
         self._hardware.sample(
@@ -214,7 +214,9 @@ class Agent:
         self._hints.keep_alive()
         self._reap()
         for folder in self._workspace.attempts():
-            survive(partial(self._reconcile_attempt, folder), f"{folder.claim_id} cannot be reconciled")
+            run_logging_errors(
+                partial(self._reconcile_attempt, folder), f"{folder.claim_id} cannot be reconciled"
+            )
 
     def _reconcile_attempt(self, folder: AttemptFolder) -> None:
         condition = folder.condition()
@@ -263,7 +265,7 @@ class Agent:
         return min(_LONGEST_TICK_SECONDS, max(_SHORTEST_TICK_SECONDS, self._timers.heartbeat_seconds / 10))
 
 
-def survive(step: Callable[[], None], failure: str) -> None:
+def run_logging_errors(step: Callable[[], None], failure: str) -> None:
     """Run one step of a loop, and log any error with ``failure``.
 
     A defect must stop neither the heartbeats nor the work on other attempts.

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 
-from trainwright.contracts.agent_protocol import Claim, Order, Phase, Renewal, RenewalReply, Timers
+from trainwright.contracts.agent_protocol import Claim, Phase, Renewal, RenewalOrder, RenewalReply, Timers
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.rank_position import Stall
 from trainwright_agent.client import TIMEOUT_SECONDS, Client, RefusedError, RunDeletedError, UnreachableError
@@ -69,7 +69,7 @@ class Lease:
         self._stall: Stall | None = None
         self._exit: Outcome | None = None
         self._due_now = True
-        self._order: Order | None = None
+        self._order: RenewalOrder | None = None
         self._peer: str | None = None
         self._rendezvous: str | None = None
         self._deadline: float | None = None
@@ -83,7 +83,7 @@ class Lease:
         self._thread.start()
 
     @property
-    def order(self) -> Order | None:
+    def order(self) -> RenewalOrder | None:
         """The API's latest order; None before the first."""
         return self._order
 
@@ -146,7 +146,7 @@ class Lease:
     def _waits(self) -> bool:
         """Whether the platform's answer decides what happens next."""
         is_ready = self._peer is not None and self._rendezvous is None
-        return self._exit is not None or self._order is Order.WAIT or is_ready
+        return self._exit is not None or self._order is RenewalOrder.WAIT or is_ready
 
     def _renew(self) -> bool:
         with self._condition:
@@ -194,7 +194,7 @@ class Lease:
         deadline = sent + timers.lease_seconds - timers.margin_seconds
         with self._condition:
             self._expire()
-            if reply.order is Order.LEAVE:
+            if reply.order is RenewalOrder.LEAVE:
                 self._end = LeaseEnd.RELEASED
             if self._end is not None or boottime() >= deadline:
                 return

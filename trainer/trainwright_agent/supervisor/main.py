@@ -27,7 +27,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trainwright.contracts.agent_protocol import Claim, Download, ExportJob, ExportRequest, Order, Phase
+from trainwright.contracts.agent_protocol import (
+    Claim,
+    Download,
+    ExportJob,
+    ExportRequest,
+    Phase,
+    RenewalOrder,
+)
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import (
     JOB_NAME,
@@ -182,7 +189,7 @@ class Supervisor:
         return job.model_copy(update={"rendezvous": self._lease.rendezvous, "interface": interface})
 
     def _await_go(self) -> None:
-        self._wait_until(lambda: self._lease.order is Order.GO)
+        self._wait_until(lambda: self._lease.order is RenewalOrder.GO)
 
     def _fetch(
         self, downloads: Callable[[threading.Event], Sequence[Download]], resume: ResumePoint | None
@@ -355,9 +362,9 @@ class Supervisor:
             raise _early(EndCode.LEASE_EXPIRED, f"The node stopped the run: {end}.")
         if self._terminated:
             raise _early(EndCode.STOPPED, "The node's operator stopped it.")
-        if self._lease.order is Order.KILL:
+        if self._lease.order is RenewalOrder.KILL:
             raise _early(EndCode.STOPPED, "Stopped by order of the platform.")
-        if self._lease.order is Order.SAVE:
+        if self._lease.order is RenewalOrder.SAVE:
             self._save()
         self._check_start()
 

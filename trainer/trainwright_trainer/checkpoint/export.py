@@ -142,7 +142,7 @@ def _config(spec: RunSpec) -> dict[str, Any]:
         "model_type": theirs.model_type,
         "vocab_size": spec.data.tokenizer.size,
         "hidden_size": model.width,
-        "intermediate_size": model.hidden,
+        "intermediate_size": model.feed_forward_width,
         "num_hidden_layers": model.layers,
         "num_attention_heads": model.heads,
         "num_key_value_heads": model.key_value_heads,

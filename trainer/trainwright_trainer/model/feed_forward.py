@@ -16,9 +16,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.gate = nn.Linear(spec.width, spec.hidden, bias=False)
-        self.up = nn.Linear(spec.width, spec.hidden, bias=False)
-        self.down = nn.Linear(spec.hidden, spec.width, bias=False)
+        self.gate = nn.Linear(spec.width, spec.feed_forward_width, bias=False)
+        self.up = nn.Linear(spec.width, spec.feed_forward_width, bias=False)
+        self.down = nn.Linear(spec.feed_forward_width, spec.width, bias=False)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         hidden_BTF = silu(self.gate(x_BTD)) * self.up(x_BTD)

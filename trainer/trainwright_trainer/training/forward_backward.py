@@ -1,7 +1,7 @@
 """Forward and backward passes over the micro batches of a step.
 
 ``GradientAccumulation`` runs them one after the other over an entire model;
-``parallel.pipeline.forward_backward`` runs them over pipeline stages. A loss is scaled by 1 / (micro batches
+``parallel.pipeline.pipelined_forward_backward`` runs them over pipeline stages. A loss is scaled by 1 / (micro batches
 · data ranks) before its backward pass, so that sums over micro batches and data ranks are means over the
 global batch.
 """

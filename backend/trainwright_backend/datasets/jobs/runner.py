@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from trainwright_backend.core.background import contain
+from trainwright_backend.core.background import run_logging_errors
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.object_store import LocalStore
@@ -44,7 +44,7 @@ class JobRunner:
     def sweep_until_stopped(self) -> None:
         """Run what is due every few seconds, whether a message came or not."""
         while not self._stopping.wait(SWEEP_SECONDS):
-            contain(self._run_all, "looking for jobs failed", expected=(AppError,))
+            run_logging_errors(self._run_all, "looking for jobs failed", expected=(AppError,))
 
     def stop(self) -> None:
         """End the sweep. A job that runs is given back after its current chunk."""
@@ -55,7 +55,7 @@ class JobRunner:
             pass
 
     def _run(self, taken: TakenJob, give_way: Callable[[], bool]) -> None:
-        run_contained(self._database, self._store, taken.job, give_way, self._stopping.is_set)
+        run_and_record_failure(self._database, self._store, taken.job, give_way, self._stopping.is_set)
 
     def give_way_of(self, taken: TakenJob) -> Callable[[], bool]:
         """What the job calls between two chunks, and whose result says whether it stops there."""
@@ -79,7 +79,7 @@ class JobRunner:
             self._run(inner, Slice(lambda: True).is_over)
 
 
-def run_contained(
+def run_and_record_failure(
     database: Database,
     store: LocalStore,
     job: Job,
@@ -87,7 +87,7 @@ def run_contained(
     is_stopping: Callable[[], bool] = never,
 ) -> None:
     """As `run_job`, with an unexpected error logged, and recorded at the job's row."""
-    error = contain(
+    error = run_logging_errors(
         partial(run_job, database, store, job, give_way, is_stopping),
         "job failed",
         expected=(AppError,),

@@ -132,7 +132,7 @@ export const specQuery = queryOptions({
 /** Validates a configuration without submitting it; that of a fork against its checkpoint too. */
 export function specCheckQuery(team: string, spec: SpecJson, checkpoint?: string) {
   return queryOptions({
-    queryKey: ["verdicts", team, spec, checkpoint],
+    queryKey: ["specCheck", team, spec, checkpoint],
     queryFn: async ({ signal }) =>
       body(
         await api.POST("/api/v1/teams/{team}/runs/validate", {

@@ -83,7 +83,7 @@ def matmul_speed(spec: RunSpec, device: torch.device) -> float:
     """FLOP/s of this rank in the largest matmul of the model's blocks, on random numbers."""
     dtype = torch.float32 if spec.precision.kind is PrecisionKind.FP32 else torch.bfloat16
     tokens = min(spec.batch.micro_sequences * spec.batch.sequence_tokens, _MOST_TOKENS)
-    inner, out = spec.model.width, max(1, spec.model.hidden // spec.parallelism.tensor)
+    inner, out = spec.model.width, max(1, spec.model.feed_forward_width // spec.parallelism.tensor)
     left = torch.randn(tokens, inner, device=device).to(dtype)
     right = torch.randn(inner, out, device=device).to(dtype)
     into = left @ right

@@ -15,7 +15,7 @@ interface Props {
   team: string;
   /** The edited spec; null while it cannot be parsed. */
   spec: SpecJson | null;
-  verdicts: SpecCheck | undefined;
+  specCheck: SpecCheck | undefined;
   /** For the memory of the slots. */
   plan: RunPlan | undefined;
   /** The step that a fork continues from. */
@@ -23,20 +23,20 @@ interface Props {
 }
 
 /** The estimated cost of the run, and where the numbers come from. What is unknown is not guessed. */
-export function RunEstimatePanel({ team, spec, verdicts, plan, startStep }: Props) {
+export function RunEstimatePanel({ team, spec, specCheck, plan, startStep }: Props) {
   // Estimates the last spec that was found valid, because the current text may be incomplete or invalid.
-  const validSpec = spec !== null && verdicts?.valid === true ? (verdicts.spec ?? null) : null;
+  const validSpec = spec !== null && specCheck?.valid === true ? (specCheck.spec ?? null) : null;
   const hasNoStepsLeft = validSpec !== null && validSpec.schedule.steps <= startStep;
   const estimated = hasNoStepsLeft ? null : validSpec;
   const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, estimated, startStep), enabled: estimated !== null });
   const estimate = estimated === null ? undefined : data;
-  const { global_sequences: sequences, sequence_tokens: length } = verdicts?.spec?.batch ?? {};
+  const { global_sequences: sequences, sequence_tokens: length } = specCheck?.spec?.batch ?? {};
   const step = sequences === undefined || length === undefined ? undefined : sequences * length;
-  const steps = verdicts?.spec?.schedule.steps;
-  const { nodes = 1, slots_per_node: slots } = verdicts?.spec?.resources ?? {};
+  const steps = specCheck?.spec?.schedule.steps;
+  const { nodes = 1, slots_per_node: slots } = specCheck?.spec?.resources ?? {};
   const flops = flopParts(estimate?.flops ?? 0);
   const memory = estimate?.memory_bytes ?? (plan === undefined ? undefined : Math.max(...plan.memory.map(({ total }) => total)));
-  const parameters = estimate?.parameters ?? verdicts?.parameters;
+  const parameters = estimate?.parameters ?? specCheck?.parameters;
   return (
     <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
       <dl className="divide-y">

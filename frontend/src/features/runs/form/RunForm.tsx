@@ -9,7 +9,7 @@ import { deleteDraft } from "@/features/runs/form/draft";
 import { partsOf } from "@/features/runs/form/formParts";
 import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
 import { suggestName } from "@/features/runs/form/runName";
-import { startVerdict } from "@/features/runs/form/startVerdict";
+import { startReadiness } from "@/features/runs/form/startReadiness";
 import { LayoutDiagrams, LayoutPlan } from "@/features/runs/layout/LayoutPlan";
 import { createRun, planQuery, specQuery, specCheckQuery, type SpecJson } from "@/features/runs/queries";
 import { RecipeBar } from "@/features/runs/recipes/RecipeBar";
@@ -89,8 +89,8 @@ export function RunForm(props: Props) {
   const spec = useDeferredValue(useDebounced(named, VALIDATE_AFTER_MS));
   // A spec without a name is checked with a placeholder, so that its size is known before it is named.
   const specToCheck = useMemo(() => (spec === null ? {} : { ...spec, name: hasName(spec) ? spec["name"] : PLACEHOLDER_NAME }), [spec]);
-  const { data: verdicts, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck, props.checkpoint), enabled: spec !== null });
-  const check = spec === null ? undefined : verdicts;
+  const { data: specCheck, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck, props.checkpoint), enabled: spec !== null });
+  const check = spec === null ? undefined : specCheck;
   const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check !== undefined && !isEarlierCheck && isPlannable(check) });
   const [hardware, setHardware] = useState<Hardware | null>(null);
   const elsewhere = useQuery({
@@ -107,7 +107,7 @@ export function RunForm(props: Props) {
 
   const apiProblems = submission.error instanceof ApiError ? submission.error.problems : [];
   const nameProblem = named === null || hasName(named) ? [] : [{ field: "name", message: "This field is required." }];
-  const problems = apiProblems.length > 0 ? apiProblems : [...nameProblem, ...(verdicts?.problems ?? [])];
+  const problems = apiProblems.length > 0 ? apiProblems : [...nameProblem, ...(specCheck?.problems ?? [])];
   const shownProblems = wasSubmitted || !asForm ? problems : problems.filter((problem) => !isPremature(problem));
   const faults = draft.read?.syntaxErrors ?? [];
   const lineOf = draft.read?.lineOf ?? null;
@@ -216,12 +216,12 @@ export function RunForm(props: Props) {
         problems={shownProblems}
         syntaxErrors={faults}
         lineOf={lineOf}
-        verdict={startVerdict({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, check, plan: planned.data })}
+        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, check, plan: planned.data })}
         submitLabel={submitLabel}
         busy={submission.isPending}
         error={submission.error}
       >
-        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} verdicts={check} plan={check !== undefined && isPlannable(check) ? planned.data : undefined} startStep={startStep} />
+        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} specCheck={check} plan={check !== undefined && isPlannable(check) ? planned.data : undefined} startStep={startStep} />
         <WhatIfPanel
           gpus={info.gpus}
           hardware={hardware}

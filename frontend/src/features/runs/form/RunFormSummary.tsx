@@ -4,7 +4,7 @@ import type { Problem } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { fieldId } from "@/features/runs/form/fieldId";
-import type { StartVerdict } from "@/features/runs/form/startVerdict";
+import type { StartReadiness } from "@/features/runs/form/startReadiness";
 import { goToLine } from "@/features/runs/form/YamlEditor";
 import type { YamlError } from "@/features/runs/spec/specYaml";
 import { plural } from "@/lib/format";
@@ -15,7 +15,7 @@ interface Props {
   syntaxErrors: readonly YamlError[];
   /** The line of a field in the text; null if the fields are on the page. */
   lineOf: ((field: string) => number) | null;
-  verdict: StartVerdict;
+  verdict: StartReadiness;
   submitLabel: string;
   busy: boolean;
   error: Error | null;
@@ -62,14 +62,14 @@ export function RunFormSummary({ problems, syntaxErrors, lineOf, verdict, submit
 const BAR_CLASS =
   "max-desk:sticky max-desk:bottom-0 max-desk:flex-row max-desk:flex-wrap max-desk:items-center max-desk:z-5 max-desk:-mx-6 max-desk:border-t max-desk:bg-bg max-desk:px-6 max-desk:py-3 max-tablet:bottom-16 max-tablet:-mx-4 max-tablet:px-4";
 
-const TONES: Record<StartVerdict["tone"], { Icon: LucideIcon; className: string }> = {
+const TONES: Record<StartReadiness["tone"], { Icon: LucideIcon; className: string }> = {
   good: { Icon: Check, className: "text-good" },
   warn: { Icon: TriangleAlert, className: "text-warn" },
   bad: { Icon: CircleAlert, className: "text-bad" },
   idle: { Icon: CircleDashed, className: "text-idle" },
 };
 
-function StartBar({ verdict, submitLabel, disabled }: { verdict: StartVerdict; submitLabel: string; disabled: boolean }) {
+function StartBar({ verdict, submitLabel, disabled }: { verdict: StartReadiness; submitLabel: string; disabled: boolean }) {
   const { tone, title, detail, advice, isTooLarge } = verdict;
   // A decision about one estimate does not hold for the next.
   const [acceptedDetail, setAcceptedDetail] = useState<string | null>(null);

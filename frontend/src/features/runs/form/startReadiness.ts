@@ -2,7 +2,7 @@ import type { RunPlan, SpecCheck } from "@/api/types";
 import { bytes, plural } from "@/lib/format";
 
 /** Whether the edited run can start and would fit, in a few words and a sentence. */
-export interface StartVerdict {
+export interface StartReadiness {
   tone: "good" | "warn" | "bad" | "idle";
   title: string;
   detail: string;
@@ -18,8 +18,8 @@ interface Given {
   plan: RunPlan | undefined;
 }
 
-export function startVerdict({ problemCount, check, plan }: Given): StartVerdict {
-  const verdict = (tone: StartVerdict["tone"], title: string, text: string, isTooLarge = false): StartVerdict => {
+export function startReadiness({ problemCount, check, plan }: Given): StartReadiness {
+  const verdict = (tone: StartReadiness["tone"], title: string, text: string, isTooLarge = false): StartReadiness => {
     const [detail = "", ...advice] = text.split(/(?<=\.) (?=[A-Z])/);
     return { tone, title, detail, advice: advice.join(" "), isTooLarge };
   };
