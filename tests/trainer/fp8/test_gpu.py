@@ -46,8 +46,9 @@ def make_job(folder: Path, data: Path, ranks: int = 1, **sections: Any) -> Path:
 def test_tensor_cores_learn_what_the_cpu_learns(
     tmp_path: Path, data: Path, recipe: dict[str, Any], compiled: str
 ) -> None:
-    on_gpu = make_job(tmp_path / "gpu", data, precision=fp8(**recipe) | {"compile": compiled})
-    on_cpu = make_job(tmp_path / "cpu", data, job={"device": "cpu"}, precision=fp8(**recipe))
+    shorter: dict[str, Any] = {"schedule": {"steps": 10, "warmup_steps": 4}}
+    on_gpu = make_job(tmp_path / "gpu", data, precision=fp8(**recipe) | {"compile": compiled}, **shorter)
+    on_cpu = make_job(tmp_path / "cpu", data, job={"device": "cpu"}, precision=fp8(**recipe), **shorter)
     train_here(on_gpu, GPU)
     train_here(on_cpu)
     # Products are summed in another order. That moves the first losses by 0.002; later the two drift apart, by up to
@@ -59,7 +60,8 @@ def test_tensor_cores_learn_what_the_cpu_learns(
 
 @pytest.mark.parametrize("scaling", ["row", "tensor"])
 def test_scalings_train_on_tensor_cores(tmp_path: Path, data: Path, scaling: str) -> None:
-    job_file = make_job(tmp_path, data, precision=fp8(scaling=scaling))
+    shorter = {"steps": 8, "warmup_steps": 2}
+    job_file = make_job(tmp_path, data, precision=fp8(scaling=scaling), schedule=shorter)
     train_here(job_file, GPU)
     assert losses(job_file)[-1] < losses(job_file)[0]
 
@@ -74,13 +76,18 @@ def test_all_gpus_train_in_fp8(tmp_path: Path, data: Path) -> None:
 
 
 def test_a_resumed_run_continues(tmp_path: Path, data: Path) -> None:
-    straight = make_job(tmp_path / "straight", data, precision=fp8(level="O2"))
+    sections: dict[str, Any] = {
+        "precision": fp8(level="O2"),
+        "schedule": {"steps": 8, "warmup_steps": 2},
+        "checkpoint": {"every_steps": 4},
+    }
+    straight = make_job(tmp_path / "straight", data, **sections)
     train_here(straight, GPU)
-    point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")
-    resumed = make_job(tmp_path / "resumed", data, job=ON_GPU | point, precision=fp8(level="O2"))
+    point = resume_from(tmp_path / "straight/out/checkpoints/step-4", tmp_path / "resumed")
+    resumed = make_job(tmp_path / "resumed", data, job=ON_GPU | point, **sections)
     train_here(resumed, GPU)
     # Attention's backward pass sums in an unspecified order there.
-    assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=0.02)
+    assert losses(resumed) == pytest.approx(losses(straight)[4:], abs=0.02)
 
 
 def test_the_host_waits_for_the_loss_alone(tmp_path: Path, data: Path) -> None:
