@@ -114,10 +114,7 @@ def _told(rank: int, ranks: Mapping[int, PlacedRank], missing: Sequence[Missing]
     stopped = " Its process is stopped." if placed.stopped else ""
     if missing:
         places = ", nor at ".join(_place(one, ranks) for one in missing[:SHOWN_RANKS])
-        return (
-            f"Rank {rank} on {placed.node} has not arrived at {places}; it is {where.removeprefix('while it ')}."
-            + stopped
-        )
+        return f"Rank {rank} on {placed.node} has not arrived at {places}. It is {where}.{stopped}"
     inside = [
         f"{_name(count.operation(count.left + 1), count.left + 1)} of the {count.axis} axis"
         for count in placed.position.axes

@@ -65,7 +65,7 @@ def test_two_failures_within_a_day_put_a_node_into_quarantine(scene: Scene) -> N
     end_backoff_only(scene, run_id)
     scene.control.sweep()
     assert scene.agent.heartbeat() == [], "nothing is placed on it"
-    assert "node-a is in quarantine until a self-test passes" in scene.show(run_id)["waiting_reason"]
+    assert "node-a is in quarantine until a self-test passes" in scene.show(run_id)["sentence"]
 
 
 def test_failures_of_the_day_before_do_not_count(scene: Scene) -> None:

@@ -29,6 +29,7 @@ function aNode(deepspeed: boolean | null): Node {
     slots: { cpu: 2 },
     reported_slots: { cuda: 0, cpu: 2 },
     slots_free: { cpu: 2 },
+    failures: [],
     runs: [],
     failures: [],
   };
@@ -91,7 +92,6 @@ it("says why a node is in quarantine, what its self-test found, and releases it"
   );
   const node = {
     ...aNode(true),
-    failures: [],
     quarantine: { since: "2026-11-21T12:00:00Z", reason: "A run hung because of it." },
     self_test: {
       time: "2026-11-21T12:30:00Z",
