@@ -81,7 +81,7 @@ it("sends a link that confirms the address, if it is not confirmed", async () =>
   await userEvent.click(button);
   expect(await screen.findByText("This installation sends no mail.")).toBeDefined();
   await userEvent.click(button);
-  expect((await screen.findByRole("status")).textContent).toContain("A link is on its way");
+  expect(await screen.findByText(/^A link is on its way/)).toBeDefined();
   expect(sent).toEqual([{ email: "ada@example.org" }, { email: "ada@example.org" }]);
 });
 
