@@ -3990,11 +3990,6 @@ export interface components {
             weight_decay: number;
         };
         /**
-         * Order
-         * @enum {string}
-         */
-        Order: "go" | "wait" | "save" | "kill" | "leave";
-        /**
          * Outcome
          * @description How an attempt ended, as its own processes report it: ``outcome.json``, ``failure-<rank>.json``, ``exit.json``.
          */
@@ -4762,9 +4757,14 @@ export interface components {
             /** @description Where the node's ranks are, while none of them makes progress. */
             stall?: components["schemas"]["Stall"] | null;
         };
+        /**
+         * RenewalOrder
+         * @enum {string}
+         */
+        RenewalOrder: "go" | "wait" | "save" | "kill" | "leave";
         /** RenewalReply */
         RenewalReply: {
-            order: components["schemas"]["Order"];
+            order: components["schemas"]["RenewalOrder"];
             /**
              * Rendezvous
              * @description Where the launchers of a run on several nodes meet; empty until all nodes are ready.
