@@ -31,7 +31,6 @@ function aNode(deepspeed: boolean | null): Node {
     slots_free: { cpu: 2 },
     failures: [],
     runs: [],
-    failures: [],
   };
 }
 
