@@ -1,6 +1,7 @@
 """Sending mail by SMTP, if the operator has configured a server. There is no queue: people ask again for what is lost."""
 
 import smtplib
+import ssl
 from email.message import EmailMessage
 from urllib.parse import unquote, urlsplit
 
@@ -32,10 +33,18 @@ def _deliver(settings: Settings, to: str, subject: str, text: str) -> None:
     assert settings.smtp_url is not None, "the caller has checked it"
     url = urlsplit(settings.smtp_url.get_secret_value())
     host, port = url.hostname or "", url.port or 0
-    client = smtplib.SMTP_SSL if url.scheme == "smtps" else smtplib.SMTP
-    with client(host, port, timeout=TIMEOUT_SECONDS) as connection:
-        if url.scheme == "smtp" and connection.has_extn("starttls"):
-            connection.starttls()
+    with _connected(url.scheme, host, port) as connection:
+        if url.scheme == "smtp":
+            connection.ehlo()  # without it, the server has not said yet what it offers
+            if connection.has_extn("starttls"):
+                connection.starttls(context=ssl.create_default_context())
         if url.username:
             connection.login(unquote(url.username), unquote(url.password or ""))
         connection.send_message(message)
+
+
+def _connected(scheme: str, host: str, port: int) -> smtplib.SMTP:
+    if scheme == "smtp":
+        return smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
+    # Without a context of its own, smtplib would accept any certificate.
+    return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context())

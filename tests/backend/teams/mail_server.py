@@ -16,6 +16,10 @@ class Mailbox(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.received: list[Message] = []
+        self.verbs: list[str] = []
+        """Commands of all clients, in order."""
+        self.offers_tls = False
+        """Whether it says that it knows STARTTLS. It refuses the command all the same."""
 
     @property
     def url(self) -> str:
@@ -35,7 +39,12 @@ class _Connection(socketserver.StreamRequestHandler):
         self._say(220)
         while line := self.rfile.readline():
             verb = line.split()[0].upper()
-            self._say(354 if verb == b"DATA" else 221 if verb == b"QUIT" else 250)
+            mailbox.verbs.append(verb.decode())
+            if verb == b"EHLO" and mailbox.offers_tls:
+                self.wfile.write(b"250-mail.example\r\n250 STARTTLS\r\n")
+                continue
+            codes = {b"DATA": 354, b"QUIT": 221, b"STARTTLS": 454}
+            self._say(codes.get(verb, 250))
             if verb == b"DATA":
                 lines = iter(self.rfile.readline, b".\r\n")
                 mailbox.received.append(message_from_bytes(b"".join(lines)))

@@ -1,5 +1,6 @@
 """Nobody gets what is meant for another person's address by being first to create its account."""
 
+import ssl
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import SecretStr, ValidationError
 
 from tests.backend.conftest import PASSWORD, SECRET, Site
 from tests.backend.teams.mail_server import Mailbox, running_mailbox
+from trainwright_backend.core.mail import send_mail
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams import mailed_links, one_time_links
 
@@ -135,6 +137,36 @@ def test_without_a_mail_server_the_remedy_is_the_operator(site: Site) -> None:
     assert "trainwright-server link sign-in" in answer.json()["detail"]
     bob = account_of_bob(site)
     assert use(bob, invitation(site.admin, "acme")) == (403, "address_not_verified")
+
+
+def test_nothing_is_sent_in_the_clear_to_a_server_that_offers_tls(
+    settings: Settings, mailbox: Mailbox
+) -> None:
+    url = mailbox.url.replace("://", "://ada:secret@")
+    settings = settings.model_copy(update={"smtp_url": SecretStr(url)})
+    mailbox.offers_tls = True
+    assert not send_mail(settings, BOB, "subject", "text"), "the server does not keep its offer"
+    assert "STARTTLS" in mailbox.verbs
+    assert not {"AUTH", "MAIL", "DATA"} & set(mailbox.verbs)
+    assert mailbox.received == []
+
+
+def test_certificates_of_mail_servers_are_verified(
+    settings: Settings, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[ssl.SSLContext | None] = []
+
+    def connect(*_: object, context: ssl.SSLContext | None = None, **__: object) -> None:
+        contexts.append(context)
+        raise OSError("not now")
+
+    monkeypatch.setattr("smtplib.SMTP_SSL", connect)
+    monkeypatch.setattr("smtplib.SMTP.starttls", connect)
+    mailbox.offers_tls = True
+    for url in ("smtps://mail.example:465", mailbox.url):
+        settings = settings.model_copy(update={"smtp_url": SecretStr(url)})
+        assert not send_mail(settings, BOB, "subject", "text")
+    assert [context is not None and context.verify_mode for context in contexts] == [ssl.CERT_REQUIRED] * 2
 
 
 @pytest.mark.parametrize("url", ["mail.example.org", "http://mail.example.org", "smtp://:25"])
