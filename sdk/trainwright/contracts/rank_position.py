@@ -12,7 +12,7 @@ cell      content
 1         the step that the rank computes, or computed last
 2         what it does: index in ``ACTIVITIES``
 3         sections of the step that have ended (`forward`, `backward`, …), counted since the start of the rank
-4         sends and receives between two ranks, counted likewise
+4         sends and receives between two ranks, and passes of validations and samples, counted likewise
 5…        for each of ``AXES``, in order: collectives entered; collectives left; then 16 bytes, of which byte ``n % 16``
           is the operation of collective ``n``: index in ``OPERATIONS``
 ========  ==================================================================================================
@@ -152,7 +152,7 @@ class RankPosition(Report):
     """Sections of steps that have ended."""
 
     messages: Count = 0
-    """Sends to and receives from one other rank."""
+    """Sends to and receives from one other rank, and passes of validations and samples."""
 
     axes: list[AxisCount] = Field(default=[], max_length=len(AXES))
     """The axes on which it has entered a collective."""

@@ -15,7 +15,7 @@ from trainwright.contracts.rank_position import (
     read_position,
 )
 from trainwright_trainer.distributed.mesh import Mesh, make_mesh
-from trainwright_trainer.distributed.rank_position import publish_position
+from trainwright_trainer.distributed.rank_position import counted, publish_position
 
 
 def test_a_reader_sees_what_is_published_at_once(tmp_path: Path) -> None:
@@ -39,6 +39,19 @@ def test_a_reader_sees_what_is_published_at_once(tmp_path: Path) -> None:
     assert data.operation(REMEMBERED + 5) is None, "not entered yet"
     position.set_activity(RankActivity.SAVING)
     assert read_position(file.read_bytes()) == seen.model_copy(update={"activity": RankActivity.SAVING})
+
+
+def test_each_batch_of_a_validation_is_progress_even_on_a_single_rank(tmp_path: Path) -> None:
+    """A long validation would be taken for a hang otherwise: one rank has no collectives."""
+    file = tmp_path / "rank-0"
+    position = publish_position(file)
+    position.set_activity(RankActivity.VALIDATION)
+    seen = []
+    for batch in counted(range(3), position):
+        content = read_position(file.read_bytes())
+        assert content is not None
+        seen.append((batch, content.messages))
+    assert seen == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_a_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from trainwright.contracts.rank_position import (
     ACTIVITIES,
@@ -35,6 +37,8 @@ from trainwright.contracts.rank_position import (
     Operation,
     RankActivity,
 )
+
+_Item = TypeVar("_Item")
 
 _CELL_OF_AXIS = {axis: FIRST_AXIS_CELL + CELLS_PER_AXIS * index for index, axis in enumerate(AXES)}
 _CODE_OF_OPERATION = {operation: code for code, operation in enumerate(OPERATIONS)}
@@ -70,6 +74,10 @@ class RankPosition:
         """The rank is about to send to one rank, or to receive from it."""
         self._cells[MESSAGES_CELL] += 1
 
+    def count_pass(self) -> None:
+        """The rank is about to compute a batch of a validation, or a token of a sample."""
+        self._cells[MESSAGES_CELL] += 1
+
     def enter(self, axis: AxisName, operation: Operation) -> None:
         """The rank enters a collective, or starts one in the background."""
         cell = _CELL_OF_AXIS[axis]
@@ -80,6 +88,13 @@ class RankPosition:
     def leave(self, axis: AxisName) -> None:
         """A collective of this axis has ended."""
         self._cells[_CELL_OF_AXIS[axis] + 1] += 1
+
+
+def counted(batches: Iterable[_Item], position: RankPosition) -> Iterator[_Item]:
+    """``batches``, each of which counts as progress: a long validation on one rank has no collectives."""
+    for batch in batches:
+        position.count_pass()
+        yield batch
 
 
 def publish_position(file: Path) -> RankPosition:

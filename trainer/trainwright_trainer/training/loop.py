@@ -19,6 +19,7 @@ from trainwright.contracts.rank_position import RankActivity
 from trainwright.contracts.series import STRAGGLER_SERIES
 from trainwright_trainer.checkpoint.snapshot import take_snapshot, training_position
 from trainwright_trainer.data.loader import read_batches
+from trainwright_trainer.distributed.rank_position import counted
 from trainwright_trainer.observe.events import now
 from trainwright_trainer.observe.memory import memory_bytes
 from trainwright_trainer.observe.rank_timings import EVERY_STEPS, rank_seconds
@@ -196,7 +197,7 @@ def validate(training: Training, step: int) -> None:
     training.mesh.position.set_activity(RankActivity.VALIDATION)
     mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)
     batches = read_batches(training.validation, mine, training.spec.batch.micro_sequences)
-    loss = training.engine.mean_loss(batches)
+    loss = training.engine.mean_loss(counted(batches, training.mesh.position))
     training.report(Validation(time=now(), step=step, values={"validation_loss": loss}))
 
 

@@ -93,6 +93,7 @@ class SampleWriter:
         shown = [ids[-self._window :] for ids in rows]
         padded = [ids + [self._end] * (self._window - len(ids)) for ids in shown]
         at_B = torch.tensor([len(ids) - 1 for ids in shown], device=device)
+        self._mesh.position.count_pass()
         logits_BV = engine.next_logits(torch.tensor(padded, device=device), at_B)
         ids_B = torch.zeros(len(rows), dtype=torch.int64, device=device)
         if logits_BV is not None and self._mesh.data.rank == 0 and self._mesh.tensor.rank == 0:
