@@ -227,13 +227,17 @@ class SelfTestCheck(Report):
     """What was measured, or what was wrong."""
 
 
+MOST_CHECKS = 1_000
+"""Of one self-test. A node makes four for each GPU."""
+
+
 class SelfTestReport(Report):
     """The result of a self-test that the API asked for."""
 
     id: ShortText
     """As in ``HeartbeatReply.self_test``."""
 
-    checks: list[SelfTestCheck] = Field(min_length=1, max_length=100)
+    checks: list[SelfTestCheck] = Field(min_length=1, max_length=MOST_CHECKS)
 
     @property
     def passed(self) -> bool:

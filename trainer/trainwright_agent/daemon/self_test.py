@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from trainwright.contracts.agent_protocol import CpuPeak, Inventory, SelfTestCheck, SelfTestReport
+from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory, SelfTestCheck, SelfTestReport
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_agent.daemon.inventory import SelfTest, self_test
 from trainwright_agent.identity import Settings
@@ -45,6 +45,10 @@ class SelfTester:
         self.report: SelfTestReport | None = None
         """The newest result, while the platform asks for it."""
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def ask(self, wanted: str | None, inventory: Inventory, *, is_idle: bool) -> None:
         """Start the test ``wanted`` unless it runs, has passed, or failed a short while ago.
 
@@ -55,8 +59,7 @@ class SelfTester:
         """
         if self.report is not None and self.report.id != wanted:
             self.report = None
-        is_running = self._thread is not None and self._thread.is_alive()
-        if wanted is None or not is_idle or is_running:
+        if wanted is None or not is_idle or self.is_running:
             return
         if self.report is not None and (
             self.report.passed or time.monotonic() < self._ended + REPEAT_SECONDS
@@ -90,14 +93,18 @@ def check_node(inventory: Inventory, measured: SelfTest | None) -> Iterator[Self
     yield from measured.health
     for gpu in inventory.gpus:
         found = next((each for each in measured.cuda if each.index == gpu.index), None)
-        as_before = found is not None and (found.name, found.memory_bytes) == (gpu.name, gpu.memory_bytes)
-        detail = "" if as_before else f"It was {gpu.name}, and is {'gone' if found is None else found.name}."
-        yield SelfTestCheck(name=f"GPU {gpu.index}", passed=as_before, detail=detail)
+        before, now = _description(gpu), "gone" if found is None else _description(found)
+        detail = "" if before == now else f"It was {before}, and is {now}."
+        yield SelfTestCheck(name=f"GPU {gpu.index}", passed=before == now, detail=detail)
     if inventory.cpu_peak is not None:
         yield from _check_rates(inventory.cpu_peak, measured.cpu.flops_per_second)
     if inventory.peer_address is not None:
         problem = check_loopback(inventory.peer_address)
         yield SelfTestCheck(name="own address", passed=not problem, detail=problem)
+
+
+def _description(gpu: Gpu) -> str:
+    return f"{gpu.name} with {gpu.memory_bytes:,} bytes"
 
 
 def _check_rates(before: CpuPeak, now: CpuPeak) -> Iterator[SelfTestCheck]:

@@ -1,0 +1,87 @@
+"""The checks of a suspected node, on sound devices and on ones that lose or change what they are given."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainwright.contracts.agent_protocol import SelfTestCheck
+from trainwright_trainer.process import health
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_CPU_BYTES", 3 * 2**13)
+    monkeypatch.setattr(health, "_BLOCK_BYTES", 2**13)
+    monkeypatch.setattr(health, "_PRODUCT_SIZE", 64)
+
+
+def test_a_sound_machine_passes_every_check() -> None:
+    checks = [SelfTestCheck.model_validate(check) for check in health.check_health()]
+    assert [check.name for check in checks][:2] == ["memory of cpu", "products on cpu"]
+    assert [check for check in checks if not check.passed or check.detail] == []
+
+
+def test_a_bit_that_falls_over_is_found_in_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = health._written_blocks
+
+    def flipped(device: torch.device) -> Iterator[Tensor]:
+        for number, block in enumerate(written(device)):
+            if number == 2:
+                block[7] ^= 1 << 40
+            yield block
+
+    monkeypatch.setattr(health, "_written_blocks", flipped)
+    assert health.check_memory(CPU) == "1 of 1024 values in block 2 had changed"
+
+
+def test_blocks_differ_so_that_mixed_up_addresses_are_noticed() -> None:
+    first, second = health._pattern(0, CPU), health._pattern(1, CPU)
+    assert not bool((first == second).any())
+    values = torch.cat((first, second))
+    for bit in range(64):
+        assert {0, 1} == set(((values >> bit) & 1).tolist()), bit
+
+
+class _Faulty(torch.utils._python_dispatch.TorchDispatchMode):
+    """Adds ``error`` to one value of the products whose numbers are in ``at``."""
+
+    def __init__(self, error: float, at: range) -> None:
+        super().__init__()
+        self._error, self._at, self._numbers = error, at, count(1)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        found = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.mm.default and next(self._numbers) in self._at:
+            found[0, 0] += self._error
+        return found
+
+
+def test_a_product_that_does_not_repeat_is_found() -> None:
+    with _Faulty(1e-3, at=range(4, 5)):
+        assert health.check_products(CPU) == "product 4 of the same matrices differed from the first"
+
+
+def test_products_that_are_wrong_alike_are_found() -> None:
+    with _Faulty(3.0, at=range(1, 11)):
+        assert health.check_products(CPU) == "a product was wrong by 3"
+
+
+def test_data_that_comes_back_changed_names_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert health.check_exchanges(CPU, [CPU, CPU]) == ""
+    monkeypatch.setattr(torch, "equal", lambda *_: False)
+    assert health.check_exchanges(CPU, [CPU]) == "cpu: the data came back changed"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("CUDA error: " + "x" * 2_000), MemoryError()])
+def test_a_device_that_refuses_fails_its_check_with_a_detail_that_can_be_reported(error: Exception) -> None:
+    def fail() -> str:
+        raise error
+
+    check = SelfTestCheck.model_validate(health._run("memory of cuda:3", fail))
+    assert not check.passed
+    assert check.detail.startswith(type(error).__name__)
