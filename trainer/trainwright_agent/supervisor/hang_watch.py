@@ -57,6 +57,12 @@ class HangWatch:
             self._reader = threading.Thread(target=self._keep_stacks, name="stacks", daemon=True)
             self._reader.start()
 
+    def close(self) -> None:
+        """Take the last report back: the ranks have ended. Otherwise each renewal would repeat it during the export."""
+        if self._stall is not None:
+            self._stall = None
+            self._lease.set_stall(None)
+
     def wait_for_stacks(self) -> None:
         """Wait until the stacks are kept, before the ranks are killed; not past the end of the lease."""
         until = time.monotonic() + stacks.DUMP_SECONDS

@@ -254,6 +254,7 @@ class Supervisor:
                     self._lease.set_phase(Phase.RUNNING)
 
         self._wait_until(lambda: launcher.poll() is not None, check_progress)
+        hang_watch.close()
         self._trains, self._hang_watch = False, None
         return outcomes.training_outcome(self._attempt.path, launcher.returncode)
 
