@@ -54,7 +54,8 @@ def _suspect(session: Write, run: Run, placements: list[Placement], found: Diagn
     their fault."""
     per_node = run.slots // run.nodes
     suspected = {rank // per_node for rank in found.culprits}
-    for placement in placements:
+    in_order_of_locks = sorted(placements, key=lambda each: str(each.node_id))  # as in `placement.place`
+    for placement in in_order_of_locks:
         if placement.node_rank in suspected and len(suspected) <= max(1, run.nodes // 2):
             note_failure(session, placement.node_id, EndCode.HANG, found.sentence)
 

@@ -73,13 +73,22 @@ def wanted_self_test(node: Node) -> str | None:
 
 
 def take_self_test(session: Write, node: Node, report: SelfTestReport | None) -> None:
-    """Store the result of the self-test that the node was asked for; one that it passed ends its quarantine."""
-    if report is None or report.id != wanted_self_test(node):
+    """Store the result of the self-test that the node was asked for; one that it passed ends its quarantine. An agent repeats
+    the result of a failed test in each heartbeat until the next test: the time is that of the first."""
+    if report is None or report.id != wanted_self_test(node) or _is_stored(node, report):
         return
     result = SelfTestResult(time=now(), passed=report.passed, checks=report.checks)
     node.self_test = result.model_dump(mode="json")
     if report.passed:
         release(session, node)
+
+
+def _is_stored(node: Node, report: SelfTestReport) -> bool:
+    """Whether the result has been stored since the node is in quarantine."""
+    if node.self_test is None or node.quarantined is None:
+        return False
+    stored = SelfTestResult.model_validate(node.self_test)
+    return stored.time >= node.quarantined and stored.checks == report.checks
 
 
 def shown_quarantine(node: Node) -> Quarantine | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from trainwright.planner.plan import format_memory
 from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
 from trainwright_backend.nodes.requirements import Needs
+from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.state_text import ordinal
 from trainwright_backend.runs.submission import NO_NODE
 
@@ -20,7 +21,11 @@ def waits_for(
         return _needs_another_node(needs, available, unavailable)
     place = "" if position == 1 else f"; {ordinal(position)} in line"
     if needs.nodes > 1:
-        return f"needs {_size(needs)}; {_state_of_nodes(able, needs)}{place}"
+        state = _state_of_nodes(able, needs)
+        others = [capacity.node for capacity in unavailable if capacity.could_offload(needs)]
+        if len(able) < needs.nodes and (aside := _put_aside(others)):
+            state = f"{_nodes(len(able))} of that size {_are(len(able))} available; {aside}"
+        return f"needs {_size(needs)}; {state}{place}"
     free = sum(len(capacity.free[needs.device]) for capacity in able)
     return f"needs {_size(needs)}, {free} free on {_nodes(len(able))}{place}"
 
@@ -31,11 +36,8 @@ def _needs_another_node(
     """For a run that none of the available nodes could run."""
     size = f"needs {_size(needs)}"
     if others := [capacity.node for capacity in unavailable if capacity.could_offload(needs)]:
-        if names := [node.name for node in others if node.draining]:
-            return f"{size}; {', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} drained"
-        if names := [node.name for node in others if node.quarantined is not None]:
-            are = "is" if len(names) == 1 else "are"
-            return f"{size}; {', '.join(names[:3])} {are} in quarantine until a self-test passes"
+        if aside := _put_aside(others):
+            return f"{size}; {aside}"
         if needs.host_bytes:
             return f"{size} and memory for its offload, as {others[0].name} has, which is not online"
     large_enough = [capacity for capacity in available if capacity.is_large_enough(needs)]
@@ -50,6 +52,15 @@ def _needs_another_node(
     if needs.nodes > 1 and all(capacity.inventory.peer_address is None for capacity in large_enough):
         return f"{size} that can reach each other; {named} reported no address for other nodes"
     return f"{size} and engine {needs.engine}, which is not installed on {named}"
+
+
+def _put_aside(nodes: Sequence[Node]) -> str:
+    """Which of the nodes are drained or, if none is, in quarantine."""
+    if names := [node.name for node in nodes if node.draining]:
+        return f"{', '.join(names[:3])} {_are(len(names))} drained"
+    if names := [node.name for node in nodes if node.quarantined is not None]:
+        return f"{', '.join(names[:3])} {_are(len(names))} in quarantine until a self-test passes"
+    return ""
 
 
 def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
@@ -82,6 +93,10 @@ def _size(needs: Needs) -> str:
 
 def _nodes(number: int) -> str:
     return _count(number, "node")
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _count(number: int, noun: str) -> str:

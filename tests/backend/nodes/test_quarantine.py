@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.backend.nodes.test_hangs import stall
+from tests.backend.nodes.test_several_nodes import PEERS, two_nodes
 from tests.backend.scripted_agent import Agent, Scene, Work
 from trainwright_backend.core.db import now
 from trainwright_backend.nodes.tables import Node, NodeFailure
@@ -126,6 +127,32 @@ def test_a_self_test_that_passes_ends_the_quarantine(scene: Scene) -> None:
     assert beat(scene.agent, self_test={"id": wanted, "checks": [passed]})["self_test"] is None
     assert node(scene)["quarantine"] is None
     assert node(scene)["self_test"]["passed"] is True
+
+
+def test_a_failed_result_that_is_repeated_keeps_its_time(scene: Scene) -> None:
+    """Agents repeat it in each heartbeat until the next test."""
+    edit(scene, quarantined=True)
+    failed = {"name": "memory of cpu", "passed": False, "detail": "1 of 8 values had changed"}
+    report = {"id": beat(scene.agent)["self_test"], "checks": [failed]}
+    times = []
+    for _ in range(2):
+        beat(scene.agent, self_test=report)
+        times.append(node(scene)["self_test"]["time"])
+    assert times[0] == times[1]
+    beat(scene.agent, self_test=report | {"checks": [failed | {"detail": "2 of 8 values had changed"}]})
+    assert node(scene)["self_test"]["time"] > times[1], "the next test"
+
+
+def test_a_run_on_several_nodes_says_which_one_it_lacks(scene: Scene) -> None:
+    for name, address in PEERS.items():
+        Agent.join(scene.site, name, reported={"peer_address": address})
+    run_id = two_nodes(scene)
+    for name in ("node-b", "node-c"):
+        address = f"/api/v1/nodes/{node(scene, name)['id']}"
+        assert scene.site.admin.patch(address, json={"quarantined": True}).status_code == 200
+    scene.control.sweep()
+    sentence = scene.show(run_id)["sentence"]
+    assert "1 node of that size is available; node-b, node-c are in quarantine until" in sentence
 
 
 def test_the_result_of_an_earlier_quarantine_does_not_count(scene: Scene) -> None:
