@@ -28,11 +28,12 @@ _PEAKS: tuple[tuple[str, dict[str, float]], ...] = (
     (r"\bL40S\b", {"fp8": 733, "bf16": 362, "fp16": 362, "fp32": 91.6}),
     (r"\bL40\b", {"fp8": 362, "bf16": 181, "fp16": 181, "fp32": 90.5}),
     (r"\bL4\b", {"fp8": 242.5, "bf16": 121, "fp16": 121, "fp32": 30.3}),
-    # Of the GeForce cards the figures with float32 accumulation, from the white papers of their generations.
-    (r"\bRTX 4090\b", {"fp8": 330.3, "bf16": 165.2, "fp16": 165.2, "fp32": 82.6}),
-    (r"\bRTX 3090\b", {"bf16": 71, "fp16": 71, "fp32": 35.6}),
-    (r"\bV100.*PCIE\b", {"fp16": 112, "fp32": 14}),
-    (r"\bV100.*SXM2\b", {"fp16": 125, "fp32": 15.7}),
+    # Of the GeForce cards the figures with float32 accumulation, from the white papers of their generations. Ti, D and laptop variants
+    # have others.
+    (r"\bRTX 4090$", {"fp8": 330.3, "bf16": 165.2, "fp16": 165.2, "fp32": 82.6}),
+    (r"\bRTX 3090$", {"bf16": 71, "fp16": 71, "fp32": 35.6}),
+    (r"\bV100-PCIE\b", {"fp16": 112, "fp32": 14}),
+    (r"\bV100-SXM2\b", {"fp16": 125, "fp32": 15.7}),
     (r"\bT4\b", {"fp16": 65, "fp32": 8.1}),
 )
 
