@@ -26,7 +26,11 @@ def features_at(features_BTD: Tensor, at_B: Tensor) -> Tensor:
 
 
 def draw_token(logits_V: Tensor, temperature: float, generator: torch.Generator) -> int:
-    """Draw the id of a token; temperature 0 always takes the most likely one."""
+    """Draw the id of a token; temperature 0 always takes the most likely one.
+
+    However small the temperature is, nothing overflows: the largest logit is 0 before the division.
+    """
     if temperature == 0:
         return int(logits_V.argmax())
-    return int(torch.multinomial((logits_V / temperature).softmax(-1), 1, generator=generator))
+    below_largest_V = logits_V.double() - logits_V.max()
+    return int(torch.multinomial((below_largest_V / temperature).softmax(-1), 1, generator=generator))
