@@ -9,6 +9,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import Unigram, WordPiece
 from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.processors import TemplateProcessing
 
 from trainwright.prepare.encode import make_encoder
 from trainwright.prepare.tokenizer import (
@@ -18,6 +19,7 @@ from trainwright.prepare.tokenizer import (
     UnusableTokenizerError,
     byte_tokenizer,
     check_tokenizer,
+    encode_prompt,
     end_of_text_id,
     for_preparing,
     tokenizer_bytes,
@@ -222,3 +224,18 @@ def test_the_letters_of_special_tokens_stay_letters() -> None:
     ids = make_encoder(tokenizer).encode([f"a{END_OF_TEXT}b"])[0]
     assert end_of_text_id(tokenizer) not in ids
     assert tokenizer.decode(ids.tolist(), skip_special_tokens=False) == f"a{END_OF_TEXT}b"
+
+
+def test_a_prompt_is_encoded_as_documents_are() -> None:
+    """Whatever truncation, padding and template the file brings."""
+    plain = train_bpe(iter(TEXTS), 290)
+    uploaded = Tokenizer.from_str(plain.to_str())
+    uploaded.enable_truncation(3)
+    uploaded.enable_padding(length=40)
+    uploaded.post_processor = TemplateProcessing(
+        single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, end_of_text_id(uploaded))]
+    )
+    prompt = "the cat sat on the mat"
+    assert uploaded.encode(prompt).ids != plain.encode(prompt).ids, "negative control"
+    assert encode_prompt(uploaded, prompt) == plain.encode(prompt).ids
+    assert encode_prompt(uploaded, "") == [end_of_text_id(uploaded)]

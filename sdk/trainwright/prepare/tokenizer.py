@@ -114,6 +114,15 @@ def end_of_text_id(tokenizer: Tokenizer) -> int:
     )
 
 
+def encode_prompt(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """Ids of a text that a model is to continue, encoded as the documents it learned from: an uploaded tokenizer's own
+    truncation, padding and template are not used. A prompt without ids becomes the end of a text.
+    """
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer.encode(prompt, add_special_tokens=False).ids or [end_of_text_id(tokenizer)]
+
+
 class UnusableTokenizerError(ValueError):
     """A ``tokenizer.json`` that cannot be used; the text says why, and what to do."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from trainwright.prepare.tokenizer import end_of_text_id
+from trainwright.prepare.tokenizer import encode_prompt, end_of_text_id
 from trainwright_trainer.checkpoint.export import load_export
 from trainwright_trainer.model.next_token import draw_token
 
@@ -16,7 +16,7 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
     model, tokenizer = load_export(folder)
     end = end_of_text_id(tokenizer)
     generator = torch.Generator().manual_seed(seed)
-    ids = tokenizer.encode(prompt).ids or [end]
+    ids = encode_prompt(tokenizer, prompt)
     prompt_length = len(ids)
     with torch.inference_mode():
         while len(ids) < prompt_length + tokens:

@@ -23,7 +23,7 @@ from trainwright.contracts.events import LONGEST_SAMPLE, Sample
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import TOKENIZER_NAME
 from trainwright.contracts.training_spec import ValidationSpec
-from trainwright.prepare.tokenizer import end_of_text_id
+from trainwright.prepare.tokenizer import encode_prompt, end_of_text_id
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.model.next_token import draw_token
 from trainwright_trainer.runtime.seeds import sample_seed
@@ -52,7 +52,7 @@ class SampleWriter:
         self._tokenizer = tokenizer
         self._end = end_of_text_id(tokenizer)
         self._mesh = mesh
-        self._prompts = [tokenizer.encode(prompt).ids or [self._end] for prompt in self._settings.prompts]
+        self._prompts = [encode_prompt(tokenizer, prompt) for prompt in self._settings.prompts]
         self._window = _window(spec, max(map(len, self._prompts)))
         self._together = spec.batch.micro_sequences
         """Prompts in one forward pass: it needs no more memory than a micro batch."""
