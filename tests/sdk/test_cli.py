@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.commands.terminal import apply_set, format_bytes
+from trainwright.commands.terminal import apply_set, format_bytes, printable
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,7 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
 )
 def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+def test_what_a_model_wrote_cannot_control_the_terminal() -> None:
+    assert printable("grün\tand\n中\x1b[2J\x07\r\x9b1m") == "grün\tand\n中\ufffd[2J\ufffd\ufffd\ufffd1m"

@@ -29,6 +29,7 @@ from trainwright.commands.terminal import (
     out,
     parse_sets,
     print_error,
+    printable,
     read_spec,
     show_bytes,
     table_of,
@@ -233,7 +234,7 @@ def samples(
     for written in chosen:
         typer.echo(f"step {written.step:,}")
         for sample in written.samples:
-            continued = typer.style(sample.prompt, bold=True) + sample.text
+            continued = typer.style(printable(sample.prompt), bold=True) + printable(sample.text)
             typer.echo(indent(continued, "  ", lambda _: True) + "\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_field, upgrade_spec
 from trainwright.transport.connection import ApiError, DigestMismatchError
 from trainwright.transport.tus import FileChangedError
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
@@ -172,6 +175,11 @@ def show_bytes(done: int, total: int) -> None:
 
 def print_error(text: str) -> None:
     err.print(text, style="red", markup=False, soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """``text`` that a model wrote, without control characters: they could move the cursor or change the terminal's title."""
+    return _CONTROL.sub("\ufffd", text)
 
 
 def table_of(*columns: str) -> Table:
