@@ -1,8 +1,10 @@
 """Samples are what the weights write after each prompt, in every layout, and training computes the same without them."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import BASE
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.rank_position import RankActivity
 from trainwright_trainer.checkpoint.snapshot import config_digest
+from trainwright_trainer.data.shards import TokenStream
 from trainwright_trainer.distributed.mesh import Mesh, make_mesh
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training.build import build
@@ -101,6 +105,21 @@ def test_samples_are_written_at_every_validation(tmp_path: Path, data: Path) -> 
     job_file = write_job(tmp_path, data, **spec(GREEDY))
     train_here(job_file)
     assert [event["step"] for event in events(job_file, "samples")] == [2, 4]
+
+
+def test_writing_samples_is_no_step_for_who_watches_the_ranks(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if there is nothing to validate on; then no validation came before."""
+    training = build_here(write_job(tmp_path, data, **spec(GREEDY)))
+    empty = replace(training, validation=cast(TokenStream, SimpleNamespace(sequences=0)))
+    seen: list[object] = []
+    monkeypatch.setattr(training.mesh.position, "set_activity", seen.append)
+    monkeypatch.setattr(training.samples, "write", lambda engine, step: seen.append("samples") or [])
+    train(empty)
+    assert [seen[at - 1] for at, what in enumerate(seen) if what == "samples"] == [
+        RankActivity.VALIDATION
+    ] * 2
 
 
 FP8_O3 = {"kind": "fp8", "compile": "off", "fp8": {"level": "O3", "scaling": "tensor"}}

@@ -203,6 +203,8 @@ def validate(training: Training, step: int) -> None:
 
 def _write_samples(training: Training, step: int) -> None:
     if training.samples is not None:
+        # Here too: without validation sequences, ``validate`` does not.
+        training.mesh.position.set_activity(RankActivity.VALIDATION)
         written = training.samples.write(training.engine, step)
         training.report(Samples(time=now(), step=step, samples=written))
 
