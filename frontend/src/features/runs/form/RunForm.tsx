@@ -195,7 +195,7 @@ export function RunForm(props: Props) {
                   plan={elsewhere.data?.plan}
                   error={elsewhere.error}
                   isUpdating={elsewhere.isPlaceholderData}
-                  {...(elsewhere.data === undefined ? {} : { where: hardwareText(hardware, elsewhere.data.gpu) })}
+                  {...(elsewhere.data === undefined ? {} : { where: hardwareText(elsewhere.data) })}
                 />
               )
             }

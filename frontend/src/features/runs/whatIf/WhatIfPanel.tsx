@@ -47,14 +47,14 @@ export function WhatIfPanel({ gpus, hardware, onChange, found, error, isUpdating
             <CountSelect label="GPUs per node" counts={GPU_COUNTS} value={hardware.gpus} onChange={(count) => { onChange({ ...hardware, gpus: count }); }} />
             <CountSelect label="Nodes" counts={NODE_COUNTS} value={hardware.nodes} onChange={(count) => { onChange({ ...hardware, nodes: count }); }} />
           </div>
-          {error !== null ? <p className="text-small text-bad">{problemOf(error)}</p> : found !== undefined && <Answer found={found} hardware={hardware} />}
+          {error !== null ? <p className="text-small text-bad">{problemOf(error)}</p> : found !== undefined && <Answer found={found} />}
         </>
       )}
     </section>
   );
 }
 
-function Answer({ found, hardware }: { found: WhatIf; hardware: Hardware }) {
+function Answer({ found }: { found: WhatIf }) {
   const needed = Math.max(...found.plan.memory.map(({ total }) => total));
   const { memory_bytes: memory } = found.gpu;
   const why = found.plan.too_large;
@@ -62,7 +62,7 @@ function Answer({ found, hardware }: { found: WhatIf; hardware: Hardware }) {
     <div className="flex flex-col gap-2">
       <p>
         <span className={`font-medium ${why == null ? "text-good" : "text-bad"}`}>{why == null ? "Fits" : "Will not fit"}</span>{" "}
-        <span className="text-soft">{hardwareText(hardware, found.gpu)}</span>
+        <span className="text-soft">{hardwareText(found)}</span>
       </p>
       <Line name="memory per GPU">
         {bytes(needed)} of {bytes(memory)}

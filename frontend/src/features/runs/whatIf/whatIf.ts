@@ -43,7 +43,8 @@ export function gpuLabel({ name, memory_bytes: memory }: GpuModel): string {
   return `${name.replace(/^NVIDIA (GeForce )?/, "")}, ${bytes(memory)}`;
 }
 
-export function hardwareText({ gpus, nodes }: Hardware, { name }: GpuModel): string {
-  const short = name.replace(/^NVIDIA (GeForce )?/, "");
+/** The hardware that an answer is about, which is an earlier choice while a new answer is on its way. */
+export function hardwareText({ gpu, slots_per_node: gpus, nodes }: Pick<WhatIf, "gpu" | "slots_per_node" | "nodes">): string {
+  const short = gpu.name.replace(/^NVIDIA (GeForce )?/, "");
   return `${short} × ${String(gpus)}${nodes > 1 ? ` on each of ${String(nodes)} nodes` : ""}`;
 }
