@@ -115,7 +115,12 @@ def test_writing_samples_is_no_step_for_who_watches_the_ranks(
     empty = replace(training, validation=cast(TokenStream, SimpleNamespace(sequences=0)))
     seen: list[object] = []
     monkeypatch.setattr(training.mesh.position, "set_activity", seen.append)
-    monkeypatch.setattr(training.samples, "write", lambda engine, step: seen.append("samples") or [])
+
+    def write(engine: object, step: int) -> list[object]:
+        seen.append("samples")
+        return []
+
+    monkeypatch.setattr(training.samples, "write", write)
     train(empty)
     assert [seen[at - 1] for at, what in enumerate(seen) if what == "samples"] == [
         RankActivity.VALIDATION
