@@ -4643,7 +4643,7 @@ export interface components {
             axes: components["schemas"]["AxisCount"][];
             /**
              * Messages
-             * @description Sends to and receives from one other rank.
+             * @description Sends to and receives from one other rank, and passes of validations and samples.
              * @default 0
              */
             messages: number;
