@@ -152,7 +152,7 @@ def shown(scene: Scene, run_id: str, **query: Any) -> Curves:
 
 ACTIONS = st.lists(
     st.sampled_from(["post", "post", "post", "repeat", "rewind"]), min_size=2, max_size=14
-).filter(lambda actions: actions.count("rewind") <= 3)
+).filter(lambda actions: actions.count("rewind") <= 2)  # a third crash without a checkpoint fails the run
 SOME = settings(
     max_examples=8,
     deadline=None,
