@@ -49,6 +49,14 @@ def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | No
     return True
 
 
+def is_rank_stopped(session: Read, run: Run) -> bool:
+    """Whether a node of a run on several nodes reports a rank whose process is stopped."""
+    if run.nodes == 1:
+        return False
+    stalls = [Stall.model_validate(each.stall) for each in _open_placements(session, run) if each.stall]
+    return any(rank.stopped for stall in stalls for rank in stall.ranks)
+
+
 def _suspect(session: Write, run: Run, placements: list[Placement], found: Diagnosis) -> None:
     """Record a failure of each node with a rank that the others wait for. If more than half of the nodes have one, it is not
     their fault."""

@@ -15,7 +15,7 @@ from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
-from trainwright_backend.nodes.hangs import note_stall
+from trainwright_backend.nodes.hangs import is_rank_stopped, note_stall
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import settle
@@ -48,10 +48,17 @@ def renew(session: Write, node_id: UUID, run_id: str, request: Renewal, timers: 
     if note_stall(session, run, placement, request.stall, timers):
         return RenewalReply(order=RenewalOrder.KILL, timers=timers)
     if run.state is RunState.STOPPING:
-        return RenewalReply(order=_order_to_stop(session, run), timers=timers)
+        return RenewalReply(
+            order=_order_to_stop(session, run), timers=timers, rank_stopped=is_rank_stopped(session, run)
+        )
     advance(session, run, REACHED[request.phase])
     order = RenewalOrder.WAIT if run.state is RunState.LEASED else RenewalOrder.GO
-    return RenewalReply(order=order, timers=timers, rendezvous=_rendezvous(session, run))
+    return RenewalReply(
+        order=order,
+        timers=timers,
+        rendezvous=_rendezvous(session, run),
+        rank_stopped=is_rank_stopped(session, run),
+    )
 
 
 def _rendezvous(session: Read, run: Run) -> str | None:

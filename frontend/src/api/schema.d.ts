@@ -4766,6 +4766,12 @@ export interface components {
         RenewalReply: {
             order: components["schemas"]["RenewalOrder"];
             /**
+             * Rank Stopped
+             * @description A node of the run reports that the process of one of its ranks is stopped. The ranks of all nodes wait for it.
+             * @default false
+             */
+            rank_stopped: boolean;
+            /**
              * Rendezvous
              * @description Where the launchers of a run on several nodes meet; empty until all nodes are ready.
              */

@@ -357,6 +357,9 @@ class RenewalReply(Envelope):
     rendezvous: str | None = None
     """Where the launchers of a run on several nodes meet; empty until all nodes are ready."""
 
+    rank_stopped: bool = False
+    """A node of the run reports that the process of one of its ranks is stopped. The ranks of all nodes wait for it."""
+
 
 class MetricBlock(Envelope):
     """Metrics of consecutive lines with the same series, as columns."""

@@ -32,6 +32,7 @@ class Ranks:
     folder: Path
     seconds: float = 100.0
     stopped: set[int] = field(default_factory=set)
+    stopped_elsewhere: bool = False
 
     def __post_init__(self) -> None:
         (self.folder / "out" / POSITIONS_FOLDER).mkdir(parents=True)
@@ -55,7 +56,7 @@ class Ranks:
         until = self.seconds + seconds
         while self.seconds < until:
             self.seconds = min(until, self.seconds + every)
-            if (stall := self.watch.look(FLOOR_SECONDS)) is not None:
+            if (stall := self.watch.look(FLOOR_SECONDS, self.stopped_elsewhere)) is not None:
                 return stall
         return None
 
@@ -127,6 +128,15 @@ def test_what_may_take_long_gets_ten_times_the_limit(ranks: Ranks, activity: Ran
     ranks.publish(100, activity=activity, rank=0)
     assert ranks.let_pass(PATIENCE * FLOOR_SECONDS - 5) is None
     assert ranks.let_pass(10) is not None, "but not for ever"
+
+
+def test_ranks_that_wait_for_a_stopped_process_of_another_node_are_reported_in_the_first_steps(
+    ranks: Ranks,
+) -> None:
+    ranks.publish(1)
+    assert ranks.let_pass(FLOOR_SECONDS + 3) is None, "they may still compile"
+    ranks.stopped_elsewhere = True
+    assert ranks.let_pass(1) is not None
 
 
 def test_a_stopped_process_is_reported_in_a_save_too(ranks: Ranks) -> None:

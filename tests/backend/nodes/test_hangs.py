@@ -61,6 +61,16 @@ def test_the_attempt_ends_on_all_nodes_and_names_rank_node_axis_and_collective(
     assert (shown["state"], shown["reason"]) == ("retry_wait", "hang")
 
 
+def test_all_nodes_learn_that_a_rank_of_one_is_stopped(scene: Scene, peers: dict[str, Agent]) -> None:
+    first, second = start(scene, peers, two_nodes(scene))
+    waiting, stopped = stall({0: 7, 1: 7}), stall({0: 7, 1: 7}, stopped=(1,))
+    told = []
+    for reported in (None, waiting, stopped, None):
+        assert first.order("running", stall=reported) == "go"
+        told.append(second.renew("running").json()["rank_stopped"])
+    assert told == [False, False, True, False]
+
+
 def test_a_node_that_goes_on_takes_its_report_back(scene: Scene, peers: dict[str, Agent]) -> None:
     run_id = two_nodes(scene)
     first, second = start(scene, peers, run_id)

@@ -44,7 +44,7 @@ class HangWatch:
 
     def look(self) -> None:
         """Look at the ranks once. The main thread calls this at every tick."""
-        stall = self._progress.look(self._lease.timers.hang_seconds)
+        stall = self._progress.look(self._lease.timers.hang_seconds, self._lease.rank_stopped)
         if (stall is None) == (self._stall is None):
             return
         self._stall = stall

@@ -72,6 +72,7 @@ class Lease:
         self._order: RenewalOrder | None = None
         self._peer: str | None = None
         self._rendezvous: str | None = None
+        self._rank_stopped = False
         self._deadline: float | None = None
         self._heard = boottime()
         self._failing = False
@@ -91,6 +92,11 @@ class Lease:
     def rendezvous(self) -> str | None:
         """Where the launchers of the run's nodes meet; None until all nodes are ready."""
         return self._rendezvous
+
+    @property
+    def rank_stopped(self) -> bool:
+        """Whether a node of the run reported that a rank's process is stopped."""
+        return self._rank_stopped
 
     @property
     def timers(self) -> Timers:
@@ -200,7 +206,7 @@ class Lease:
                 return
             self._deadline_file.write(self._deadline_record(deadline, timers))
             self._timers, self._deadline, self._order = timers, deadline, reply.order
-            self._rendezvous = reply.rendezvous
+            self._rendezvous, self._rank_stopped = reply.rendezvous, reply.rank_stopped
 
     def _deadline_record(self, deadline: float, timers: Timers) -> Deadline:
         room = (timers.margin_seconds - timers.grace_seconds) / 2

@@ -6,7 +6,7 @@ run hangs and because of which rank.
 
 Time counts only while this process watches. If it was stopped itself, or the machine slept, so were the ranks. Some
 activities may take long without a sign of progress, and so may the first steps: they get ten times the limit, unless a rank's
-process is stopped. While a checkpoint is saved, bytes that appear on the disk are progress.
+process is stopped, here or on another node. While a checkpoint is saved, bytes that appear on the disk are progress.
 """
 
 from __future__ import annotations
@@ -66,9 +66,14 @@ class ProgressWatch:
         self._still_seconds = 0.0
         self._seen: tuple[object, ...] = ()
 
-    def look(self, floor_seconds: float) -> Stall | None:
+    def look(self, floor_seconds: float, stopped_elsewhere: bool = False) -> Stall | None:
         """Where the ranks are, if they have stood still for longer than they may; None if not, or if none publishes its
-        position."""
+        position.
+
+        Args:
+            floor_seconds: the least limit.
+            stopped_elsewhere: whether a rank's process is stopped on another node of the run.
+        """
         elapsed_seconds = min(self._clock() - self._looked, _LONGEST_GAP_SECONDS)
         self._looked = self._clock()
         positions = read_positions(self._folder, self._ranks)
@@ -81,7 +86,8 @@ class ProgressWatch:
         if self._still_seconds < limit_seconds:
             return None
         stopped = self._find_stopped()
-        if not stopped and self._may_take_long(positions) and self._still_seconds < PATIENCE * limit_seconds:
+        is_patient = not stopped and not stopped_elsewhere and self._may_take_long(positions)
+        if is_patient and self._still_seconds < PATIENCE * limit_seconds:
             return None
         ranks = [
             StalledRank(rank=rank, position=position, stopped=rank in stopped)
