@@ -27,7 +27,8 @@ from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.rank_position import RankActivity, RankPosition, read_position
 from trainwright.contracts.run_state import RunState
 
-pytestmark = pytest.mark.slow(target="faults")
+# Each of ten stops costs an attempt, a self-test of the node, and the training up to the next checkpoint.
+pytestmark = [pytest.mark.slow(target="faults"), pytest.mark.timeout(900)]
 
 HANG_SECONDS = 3.0
 STOPS = 10
