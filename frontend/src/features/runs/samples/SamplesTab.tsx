@@ -1,10 +1,11 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { ChevronLeft, ChevronRight } from "lucide-react";
-import { useId, useMemo } from "react";
+import { useMemo } from "react";
 import type { Run, RunSamples } from "@/api/types";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorState } from "@/components/ErrorState";
+import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { Skeleton } from "@/components/Skeleton";
 import { SampleGrid } from "@/features/runs/samples/SampleGrid";
@@ -101,28 +102,26 @@ interface StepSelectProps {
 }
 
 function StepSelect({ label, none, written, losses, value, onChange }: StepSelectProps) {
-  const id = useId();
   return (
-    <span className="flex flex-col gap-1">
-      <label htmlFor={id} className="text-small text-soft">
-        {label}
-      </label>
-      <Select
-        id={id}
-        value={value ?? ""}
-        onChange={(event) => {
-          onChange(event.target.value === "" ? undefined : Number(event.target.value));
-        }}
-      >
-        {none !== undefined && <option value="">{none}</option>}
-        {written.map(({ step }) => (
-          <option key={step} value={step}>
-            step {count(step)}
-            {lossText(losses, step)}
-          </option>
-        ))}
-      </Select>
-    </span>
+    <Field label={label}>
+      {(control) => (
+        <Select
+          {...control}
+          value={value ?? ""}
+          onChange={(event) => {
+            onChange(event.target.value === "" ? undefined : Number(event.target.value));
+          }}
+        >
+          {none !== undefined && <option value="">{none}</option>}
+          {written.map(({ step }) => (
+            <option key={step} value={step}>
+              step {count(step)}
+              {lossText(losses, step)}
+            </option>
+          ))}
+        </Select>
+      )}
+    </Field>
   );
 }
 

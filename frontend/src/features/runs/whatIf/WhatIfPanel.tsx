@@ -1,6 +1,7 @@
-import { useId, type ReactNode } from "react";
+import type { ReactNode } from "react";
 import { ApiError, errorMessage } from "@/api/errors";
 import type { GpuModel, WhatIf } from "@/api/types";
+import { Field } from "@/components/Field";
 import { Meter } from "@/components/Meter";
 import { Select } from "@/components/Select";
 import { GPU_COUNTS, gpuLabel, hardwareText, NODE_COUNTS, type Hardware } from "@/features/runs/whatIf/whatIf";
@@ -20,27 +21,27 @@ const FIRST_COUNT = 8;
 
 /** What the run would need and take on hardware that the team does not have. */
 export function WhatIfPanel({ gpus, hardware, onChange, found, error, isUpdating }: Props) {
-  const id = useId();
   return (
     <section aria-label="Other hardware" aria-busy={isUpdating} className="panel flex flex-col gap-2 px-4 py-3">
-      <label htmlFor={id} className="font-medium">
-        What if it ran on other hardware?
-      </label>
-      <Select
-        id={id}
-        value={hardware?.gpu ?? ""}
-        onChange={(event) => {
-          const gpu = event.target.value;
-          onChange(gpu === "" ? null : { gpus: FIRST_COUNT, nodes: 1, ...hardware, gpu });
-        }}
-      >
-        <option value="">only your nodes</option>
-        {gpus.map((gpu) => (
-          <option key={gpu.name} value={gpu.name}>
-            {gpuLabel(gpu)}
-          </option>
-        ))}
-      </Select>
+      <Field label="What if it ran on other hardware?">
+        {(control) => (
+          <Select
+            {...control}
+            value={hardware?.gpu ?? ""}
+            onChange={(event) => {
+              const gpu = event.target.value;
+              onChange(gpu === "" ? null : { gpus: FIRST_COUNT, nodes: 1, ...hardware, gpu });
+            }}
+          >
+            <option value="">only your nodes</option>
+            {gpus.map((gpu) => (
+              <option key={gpu.name} value={gpu.name}>
+                {gpuLabel(gpu)}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
       {hardware !== null && (
         <>
           <div className="grid grid-cols-2 gap-2">
@@ -96,26 +97,24 @@ interface CountSelectProps {
 }
 
 function CountSelect({ label, counts, value, onChange }: CountSelectProps) {
-  const id = useId();
   return (
-    <span className="flex flex-col gap-1">
-      <label htmlFor={id} className="text-small text-soft">
-        {label}
-      </label>
-      <Select
-        id={id}
-        value={value}
-        onChange={(event) => {
-          onChange(Number(event.target.value));
-        }}
-      >
-        {counts.map((count) => (
-          <option key={count} value={count}>
-            {count}
-          </option>
-        ))}
-      </Select>
-    </span>
+    <Field label={label}>
+      {(control) => (
+        <Select
+          {...control}
+          value={value}
+          onChange={(event) => {
+            onChange(Number(event.target.value));
+          }}
+        >
+          {counts.map((count) => (
+            <option key={count} value={count}>
+              {count}
+            </option>
+          ))}
+        </Select>
+      )}
+    </Field>
   );
 }
 
