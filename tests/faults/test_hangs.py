@@ -31,6 +31,8 @@ from trainwright.contracts.run_state import RunState
 pytestmark = [pytest.mark.slow(target="faults"), pytest.mark.timeout(900)]
 
 HANG_SECONDS = 3.0
+LARGEST_LIMIT_SECONDS = 12.0
+"""Three times a step of one second that was seen at looks a second apart, on a machine that is busy at times."""
 STOPS = 10
 
 
@@ -115,10 +117,16 @@ def wait_for_training(live: Live, run_id: str, attempt: int, step: int) -> None:
     eventually(trains, f"attempt {attempt} makes step {step}", 120)
 
 
+def limit_of(message: str) -> float:
+    found = re.search(r"the limit was (\d+) s", message)
+    assert found, message
+    return float(found[1])
+
+
 def test_ranks_that_are_stopped_at_random_places_are_named(
     live: Live, other: LiveAgent, dataset: Dataset
 ) -> None:
-    drawn, delays = random.Random(19), []
+    drawn, delays = random.Random(19), []  # seconds beyond the limit that the message names
     run_id = start(live, dataset, every_steps=5)
     step = 8
     for attempt in range(1, STOPS + 1):
@@ -127,13 +135,15 @@ def test_ranks_that_are_stopped_at_random_places_are_named(
         stopped = Stopped(live, other, drawn.randrange(4))
         message, found_at = wait_for_the_hang(live, run_id, attempt)
         stopped.check(message)
-        delays.append(found_at - stopped.at)
+        limit = limit_of(message)
+        assert limit <= LARGEST_LIMIT_SECONDS, "steps of less than a second"
+        delays.append(found_at - stopped.at - limit)
         step = stopped.position.step + 8  # a checkpoint later, so that the ends do not count together
     end_runs(live.team)
-    print(f"\nfound {', '.join(f'{delay:.1f}' for delay in delays)} s after the stop")
+    print(f"\nfound {', '.join(f'{delay:.1f}' for delay in delays)} s after the limit")
     # Of ten, some fall into a moment in which the tests' own processes have the cores.
-    assert statistics.median(delays) <= HANG_SECONDS + 2
-    assert max(delays) <= HANG_SECONDS + 10
+    assert statistics.median(delays) <= 2
+    assert max(delays) <= 10
 
 
 def test_a_rank_that_is_stopped_inside_a_save_is_named(
@@ -152,4 +162,4 @@ def test_a_rank_that_is_stopped_inside_a_save_is_named(
     end_runs(live.team)
     stopped.check(message)
     assert f"saving the checkpoint of step {stopped.position.step:,}" in message
-    assert found_at - stopped.at <= HANG_SECONDS + 10
+    assert found_at - stopped.at <= limit_of(message) + 10

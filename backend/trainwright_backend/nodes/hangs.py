@@ -37,8 +37,11 @@ def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | No
     placements = _open_placements(session, run)
     if any(each.stall is None for each in placements):
         return False
-    found, seconds = _diagnose(run, placements)
-    message = f"{found.sentence} No rank made progress for {seconds:.0f} s."
+    found = _diagnose(run, placements)
+    stalls = [Stall.model_validate(each.stall) for each in placements]
+    message = f"{found.sentence} No rank made progress for {min(each.seconds for each in stalls):.0f} s"
+    limits = [each.limit_seconds for each in stalls if each.limit_seconds is not None]
+    message += f"; the limit was {max(limits):.0f} s." if limits else "."
     if is_first_report:
         _suspect(session, run, placements, found)
     if not pausing:
@@ -73,17 +76,14 @@ def _open_placements(session: Read, run: Run) -> list[Placement]:
     return list(session.scalars(select(Placement).where(*attempt).order_by(Placement.node_rank)))
 
 
-def _diagnose(run: Run, placements: list[Placement]) -> tuple[Diagnosis, float]:
-    """The cause, and for how long the ranks have stood still."""
+def _diagnose(run: Run, placements: list[Placement]) -> Diagnosis:
     per_node = run.slots // run.nodes
     ranks: dict[int, PlacedRank] = {}
-    seconds = []
     for placement in placements:
         stall = Stall.model_validate(placement.stall)
         own = range(placement.node_rank * per_node, (placement.node_rank + 1) * per_node)
-        seconds.append(stall.seconds)
         for each in stall.ranks:
             if each.rank in own:  # a node tells nothing about the ranks of others
                 ranks[each.rank] = PlacedRank(placement.node_name, each.position, each.stopped)
     job = JobSpec.model_validate(placements[0].job)
-    return diagnose(ranks, job.spec.degrees), min(seconds)
+    return diagnose(ranks, job.spec.degrees)

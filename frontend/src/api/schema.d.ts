@@ -5798,11 +5798,16 @@ export interface components {
          * @description No rank of a node has made progress for longer than its steps allow.
          */
         Stall: {
+            /**
+             * Limit Seconds
+             * @description How long it was allowed to make none; None from an agent that does not tell it.
+             */
+            limit_seconds?: number | null;
             /** Ranks */
             ranks: components["schemas"]["StalledRank"][];
             /**
              * Seconds
-             * @description Since when.
+             * @description How long it has made none.
              */
             seconds: number;
         };

@@ -177,7 +177,10 @@ class Stall(Report):
     """No rank of a node has made progress for longer than its steps allow."""
 
     seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False)
-    """Since when."""
+    """How long it has made none."""
+
+    limit_seconds: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
+    """How long it was allowed to make none; None from an agent that does not tell it."""
 
     ranks: list[StalledRank] = Field(min_length=1, max_length=MOST_SLOTS)
 

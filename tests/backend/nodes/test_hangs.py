@@ -31,7 +31,7 @@ def stall(entered: dict[int, int], stopped: tuple[int, ...] = ()) -> dict[str, A
         }
         for rank, count in entered.items()
     ]
-    return {"seconds": 31.0, "ranks": ranks}
+    return {"seconds": 31.0, "limit_seconds": 30.0, "ranks": ranks}
 
 
 def events(scene: Scene, run_id: str) -> list[str]:
@@ -53,7 +53,10 @@ def test_the_attempt_ends_on_all_nodes_and_names_rank_node_axis_and_collective(
     assert first.order("running", stall=stall({0: 7, 1: 7})) == "kill"
     shown = scene.show(run_id)
     assert (shown["state"], shown["reason"]) == ("stopping", "hang")
-    for words in ("Rank 2 on node-c has not arrived at all_reduce 7 of the data axis", "31 s"):
+    for words in (
+        "Rank 2 on node-c has not arrived at all_reduce 7 of the data axis",
+        "31 s; the limit was 30 s",
+    ):
         assert words in shown["sentence"]
     for work in (first, second):
         work.end("stopped")

@@ -86,14 +86,15 @@ class ProgressWatch:
         if self._still_seconds < limit_seconds:
             return None
         stopped = self._find_stopped()
-        is_patient = not stopped and not stopped_elsewhere and self._may_take_long(positions)
-        if is_patient and self._still_seconds < PATIENCE * limit_seconds:
+        if not stopped and not stopped_elsewhere and self._may_take_long(positions):
+            limit_seconds *= PATIENCE
+        if self._still_seconds < limit_seconds:
             return None
         ranks = [
             StalledRank(rank=rank, position=position, stopped=rank in stopped)
             for rank, position in positions.items()
         ]
-        return Stall(seconds=self._still_seconds, ranks=ranks)
+        return Stall(seconds=self._still_seconds, limit_seconds=limit_seconds, ranks=ranks)
 
     def _note(self, positions: Mapping[int, RankPosition], elapsed_seconds: float) -> None:
         saves = any(position.activity in _SAVING for position in positions.values())
