@@ -153,7 +153,7 @@ class _CpuClock:
 def ranks_of(pids: Iterable[int]) -> dict[int, int]:
     """The rank that each of these processes belongs to. A rank's own process has its name; others have it as an ancestor.
 
-    Numbers that no report can have are left out: a trainer can name its processes as it likes.
+    A trainer can name its processes as it likes, so numbers that no report can have are left out.
     """
     found: dict[int, int] = {}
     parents: dict[int, int] = {}

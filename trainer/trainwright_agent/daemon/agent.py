@@ -146,7 +146,7 @@ class Agent:
             self._inventory = inventory = inventory.model_copy(update={"cpu_peak": known})
         if time.monotonic() < self._next_peak or any(self._workspace.attempts()) or not is_machine_calm():
             return
-        if self._self_tester.is_running:  # it uses all cores, too
+        if self._self_tester.is_running:  # it also uses all cores
             return
         self._next_peak = time.monotonic() + _PEAK_SECONDS
         if wants_calm_peak(self._workspace.data, self._settings):

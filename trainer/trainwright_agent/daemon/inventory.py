@@ -50,7 +50,7 @@ class SelfTest(Envelope):
     cpu: _CpuTest
     cuda: list[Gpu]
     health: list[SelfTestCheck] = []
-    """If it was asked for."""
+    """Empty unless it was asked for."""
 
 
 def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory:
@@ -95,8 +95,8 @@ def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory
 
 
 def with_present_address(inventory: Inventory, settings: Settings, api_url: str) -> Inventory:
-    """``inventory`` with the address on the present route to the server: since it was collected, the network may have come up or
-    changed."""
+    """``inventory`` with this machine's address on the present route to the server. The network may have come up or changed
+    since the inventory was collected."""
     if settings.peer_address is not None:
         return inventory
     return inventory.model_copy(update={"peer_address": _peer_address(settings, api_url)})

@@ -1,8 +1,8 @@
 """The self-test that a node in quarantine has to pass.
 
-The trainer checks memory, products and the links between GPUs. This module adds what the agent knows: the GPUs and the CPU's
-peak that the node had before, and whether the node reaches itself at the address that it gives to others. The test runs in a thread,
-when no run is on the node, and again after a while if it failed.
+The trainer checks memory, products and the links between GPUs. This module compares the GPUs and the CPU's peak with those
+that the node had before, and checks whether the node reaches itself at the address that it gives to others. The test runs in
+a thread when no run is on the node. If it fails, it runs again after a while.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from trainwright_agent.identity import Settings
 log = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 600.0
-"""After a test that failed."""
+"""Between a test that failed and the next one."""
 SLOWEST_FRACTION = 1 / 3
-"""Of the best peak that was measured before. Where cores share their units with other machines, the same products were seen to
-take 2.5 times as long."""
+"""Of the best peak that was measured before. On cores that other machines share, the same products have taken 2.5 times as
+long."""
 _LOOPBACK_SECONDS = 5.0
 _LOOPBACK_BYTES = b"trainwright"
 

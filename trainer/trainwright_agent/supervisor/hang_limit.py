@@ -1,8 +1,8 @@
-"""How long the ranks of a node may stand still before that counts as a hang, learned from the steps they make.
+"""How long the ranks of a node may make no progress before that counts as a hang, learned from their steps.
 
-The limit is three times the 99th percentile of the steps, and at least a floor. It is measured by the supervisor, not
-reported by the trainer. A supervisor looks about once a second, so it does not see each step of a fast run, but steps that short
-are far below the floor. Time outside of steps (validation, saving) does not count.
+The limit is three times the 99th percentile of the steps, and at least a floor. The supervisor measures the steps; the
+trainer does not report them. A supervisor looks about once a second and misses steps of a fast run, but such short steps are
+far below the floor. Time outside of steps (validation, saving) does not count.
 """
 
 from __future__ import annotations

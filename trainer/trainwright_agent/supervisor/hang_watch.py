@@ -1,6 +1,6 @@
-"""What a supervisor does about ranks that stand still: it tells the platform at once, and keeps their stacks.
+"""What a supervisor does about ranks that make no progress: it reports them to the platform at once, and keeps their stacks.
 
-It ends nothing by itself. Only the platform hears from all nodes of a run, and answers with the order to stop.
+It ends nothing by itself. Only the platform hears from all nodes of a run; its reply has the order to stop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class HangWatch:
     Args:
         attempt: its folder.
         job: its job on this node.
-        lease: through which the platform is told.
+        lease: its renewals carry the reports to the platform.
     """
 
     def __init__(self, attempt: AttemptFolder, job: JobSpec, lease: Lease) -> None:
@@ -58,7 +58,7 @@ class HangWatch:
             self._reader.start()
 
     def close(self) -> None:
-        """Take the last report back: the ranks have ended. Otherwise each renewal would repeat it during the export."""
+        """Withdraw the last report, because the ranks have ended. Otherwise each renewal during the export would repeat it."""
         if self._stall is not None:
             self._stall = None
             self._lease.set_stall(None)

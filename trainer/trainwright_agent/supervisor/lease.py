@@ -126,7 +126,7 @@ class Lease:
             self._condition.notify()
 
     def set_stall(self, stall: Stall | None) -> None:
-        """Report at once where the ranks stand still, or None once they make progress again."""
+        """Report at once where the ranks are while they make no progress, or None when they do again."""
         with self._condition:
             self._stall, self._due_now = stall, True
             self._condition.notify()

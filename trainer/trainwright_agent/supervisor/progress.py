@@ -1,12 +1,12 @@
 """Whether the ranks of a node make progress, by the positions that they publish (``contracts.rank_position``).
 
 Ranks wait for each other, so one that hangs stops all of them within a step, on every node. A node's supervisor sees only
-its own ranks. It decides that they stand still, and reports where; the platform, which hears from all nodes, decides whether the
-run hangs and because of which rank.
+its own ranks. If they make no progress, it reports where they are. The platform hears from all nodes; it decides whether the
+run hangs, and finds the rank that causes it.
 
-Time counts only while this process watches. If it was stopped itself, or the machine slept, so were the ranks. Some
-activities may take long without a sign of progress, and so may the first steps: they get ten times the limit, unless a rank's
-process is stopped, here or on another node. While a checkpoint is saved, bytes that appear on the disk are progress.
+Time counts only while this process watches. If this process was stopped or the machine slept, the ranks did not run either.
+Some activities may take long without a sign of progress, and so may the first steps. They get ten times the limit, unless a
+rank's process is stopped, here or on another node. While a checkpoint is saved, bytes that appear on the disk are progress.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from trainwright_agent.supervisor.hang_limit import HangLimit
 from trainwright_agent.untrusted_files import opened_folder, read_small
 
 PATIENCE = 10.0
-"""Times the limit that ranks may stand still outside of steps and in the first steps."""
+"""Times the limit that ranks may take without progress outside of steps, and in the first steps."""
 _LONGEST_GAP_SECONDS = 2.0
 """Between two looks; the rest of a longer gap does not count."""
 _COUNTED_FILES = 10_000
 _COUNTED_FOLDERS = 100
-"""The trainer writes them, and counting must not keep the supervisor from watching its lease."""
+"""The trainer writes files and folders, perhaps very many. Counting them must not keep the supervisor from its lease."""
 _SAVING = (RankActivity.SAVING, RankActivity.ENDING)
 
 
@@ -63,12 +63,12 @@ class ProgressWatch:
         self._clock = clock
         self._limit = HangLimit()
         self._looked = clock()
-        self._still_seconds = 0.0
+        self._stalled_seconds = 0.0
         self._seen: tuple[object, ...] = ()
 
     def look(self, floor_seconds: float, stopped_elsewhere: bool = False) -> Stall | None:
-        """Where the ranks are, if they have stood still for longer than they may; None if not, or if none publishes its
-        position.
+        """Where the ranks are, if they have made no progress for longer than they may; None if not, or if none publishes
+        its position.
 
         Args:
             floor_seconds: the least limit.
@@ -83,23 +83,23 @@ class ProgressWatch:
         self._limit.observe(elapsed_seconds, first.step, in_step=first.activity is RankActivity.STEP)
         self._note(positions, elapsed_seconds)
         limit_seconds = self._limit.seconds(floor_seconds)
-        if self._still_seconds < limit_seconds:
+        if self._stalled_seconds < limit_seconds:
             return None
         stopped = self._find_stopped()
         if not stopped and not stopped_elsewhere and self._may_take_long(positions):
             limit_seconds *= PATIENCE
-        if self._still_seconds < limit_seconds:
+        if self._stalled_seconds < limit_seconds:
             return None
         ranks = [
             StalledRank(rank=rank, position=position, stopped=rank in stopped)
             for rank, position in positions.items()
         ]
-        return Stall(seconds=self._still_seconds, limit_seconds=limit_seconds, ranks=ranks)
+        return Stall(seconds=self._stalled_seconds, limit_seconds=limit_seconds, ranks=ranks)
 
     def _note(self, positions: Mapping[int, RankPosition], elapsed_seconds: float) -> None:
         saves = any(position.activity in _SAVING for position in positions.values())
         seen = (positions, count_saved_bytes(self._folder) if saves else 0)
-        self._still_seconds = self._still_seconds + elapsed_seconds if seen == self._seen else 0.0
+        self._stalled_seconds = self._stalled_seconds + elapsed_seconds if seen == self._seen else 0.0
         self._seen = seen
 
     def _may_take_long(self, positions: Mapping[int, RankPosition]) -> bool:

@@ -4,8 +4,8 @@ With one rank on an axis every operation is the identity.
 
 Its process group belongs to the mesh, which creates all groups at the start (``distributed.process_group``).
 
-Each collective is counted in the rank's position, by which the agent finds out who keeps the others waiting. One that
-is started in the background is entered at its start and left when it has been waited for.
+Each collective is counted in the rank's position, which shows the agent who keeps the others waiting. A collective in the
+background is entered at its start, and left at the end of the wait for it.
 
 A collective that fails because another rank is gone raises ``RankLostError``: this rank is a witness, not the
 cause.

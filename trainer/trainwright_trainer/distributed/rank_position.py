@@ -1,13 +1,13 @@
 """Publishes where this rank is: its step, and how many collectives it has entered and left on each axis.
 
-The position is in a file that is mapped into memory (``contracts.rank_position``), so that the agent can read it however
-stuck this process is. Publishing writes a few numbers and costs less than a microsecond, without a system call.
+The position is in a file that is mapped into memory (``contracts.rank_position``), so the agent can read it even if this
+process is stuck. Publishing writes a few numbers and costs less than a microsecond, without a system call.
 
-Collectives inside compiled graphs are not counted: the compiler traces ``Axis`` and leaves the counting out. Those that
-libraries start themselves (FSDP, DeepSpeed, the sends of pipeline schedules) do not come by here; the sections of a step
-that ended are counted instead.
+Collectives inside compiled graphs are not counted: the compiler traces ``Axis`` and leaves the counting out. Libraries start
+their own collectives (FSDP, DeepSpeed, the sends of pipeline schedules) without this module. For these, the sections of a
+step that have ended are counted.
 
-An axis is used by one thread at a time, and only the training's thread counts the rest, so nothing needs a lock.
+One thread at a time uses an axis, and only the training's thread counts the rest, so nothing needs a lock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CODE_OF_OPERATION = {operation: code for code, operation in enumerate(OPERATION
 
 
 class RankPosition:
-    """The position of this rank; the training's parts write to it as they proceed.
+    """The position of this rank. The parts of the training update it.
 
     Args:
         memory: where to publish it, all zeros; None if nobody reads it.
@@ -58,47 +58,47 @@ class RankPosition:
         self._cells[MAGIC_CELL] = MAGIC
 
     def set_activity(self, activity: RankActivity) -> None:
-        """What the rank does from now on."""
+        """Publish what the rank does from now on."""
         self._cells[ACTIVITY_CELL] = ACTIVITIES.index(activity)
 
     def begin_step(self, step: int) -> None:
-        """The rank computes ``step`` from now on."""
+        """Publish that the rank computes ``step`` from now on."""
         self._cells[STEP_CELL] = step
         self.set_activity(RankActivity.STEP)
 
     def count_section(self) -> None:
-        """A section of the step has ended."""
+        """Count a section of the step that has ended."""
         self._cells[SECTIONS_CELL] += 1
 
     def count_message(self) -> None:
-        """The rank is about to send to one rank, or to receive from it."""
+        """Count a message that the rank is about to send to one rank, or to receive from it."""
         self._cells[MESSAGES_CELL] += 1
 
     def count_pass(self) -> None:
-        """The rank is about to compute a batch of a validation, or a token of a sample."""
+        """Count a forward pass that the rank is about to compute: a batch of a validation, or a token of a sample."""
         self._cells[MESSAGES_CELL] += 1
 
     def enter(self, axis: AxisName, operation: Operation) -> None:
-        """The rank enters a collective, or starts one in the background."""
+        """Count a collective that the rank enters, or starts in the background."""
         cell = _CELL_OF_AXIS[axis]
         number = self._cells[cell] + 1
         self._bytes[(cell + 2) * CELL_BYTES + number % REMEMBERED] = _CODE_OF_OPERATION[operation]
         self._cells[cell] = number
 
     def leave(self, axis: AxisName) -> None:
-        """A collective of this axis has ended."""
+        """Count a collective of this axis that has ended."""
         self._cells[_CELL_OF_AXIS[axis] + 1] += 1
 
 
 def counted(batches: Iterable[_Item], position: RankPosition) -> Iterator[_Item]:
-    """``batches``, each of which counts as progress: a long validation on one rank has no collectives."""
+    """``batches``, counted one by one as progress, because a long validation on one rank has no collectives."""
     for batch in batches:
         position.count_pass()
         yield batch
 
 
 def publish_position(file: Path) -> RankPosition:
-    """Create ``file``, and the position that is published there."""
+    """Create ``file`` and a position that is published there."""
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:

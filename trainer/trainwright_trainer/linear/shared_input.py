@@ -1,8 +1,8 @@
-"""Several products of one input, computed as one: their weights lie below each other in the kept casts.
+"""Several products of one input, computed as one: the kept casts of their weights are the rows of one matrix.
 
     y₁ … yₙ = x · (W₁ … Wₙ)ᵀ     one product instead of n
-    dx      = (dy₁ … dyₙ) · W     one product, whose sums stay in float32, instead of n and additions of their results
-    dWᵢ     = dyᵢᵀ · x            one for each layer as before, so parameters, their gradients and hooks stay apart
+    dx      = (dy₁ … dyₙ) · W     one product with sums in float32, instead of n products and additions of their results
+    dWᵢ     = dyᵢᵀ · x            one for each layer as before, so parameters, their gradients and hooks stay separate
 
 The parameters keep their own memory and names; only the casts that products read share a tensor (``weight_casts``).
 
@@ -22,14 +22,14 @@ from trainwright_trainer.linear.product import Cast, Factor, RowMatmul, linear
 
 
 class SharesInput(Protocol):
-    """A module some of whose layers read one input."""
+    """A module with several layers that read one input."""
 
     joint_cast: Tensor | None
     """(N, K): the casts of their weights, in the order of ``joint_layers``; None if none are kept."""
 
     @property
     def joint_layers(self) -> list[DenseLinear]:
-        """Those that read it."""
+        """The layers that read it."""
 
 
 def multiply_at_once(x: Tensor, module: SharesInput) -> list[Tensor]:
@@ -44,7 +44,7 @@ def multiply_at_once(x: Tensor, module: SharesInput) -> list[Tensor]:
 
 
 class _JointProducts(NamedTuple):
-    """All tokens are here (``Tokens``); what multiplies is the joint cast."""
+    """All tokens are here (``Tokens``); the joint cast multiplies them."""
 
     cast: Tensor
     """(N, K)."""

@@ -1,7 +1,7 @@
 """Blocks whose attention and feed-forward network multiply their input with several matrices at once.
 
-A pass over the built model, for layers that keep casts of their weights (``linear.weight_casts``). What is computed is the
-model's, but for the rounding of the gradient by the input: sums over several matrices stay in float32.
+This is a pass over the built model, for layers that keep casts of their weights (``linear.weight_casts``). The results are
+the same, except for the rounding of the input's gradient: sums over several matrices stay in float32.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from trainwright_trainer.runtime.module_replacement import Replacements, recreat
 
 
 class JointProducts(nn.Module):
-    """The base, besides its own class, of a module that multiplies its input with several matrices at once."""
+    """Mixin of a module that multiplies its input with several matrices at once."""
 
     joint_cast: Tensor | None = None
-    """The casts of the weights of ``joint_layers`` below each other, (N, K); None if none are kept."""
+    """(N, K): the casts of the weights of ``joint_layers``, stacked by rows; None if none are kept."""
 
     joint_names: tuple[str, ...]
 
@@ -53,7 +53,7 @@ class _JointFeedForward(JointProducts, FeedForward):
 
 
 def join_products(blocks: Iterable[nn.Module]) -> None:
-    """Let ``blocks``, whose linear layers are ``DenseLinear``, multiply what several layers read at once."""
+    """Let ``blocks`` multiply an input of several layers at once. Their linear layers are ``DenseLinear``."""
     replacements: Replacements = {FeedForward: partial(recreate, into=_JointFeedForward)}
     for variant in ATTENTION_MODULES.values():
         replacements = {**replacements, variant: _replacement(variant)}
@@ -62,7 +62,7 @@ def join_products(blocks: Iterable[nn.Module]) -> None:
 
 
 def _replacement(variant: type[Attention]) -> partial[nn.Module]:
-    """A variant that does more with its input than project it stays as it is."""
+    """How to replace a variant. One that does more with its input than project it stays as it is."""
     if variant.forward is not Attention.forward:
         return partial(_unchanged)
     return partial(recreate, into=type(f"JointOf{variant.__name__}", (_JointAttention, variant), {}))

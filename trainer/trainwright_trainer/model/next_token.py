@@ -15,20 +15,20 @@ HeadLogits = Callable[[Tensor, nn.Module, Tensor], Tensor]
 
 
 def head_logits(features_BTD: Tensor, head: nn.Module, at_B: Tensor) -> Tensor:
-    """Logits (B, V) of the tokens after the positions ``at_B``, one a sequence."""
+    """Logits (B, V) of the tokens after the positions ``at_B``, one per sequence."""
     logits_BV: Tensor = head(features_at(features_BTD, at_B))
     return logits_BV
 
 
 def features_at(features_BTD: Tensor, at_B: Tensor) -> Tensor:
-    """(B, D): the features of one position a sequence."""
+    """(B, D): the features of one position per sequence."""
     return features_BTD[torch.arange(len(at_B), device=at_B.device), at_B]
 
 
 def draw_token(logits_V: Tensor, temperature: float, generator: torch.Generator) -> int:
     """Draw the id of a token; temperature 0 always takes the most likely one.
 
-    However small the temperature is, nothing overflows: the largest logit is 0 before the division.
+    Even a tiny temperature overflows nothing, because the largest logit is 0 before the division.
     """
     if temperature == 0:
         return int(logits_V.argmax())

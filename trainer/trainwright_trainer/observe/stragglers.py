@@ -1,9 +1,9 @@
 """Stragglers: ranks that compute longer than others with the same layers.
 
-Steps take equally long on all ranks, because they wait for each other; what differs is the time outside of collectives. A
-rank's score is how much longer that is than the median of the ranks with the same layers: the median of its last ten
-measurements, so that single slow steps do not count. Ranks that wait for each other inside their passes, as those of a tensor
-group do, are slow together. FSDP gathers weights in the passes too, so there the scores say little.
+Steps take equally long on all ranks, because ranks wait for each other. Only the time outside of collectives differs. A
+measurement says how much longer a rank computes than the median of the others with the same layers. A rank's score is the
+median of its last ten measurements, so single slow steps do not count. Ranks that wait for each other inside their passes,
+such as those of a tensor group, are slow together. FSDP also gathers weights in the passes, so its scores say little.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ class Stragglers:
         self._slow: set[int] = set()
 
     def observe(self, seconds: Mapping[str, float]) -> dict[int, float]:
-        """Take the time series of all ranks in one step; returns the scores of ranks that have enough measurements, once
-        they do."""
+        """Take the times of all ranks in one step; returns the scores of the ranks with enough measurements."""
         for line in self._lines:
             work = {rank: _work_seconds(seconds, rank) for rank in line}
             for rank in line if len(line) > 1 else ():
@@ -46,7 +45,7 @@ class Stragglers:
         return {rank: median(found) for rank, found in self._deviations.items() if len(found) == WINDOW}
 
     def new_ones(self, scores: Mapping[int, float]) -> Iterator[tuple[int, float]]:
-        """Ranks whose score has become slow, with the score; each again only after it has recovered."""
+        """Ranks that have become slow, with their scores; a rank is returned again only after it has recovered."""
         for rank, score in scores.items():
             if score >= SLOW_FRACTION and rank not in self._slow:
                 self._slow.add(rank)

@@ -7,8 +7,8 @@ A new optimizer touches three files:
     here                        a subclass of ``Optimizer``, in a file of its own
     optim.registry              a line
 
-The planner's memory, checkpoints, ZeRO's shards, and refusals where it has no form follow from what it declares. It updates
-each element by itself, so ZeRO may let any rank update any rows of a weight.
+The planner's memory, checkpoints, ZeRO's shards, and refusals of what it does not support follow from what it declares. An
+optimizer updates each element independently, so with ZeRO any rank may update any rows of a weight.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The checks of a node that is suspected to be faulty: does its memory keep what is written, do products repeat, and do
 its GPUs exchange data unchanged?
 
-How fast the node is, ``process.selftest`` measures; whether that is as fast as before is for the agent to judge. Links
-to other nodes are not checked here.
+``process.selftest`` measures how fast the CPU is, and the agent compares that with earlier measurements. Links to other nodes
+are not checked here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_health() -> list[dict[str, Any]]:
 
 
 def check_memory(device: torch.device) -> str:
-    """What is wrong with values that were written to much of the device's memory and read again; empty if nothing."""
+    """What is wrong with values that were written to the device's memory and read again; empty if nothing."""
     blocks = list(_written_blocks(device))
     for number, block in enumerate(blocks):
         wrong = int((block != _pattern(number, device)).sum())
@@ -67,8 +67,8 @@ def check_products(device: torch.device) -> str:
 
 
 def check_exchanges(source: torch.device, targets: Sequence[torch.device]) -> str:
-    """What is wrong with data that went to each of ``targets`` and back; empty if nothing. One check for all, because the
-    pairs of many GPUs would be too many to report."""
+    """What is wrong with data that went to each of ``targets`` and back; empty if nothing. This is one check
+    for all, because many GPUs have too many pairs to report."""
     problems = ((target, check_exchange(source, target)) for target in targets)
     return "; ".join(f"{target}: {problem}" for target, problem in problems if problem)
 

@@ -57,7 +57,7 @@ def exit_on_sigterm() -> None:
 
 
 def allow_stacks_to_be_read() -> None:
-    """Let the supervisor read where this process is: with py-spy, or by a signal that writes the stacks to the log.
+    """Let the supervisor read this process's stacks: with py-spy, or by a signal that has them written to the log.
 
     Some kernels let only ancestors read a process (Yama), and py-spy is a child of the supervisor.
     """

@@ -29,7 +29,7 @@ def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
 
 
 def sample_seed(seed: int, step: int, prompt: int) -> int:
-    """The seed of what the model writes after the prompt at index ``prompt``, apart from all that training draws."""
+    """The seed of what the model writes after the prompt at index ``prompt``, independent of all draws of the training."""
     return _hashed(f"{seed} step {step} sample {prompt}")
 
 

@@ -104,7 +104,7 @@ class Engine(Protocol):
     def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
         """Logits (B, V) of the tokens after the positions ``at_B``; None on ranks that have none.
 
-        All ranks call it with the same tokens, on their device. Nothing of the training changes.
+        All ranks call it with the same tokens, on their devices. It does not change the training.
         """
 
 

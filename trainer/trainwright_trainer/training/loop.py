@@ -152,7 +152,7 @@ def _report_spike(training: Training, step: int, loss: float) -> None:
 
 
 def _straggler_scores(training: Training, step: int, of_ranks: Mapping[str, float]) -> dict[str, float]:
-    """Series values of all ranks' scores, if their times were measured in this step; reports ranks that have become slow."""
+    """The series of all ranks' scores, if this step measured their times; reports ranks that have become slow."""
     if not of_ranks:
         return {}
     scores = training.stragglers.observe(of_ranks)
@@ -203,7 +203,7 @@ def validate(training: Training, step: int) -> None:
 
 def _write_samples(training: Training, step: int) -> None:
     if training.samples is not None:
-        # Here too: without validation sequences, ``validate`` does not.
+        # ``validate`` does not set it if there are no validation sequences.
         training.mesh.position.set_activity(RankActivity.VALIDATION)
         written = training.samples.write(training.engine, step)
         training.report(Samples(time=now(), step=step, samples=written))

@@ -86,7 +86,7 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
         yield Pass("add weight gradients to their sums in the products", _sum_in_products)
         joint = [layer for layer in range(spec.model.layers) if keeps_weight_casts(spec, layer)]
         if compiled and on_gpu and mesh.tensor.ranks == 1 and joint:
-            yield Pass("multiply what several layers read at once", partial(_join_products, layers=joint))
+            yield Pass("multiply shared inputs in one product", partial(_join_products, layers=joint))
     if spec.memory.recompute is not RecomputeKind.NONE:
         yield Pass("recompute activations", lambda parts: recompute(parts.model, spec.memory))
     if zero_stage(spec, mesh) == 3:
@@ -144,7 +144,7 @@ def _sum_in_products(parts: ModelParts) -> None:
 
 
 def _join_products(parts: ModelParts, layers: Collection[int]) -> None:
-    """In ``layers``, which keep the casts of their weights: so these may lie below each other."""
+    """Join products in ``layers``. They keep casts of their weights, which can share one tensor."""
     join_products(block for layer, block in parts.model.layers.items() if int(layer) in layers)
 
 

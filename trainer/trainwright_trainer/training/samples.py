@@ -1,12 +1,12 @@
 """Texts that the model writes during training: it continues the run's prompts, so that people can read what it learns.
 
-All ranks run the same forward passes, with any layout: the ones that train, without gradients and compilation. One rank
-has the logits, draws the next tokens, and the others learn them by a sum. There is no cache of keys and values: each
-token costs a forward pass over a window of positions that is the same for all. Tokens behind the last one are padding,
-which causal attention does not see.
+All ranks run the same forward passes as in training, in any layout, without gradients and compilation. One rank draws the
+next tokens from the logits and shares them with the others by an all-reduce. There is no cache of keys and values: each token
+costs a forward pass over a window of positions that has the same length for all prompts. Tokens after the last one are
+padding, which causal attention does not see.
 
-The draws are functions of the run's seed, the step and the prompt (``runtime.seeds``) and use a generator of their own, so
-training computes the same with and without them.
+The draws are functions of the run's seed, the step and the prompt (``runtime.seeds``), and each prompt has its own generator.
+So training computes the same with and without samples.
 
     B prompt   T position of the window   V vocabulary
 """
@@ -58,9 +58,10 @@ class SampleWriter:
         """Prompts in one forward pass: it needs no more memory than a micro batch."""
 
     def write(self, engine: Engine, step: int) -> list[Sample]:
-        """Continue each prompt with the current weights. All ranks call it, and get the same."""
+        """Continue each prompt with the current weights. All ranks call this and get the same texts."""
         written: list[Sample] = []
-        with torch.compiler.set_stance("force_eager"):  # other shapes than in training, for a few passes
+        # The shapes differ from training, and only a few passes use them.
+        with torch.compiler.set_stance("force_eager"):
             for first in range(0, len(self._prompts), self._together):
                 prompts = range(first, min(first + self._together, len(self._prompts)))
                 continuations = self._continue(engine, step, prompts)
@@ -88,7 +89,7 @@ class SampleWriter:
     def _next_tokens(
         self, engine: Engine, rows: list[list[int]], generators: list[torch.Generator]
     ) -> list[int]:
-        """One token a row, the same on all ranks."""
+        """One token per row, the same on all ranks."""
         device = self._mesh.device
         shown = [ids[-self._window :] for ids in rows]
         padded = [ids + [self._end] * (self._window - len(ids)) for ids in shown]
@@ -102,7 +103,7 @@ class SampleWriter:
         return drawn
 
     def _draw(self, logits_BV: Tensor, generators: list[torch.Generator]) -> Tensor:
-        """Logits that are not finite, of weights that diverge, draw the end of the text."""
+        """Draw a token per prompt. Diverging weights give logits that are not finite; these draw the end of the text."""
         return torch.tensor(
             [
                 draw_token(logits_V, self._settings.temperature, generator)
@@ -113,7 +114,7 @@ class SampleWriter:
         )
 
     def _text(self, ids: list[int]) -> str:
-        """Without null characters, which databases cannot store."""
+        """The decoded text, without null characters, which databases cannot store."""
         text = self._tokenizer.decode(ids).replace("\0", "\ufffd")
         return text if len(text) <= LONGEST_SAMPLE else f"{text[: LONGEST_SAMPLE - 1]}…"
 

@@ -88,8 +88,8 @@ def amax_of(tensor: Tensor) -> Tensor:
     """Largest absolute value, a float32 scalar; infinite if any value is not finite, so that a maximum keeps
     it.
 
-    Compiled, the maximum of each row is taken first: a compiler computes it in the kernel that computes the rows, such as
-    that of a norm, where a maximum over the entire tensor would read the tensor again.
+    In compiled code the maximum of each row is taken first. The compiler puts it into the kernel that computes the rows, such
+    as a norm's. A maximum over the entire tensor would read the tensor again.
     """
     if torch.compiler.is_compiling() and tensor.ndim > 1:
         return finite_or_inf(tensor.abs().amax(-1).amax().float())

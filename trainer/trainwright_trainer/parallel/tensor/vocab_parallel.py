@@ -133,7 +133,8 @@ def vocab_parallel_head_logits(
     x_ND = all_gather(features_BTD, axis).flatten(0, 1)
     own_VB = head(features_at(x_ND.unflatten(0, (len(at_B), -1)), at_B)).t()
     longest = -(-vocabulary // axis.ranks)
-    padded_VB = pad(own_VB, (0, 0, 0, longest - len(own_VB)))  # collectives need equally many rows
+    # Collectives need the same number of rows on all ranks.
+    padded_VB = pad(own_VB, (0, 0, 0, longest - len(own_VB)))
     parts = axis.all_gather(padded_VB.contiguous()).split(longest)
     sizes = [_range_of(vocabulary, rank, axis.ranks).size for rank in range(axis.ranks)]
     return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).t()
