@@ -3,6 +3,7 @@
 import smtplib
 import ssl
 from email.message import EmailMessage
+from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
 from trainwright_backend.core.background import run_logging_errors
@@ -38,9 +39,19 @@ def _deliver(settings: Settings, to: str, subject: str, text: str) -> None:
             connection.ehlo()  # without it, the server has not said yet what it offers
             if connection.has_extn("starttls"):
                 connection.starttls(context=ssl.create_default_context())
+            elif url.username and not _is_local(connection):
+                raise smtplib.SMTPNotSupportedError(
+                    f"{host} does not offer STARTTLS, so the password was not sent; use smtps:// or leave the password out"
+                )
         if url.username:
             connection.login(unquote(url.username), unquote(url.password or ""))
         connection.send_message(message)
+
+
+def _is_local(connection: smtplib.SMTP) -> bool:
+    """Whether the server runs on this machine, so that nobody can read what is sent to it."""
+    assert connection.sock is not None, "it is connected"
+    return ip_address(connection.sock.getpeername()[0]).is_loopback
 
 
 def _connected(scheme: str, host: str, port: int) -> smtplib.SMTP:

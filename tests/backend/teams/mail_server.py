@@ -20,6 +20,8 @@ class Mailbox(socketserver.ThreadingTCPServer):
         """Commands of all clients, in order."""
         self.offers_tls = False
         """Whether it says that it knows STARTTLS. It refuses the command all the same."""
+        self.offers_password = False
+        """Whether it asks for a password, any."""
 
     @property
     def url(self) -> str:
@@ -43,7 +45,10 @@ class _Connection(socketserver.StreamRequestHandler):
             if verb == b"EHLO" and mailbox.offers_tls:
                 self.wfile.write(b"250-mail.example\r\n250 STARTTLS\r\n")
                 continue
-            codes = {b"DATA": 354, b"QUIT": 221, b"STARTTLS": 454}
+            if verb == b"EHLO" and mailbox.offers_password:
+                self.wfile.write(b"250-mail.example\r\n250 AUTH PLAIN\r\n")
+                continue
+            codes = {b"DATA": 354, b"QUIT": 221, b"STARTTLS": 454, b"AUTH": 235}
             self._say(codes.get(verb, 250))
             if verb == b"DATA":
                 lines = iter(self.rfile.readline, b".\r\n")

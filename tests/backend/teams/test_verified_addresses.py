@@ -151,6 +151,18 @@ def test_nothing_is_sent_in_the_clear_to_a_server_that_offers_tls(
     assert mailbox.received == []
 
 
+@pytest.mark.parametrize(("peer", "is_sent"), [("127.0.0.1", True), ("192.0.2.7", False)])
+def test_a_password_is_sent_without_tls_only_to_this_machine(
+    settings: Settings, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, peer: str, is_sent: bool
+) -> None:
+    url = mailbox.url.replace("://", "://ada:secret@")
+    settings = settings.model_copy(update={"smtp_url": SecretStr(url)})
+    mailbox.offers_password = True
+    monkeypatch.setattr("socket.socket.getpeername", lambda _: (peer, 25))
+    assert send_mail(settings, BOB, "subject", "text") is is_sent
+    assert ("AUTH" in mailbox.verbs) is is_sent and len(mailbox.received) == is_sent
+
+
 def test_certificates_of_mail_servers_are_verified(
     settings: Settings, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
