@@ -43,6 +43,7 @@ from trainwright.planner.peak_flops import vendor_peak
         ("Tesla V100S-PCIE-32GB", "fp16", None),
         ("AMD EPYC", "bf16", None),
         ("NVIDIA H100 80GB HBM3", "int4", None),
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "bf16", None),
     ],
 )
 def test_peaks_of_devices(device: str, dtype: str, tera: float | None) -> None:

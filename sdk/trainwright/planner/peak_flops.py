@@ -13,6 +13,7 @@ from trainwright.contracts.job_spec import Peak
 _TERA = 1e12
 _PEAKS: tuple[tuple[str, dict[str, float]], ...] = (
     # The first pattern that matches the driver's name decides, so variants come before the main product.
+    (r"\bMIG\b", {}),  # a part of a GPU: no data sheet states its peak
     (r"\bGB200\b", {"fp8": 5_000, "bf16": 2_500, "fp16": 2_500}),
     (r"\bB200\b", {"fp8": 4_500, "bf16": 2_250, "fp16": 2_250}),
     (r"\bH200 NVL\b", {"fp8": 1_671, "bf16": 835, "fp16": 835, "fp32": 60}),
@@ -28,8 +29,8 @@ _PEAKS: tuple[tuple[str, dict[str, float]], ...] = (
     (r"\bL40S\b", {"fp8": 733, "bf16": 362, "fp16": 362, "fp32": 91.6}),
     (r"\bL40\b", {"fp8": 362, "bf16": 181, "fp16": 181, "fp32": 90.5}),
     (r"\bL4\b", {"fp8": 242.5, "bf16": 121, "fp16": 121, "fp32": 30.3}),
-    # Of the GeForce cards the figures with float32 accumulation, from the white papers of their generations. Ti, D and laptop variants
-    # have others.
+    # Of the GeForce cards the figures with float32 accumulation, from the white papers of their generations. Ti, D and
+    # laptop variants have others.
     (r"\bRTX 4090$", {"fp8": 330.3, "bf16": 165.2, "fp16": 165.2, "fp32": 82.6}),
     (r"\bRTX 3090$", {"bf16": 71, "fp16": 71, "fp32": 35.6}),
     (r"\bV100-PCIE\b", {"fp16": 112, "fp32": 14}),
