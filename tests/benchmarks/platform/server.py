@@ -29,6 +29,7 @@ from sqlalchemy import select
 from tests.services import running_postgres
 from trainwright.client import Client
 from trainwright.contracts.api.people import OneTimeLink
+from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import new_id, parse_id, public_id
@@ -90,7 +91,7 @@ class Site:
                 "created_by": self.account_id,
                 "created_by_name": "Ada",
                 "name": f"run {number}",
-                "spec": SPEC,
+                "spec": RunSpec.model_validate(SPEC).model_dump(mode="json"),
                 "device": "cpu",
                 "slots": 1,
                 "state": "running",
