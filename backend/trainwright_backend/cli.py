@@ -128,7 +128,7 @@ def first_owner_link(data: UpFolder = None) -> None:
 
 @link_app.command("sign-in")
 def sign_in_link(email: str, data: UpFolder = None) -> None:
-    """Print a link that signs someone in, or sets a new password, and confirms their address. It is valid for 15 minutes."""
+    """Print a link that signs a user in and confirms their address, and can set a new password. It is valid for 15 minutes."""
     settings = _settings_of(data)
     with _database(settings) as database, database.write() as session:
         typer.echo(one_time_links.sign_in_link(session, settings, email).url)
@@ -168,7 +168,7 @@ def check_settings(data: UpFolder = None) -> None:
         "hosts": ", ".join(sorted(settings.all_hosts)),
         "hints broker": "set" if settings.hints_url else none.format("agents learn of runs from heartbeats"),
         "tasks broker": "set" if settings.tasks_url else none.format("datasets are not prepared"),
-        "mail": "set" if settings.smtp_url else "none: people get sign-in links from the operator",
+        "mail": "set" if settings.smtp_url else "none: users get sign-in links from the operator",
     }
     for name, value in shown.items():
         typer.echo(f"{name:16} {value}")

@@ -68,7 +68,7 @@ def use_link(
     settings: CurrentSettings,
     later: BackgroundTasks,
 ) -> Me:
-    """Use a one-time link; sets the session cookie. The address of a new account gets a link that proves it, if mail is sent."""
+    """Use a one-time link; sets the session cookie. A new account gets a mail to confirm its address, if mail is configured."""
     caller = optional_person(request)
     if caller is not None:
         require_scope(caller, KeyScope.MANAGE)
@@ -83,12 +83,12 @@ def use_link(
     "/mailed-link",
     status_code=202,
     tags=["accounts"],
-    dependencies=[public("only the owner of the address gets the link, and the answer tells nothing")],
+    dependencies=[public("only the address's owner gets the link, and the answer reveals nothing")],
 )
 def mail_link(
     asked: MailedLink, database: CurrentDatabase, settings: CurrentSettings, later: BackgroundTasks
 ) -> None:
-    """Send a sign-in link to an address, if it has an account. It signs in, proves the address, or sets a new password."""
+    """Mail a sign-in link to an address that has an account. The link also confirms the address, and can set a new password."""
     mailed_links.check_request(database, settings, asked.email)
     later.add_task(mailed_links.mail_link, database, settings, asked.email)
 

@@ -195,11 +195,11 @@ def plan_elsewhere(
     access: Viewer,
     session: ReadSession,
     spec: RunSpec,
-    gpu: Annotated[str, Query(max_length=80, description="Name of a GPU in `GET /spec`.")],
+    gpu: Annotated[str, Query(max_length=80, description="Name of a GPU from `GET /spec`.")],
     begin_step: BeginStep = 0,
 ) -> WhatIf:
-    """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of a kind that no node needs to have: memory, whether
-    it fits, and a modelled time."""
+    """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of any known kind, joined or not: its memory, whether
+    it fits, and an estimated time."""
     return what_if.plan_elsewhere(session, access.team_id, spec, gpu, begin_step)
 
 

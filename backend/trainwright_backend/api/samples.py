@@ -1,4 +1,4 @@
-"""What a run's model wrote after its prompts."""
+"""Text that a run's model generated from its prompts."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def list_run_samples(
     limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 50,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Page[RunSamples]:
-    """What the run's model wrote at its validations, the newest first."""
+    """The samples of the run's validations, newest first."""
     before = None if cursor is None else _step(cursor)
     found = list_samples(session, get_run(session, access.team_id, run), before, limit + 1)
     items = found[:limit]

@@ -147,10 +147,10 @@ def count_attempt(database: Database, settings: Settings, email: str, *, known_b
     """Count an attempt before it is evaluated, so that concurrent attempts are counted too.
 
     Raises:
-        AppError: 429, there were too many.
+        AppError: 429, too many attempts.
     """
     purpose = "guess_in_known_browser" if known_browser else "guess"
-    advice = "use a browser in which you have signed in before, or ask the operator for a sign-in link"
+    advice = "or use a browser in which you have signed in before, or ask the operator for a sign-in link"
     refusal = ("too_many_attempts", "Too many sign-in attempts for this address.", advice)
     return _count(database, settings, purpose, email, MAX_ATTEMPTS, refusal)
 
@@ -159,9 +159,13 @@ def count_mail(database: Database, settings: Settings, email: str) -> None:
     """Count a mail to an address, whether or not it has an account.
 
     Raises:
-        AppError: 429, there were too many.
+        AppError: 429, too many mails.
     """
-    refusal = ("too_many_mails", "Too many mails to this address.", "look for the last one, also among spam")
+    refusal = (
+        "too_many_mails",
+        "Too many mails to this address.",
+        "and look for the last one in your spam folder",
+    )
     _count(database, settings, "mail", email, MAX_MAILS, refusal)
 
 

@@ -23,7 +23,7 @@ class Account(Base):
     password_hash: Mapped[str] = mapped_column(String(255))
     site_admin: Mapped[bool] = mapped_column(default=False)
     email_verified: Mapped[bool] = mapped_column(default=False)
-    """Whether the owner has proved that the address is theirs, or an operator has said so."""
+    """Whether the owner has confirmed the address by a link, or an operator or site admin vouched for it."""
 
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
 

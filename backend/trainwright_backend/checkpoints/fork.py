@@ -183,8 +183,8 @@ def mark_parent_invalid(session: Write, run: Run, step: int | None) -> None:
 
 
 def _reports_of_damage(session: Read, run: Run, parents: Checkpoint) -> list[tuple[int | None, str]]:
-    """Fence and node of the ends, including the one that is reported now, because of the parent's checkpoint. The nodes of
-    one attempt read it together, so if one cannot, all end so."""
+    """Fence and node of each placement that ended because the parent's checkpoint could not be read, including the one that
+    is being reported. The nodes of one attempt read it together, so if one fails, all of them end this way."""
     ended = (Placement.run_id == run.id, Placement.end_reason == EndCode.CHECKPOINT_INVALID)
     of_parents = Placement.job["resume"]["digest"].as_string() == parents.manifest_digest
     rows = session.execute(select(Placement.fence, Placement.node_name).where(*ended, of_parents))

@@ -102,7 +102,7 @@ class ControlLoop:
                 next_sweep = time.monotonic() + self._timers.sweep_seconds
             if run_step(partial(self._lead, sweep=due)):
                 self._last_round = self._clock()
-            if due:  # also where another process leads: each answers `/health`
+            if due:  # also if another process leads: every process answers `/health`
                 run_step(self.worker_watch.look)
             self._notified.wait(max(next_sweep - time.monotonic(), 0))
             self._notified.clear()

@@ -1,6 +1,6 @@
-"""Whether anybody takes the jobs of data. A worker that is dead, stopped or hung takes none, and nothing else would tell.
+"""Whether a worker runs the data jobs. Nothing else would show that the workers are dead, stopped or hung.
 
-The rows say so: a job is due, and no worker has a lease. That may be so for a moment, so it counts once it has lasted.
+The database shows it: a job is due, and no worker has a lease. This is normal for a moment, so only a longer wait is reported.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from trainwright_backend.core.db import Database
 from trainwright_backend.datasets.job_queue import jobs_are_neglected
 
 LONGEST_WAIT_SECONDS = 60.0
-"""A worker looks for jobs every few seconds, and has none for longer than `RETRY_AFTER` after one that failed."""
+"""A worker polls for jobs every few seconds, and after a failed job within `RETRY_AFTER`."""
 
 
 class WorkerWatch:
-    """Remembers since when no worker has taken any job.
+    """Remembers since when jobs have been due without a worker.
 
     Args:
         clock: seconds, monotonic.
@@ -28,7 +28,7 @@ class WorkerWatch:
         self._neglected_since: float | None = None
 
     def look(self) -> None:
-        """Look at the rows. Call it regularly."""
+        """Check the database. Call it regularly."""
         with self._database.read() as session:
             neglected = jobs_are_neglected(session)
         if not neglected:
@@ -37,9 +37,9 @@ class WorkerWatch:
             self._neglected_since = self._clock()
 
     def problem(self) -> str | None:
-        """What is wrong, in a sentence for people, if anything is."""
+        """A sentence for users if the jobs have waited too long, otherwise None."""
         waited = 0.0 if self._neglected_since is None else self._clock() - self._neglected_since
         if waited < LONGEST_WAIT_SECONDS:
             return None
         since = datetime.now(UTC) - timedelta(seconds=waited)
-        return f"takes no jobs, although data waits since {since:%H:%M} UTC. Start a worker, or restart the one that hangs."
+        return f"takes no jobs, although data has been waiting since {since:%H:%M} UTC. Start a worker, or restart one that hangs."

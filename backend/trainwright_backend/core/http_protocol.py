@@ -1,9 +1,11 @@
-"""HTTP of uvicorn with limits for the head of a request, its request line and headers, and for the number of connections.
+"""uvicorn's HTTP protocol with two limits: on the head of a request (request line and headers) and on open connections.
 
-Without them, one header can fill the memory, a client that never finishes its head keeps its connection for ever, and a
-flood of connections uses up the process's open files, so that the database cannot open its own. When there are too many,
-a new connection takes the place of the one that has waited longest without a request, or else of the one whose client
-has stalled for the longest time: it sends no more of a body that it began, or reads no more of its response.
+Without the first, one header can fill the memory, and a client that never finishes its head keeps its connection for ever.
+Without the second, a flood of connections exhausts the process's file descriptors, and the database can no longer open files.
+
+A new connection above the limit replaces an old one: the connection that has been idle longest, or, if none is idle, the one
+that has been stalled longest. A connection is stalled while its client neither sends the rest of a request body nor reads
+the response.
 """
 
 import asyncio
@@ -18,10 +20,10 @@ HEAD_SECONDS = 20.0
 """From the connection, or from the first byte of a later request, to the end of the head."""
 
 STALL_SECONDS = 10.0
-"""After this time without a byte, a client that is to send or to read gives way. Uploads and downloads resume."""
+"""A client that sends or reads nothing for this long may lose its connection to a new one. Uploads and downloads resume."""
 
 MAX_CONNECTIONS = 4_000
-"""Of one process; fewer if it may open fewer files."""
+"""Per process; lower if the process may open only a few files."""
 
 WANTED_FILES = 16_384
 
@@ -47,7 +49,7 @@ class HttpProtocol(HttpToolsProtocol):
     """Connections without a complete head, the longest idle first."""
 
     _stalled_since: ClassVar[dict["HttpProtocol", float]] = {}
-    """Connections that wait for their client to send the rest of a body or to read a response; the longest first."""
+    """Connections whose client has to send the rest of a body or to read a response; the longest stalled first."""
 
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""Sending mail by SMTP, if the operator has configured a server. There is no queue: people ask again for what is lost."""
+"""Sending mail by SMTP, if the operator has configured a server. There is no queue: users request a lost mail again."""
 
 import smtplib
 import ssl
@@ -13,7 +13,7 @@ TIMEOUT_SECONDS = 15.0
 
 
 def send_mail(settings: Settings, to: str, subject: str, text: str) -> bool:
-    """Send a plain text. Call it without an open session, and best after the response: it takes seconds.
+    """Send a plain-text mail. This takes seconds: call it without an open session, and preferably after the response.
 
     Returns:
         False if the server did not accept it; the log says why.
@@ -36,7 +36,7 @@ def _deliver(settings: Settings, to: str, subject: str, text: str) -> None:
     host, port = url.hostname or "", url.port or 0
     with _connected(url.scheme, host, port) as connection:
         if url.scheme == "smtp":
-            connection.ehlo()  # without it, the server has not said yet what it offers
+            connection.ehlo()  # the server answers with the extensions that it supports
             if connection.has_extn("starttls"):
                 connection.starttls(context=ssl.create_default_context())
             elif url.username and not _is_local(connection):
@@ -57,5 +57,5 @@ def _is_local(connection: smtplib.SMTP) -> bool:
 def _connected(scheme: str, host: str, port: int) -> smtplib.SMTP:
     if scheme == "smtp":
         return smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
-    # Without a context of its own, smtplib would accept any certificate.
+    # Without an explicit context, smtplib would accept any certificate.
     return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context())

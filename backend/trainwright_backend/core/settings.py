@@ -56,11 +56,11 @@ class Settings(BaseSettings):
     """Celery broker for the backend's own workers. Agents must not reach it: a writer can run its tasks."""
 
     smtp_url: SecretStr | None = None
-    """Server that sends mail, `smtp://user:password@host:587` or `smtps://…:465`; without it, people get sign-in links from
+    """Server that sends mail: `smtp://user:password@host:587` or `smtps://…:465`. When empty, users get sign-in links from
     the operator. A password is sent only over TLS (STARTTLS with `smtp`), except to this machine."""
 
     mail_from: str | None = None
-    """Sender of mail; `trainwright@` and the host of `public_url` when empty."""
+    """Sender address of mail. When empty, `trainwright@` and the host of `public_url`."""
 
     timers: Timers = Timers()
     """The intervals of leases and heartbeats."""

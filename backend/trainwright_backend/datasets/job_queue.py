@@ -81,7 +81,7 @@ def due_rows(kind: JobKind) -> Select[UUID, UUID, datetime]:
 
 
 def jobs_are_neglected(session: Read) -> bool:
-    """Whether a job is due and no worker runs any."""
+    """Whether a job is due while no worker is running any."""
     tables: tuple[JobTable | type[PreparationChunk], ...] = (
         ParsedFile,
         DatasetVersion,

@@ -74,7 +74,7 @@ class Platform:
     cpu_slots: int = 2
     reload: bool = False
     announcement: Callable[[Platform], str] | None = None
-    """What to print as soon as the API responds. Called while the API starts, when the database is there."""
+    """What to print as soon as the API responds. Called while the API starts, once the database is up."""
 
     _broker: Broker | None = None
     _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)

@@ -51,7 +51,7 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
 
 
 def _greeting(platform: Platform) -> str:
-    """The address, and the link that creates the first account or the page to sign in."""
+    """The address, and either the link that creates the first account or the sign-in page."""
     try:
         entrance = f"Create the first account: {platform.command('link', 'first-owner').strip()}"
     except PlatformError:

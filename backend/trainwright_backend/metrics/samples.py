@@ -1,6 +1,6 @@
-"""Samples: what a run's model wrote after its prompts, a row for each validation.
+"""Samples: text that a run's model generated from its prompts, one row per validation.
 
-A run keeps at most ``MOST_KEPT`` rows. Beyond it every second one is deleted, so that the rest still cover the run.
+A run keeps at most ``MOST_KEPT`` rows. Above that, every second row is deleted, so that the rest still cover the whole run.
 """
 
 from uuid import UUID
@@ -19,7 +19,7 @@ MOST_KEPT = 400
 
 
 def store_samples(session: Write, run: Run, event: Samples) -> None:
-    """Store what the run's newest attempt wrote; a repeated step replaces its row."""
+    """Store the samples of the run's newest attempt; a repeated step replaces its row."""
     if not 0 <= event.step <= LARGEST_STEP:
         return
     row = RunSample(
@@ -35,7 +35,7 @@ def store_samples(session: Write, run: Run, event: Samples) -> None:
 
 
 def rewind_samples(session: Write, run_id: UUID, step: int) -> None:
-    """Delete what was written after ``step``."""
+    """Delete the samples of steps after ``step``."""
     session.execute(delete(RunSample).where(RunSample.run_id == run_id, RunSample.step > step))
 
 
@@ -56,7 +56,7 @@ def list_samples(session: Read, run: Run, before: int | None, limit: int) -> lis
 
 
 def _bounded(sample: Sample) -> dict[str, str]:
-    """As a node may not exceed what a trainer writes."""
+    """The sample, cut to the lengths that a trainer never exceeds. A node could send more."""
     return {
         "prompt": storable(sample.prompt)[:LONGEST_PROMPT],
         "text": storable(sample.text)[:LONGEST_SAMPLE],
@@ -68,7 +68,7 @@ def _thin(session: Write, run_id: UUID) -> None:
         select(RunSample.step).where(RunSample.run_id == run_id).order_by(RunSample.step)
     ).all()
     if len(steps) > MOST_KEPT:
-        # The first and, because the number is odd, the newest row stay.
+        # The first row stays, and, because the number is odd, the newest one too.
         session.execute(
             delete(RunSample).where(RunSample.run_id == run_id, RunSample.step.in_(steps[1:-1:2]))
         )

@@ -74,7 +74,8 @@ class MetricMark(Base):
 
 
 class RunSample(Base):
-    """What a run's model wrote after its prompts at one validation. Rows after a later attempt's resume point are removed."""
+    """Text that a run's model generated from its prompts at one validation. When a later attempt resumes at a step, the rows
+    after that step are removed."""
 
     __tablename__ = "run_sample"
 

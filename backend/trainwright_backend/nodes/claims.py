@@ -58,7 +58,8 @@ def claim(
     if placement is None or earlier is not None:
         raise _refused()
     node = session.get_one(Node, node_id)
-    if not takes_runs(node):  # since the run was placed; the control loop places it on another node
+    # The control loop moves a placement away from a node that was drained or quarantined in the meantime.
+    if not takes_runs(node):
         raise _refused()
     granted = _granted_to_others(session, run)
     if granted:

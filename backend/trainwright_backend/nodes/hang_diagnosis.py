@@ -1,12 +1,13 @@
 """Which rank the others wait for, when no rank of a run makes progress.
 
-All ranks of a line along an axis enter the same collectives in the same order. So a rank that has entered more of them than
-another one of its line waits for that one, or soon will. The rank that is waited for and waits for nobody is the cause; a rank
-whose process is stopped is one in any case. Collectives of libraries are not counted (FSDP, DeepSpeed, the sends of
-pipeline schedules, compiled graphs); there the sections of a step, which ranks with the same layers end in
-the same order, are compared instead.
+All ranks of a group along a mesh axis enter the same collectives in the same order. So a rank that has entered more
+collectives than another rank of its group waits for that rank, or soon will. A rank that others wait for, and that waits for
+no one itself, is the cause. So is any rank whose process is stopped.
 
-This module is arithmetic on what the nodes reported, and knows no database.
+Collectives inside libraries are not counted: FSDP, DeepSpeed, the sends of pipeline schedules, compiled graphs. For these,
+the module compares the sections of a step instead. Ranks with the same layers finish them in the same order.
+
+The module only computes on what the nodes reported; it does not use the database.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from trainwright.contracts.rank_position import (
 )
 
 SHOWN_RANKS = 3
-"""Ranks, and axes of a rank, that a sentence names."""
+"""How many ranks, and how many axes of a rank, a message names."""
 
 _DOING = {
     RankActivity.STARTING: "at its start",
@@ -35,7 +36,7 @@ _DOING = {
 
 @dataclass(frozen=True)
 class PlacedRank:
-    """Where a rank is, and on which node."""
+    """A rank's position and node."""
 
     node: str
     position: RankPosition
@@ -44,11 +45,11 @@ class PlacedRank:
 
 @dataclass(frozen=True)
 class Missing:
-    """Collectives of one axis that a rank has not entered and others have."""
+    """Collectives of one axis that other ranks have entered and this rank has not."""
 
     axis: AxisName
     number: int
-    """The first of them."""
+    """The number of the first of these collectives."""
 
     waiting: tuple[int, ...]
     """The ranks that have entered it."""
@@ -56,16 +57,16 @@ class Missing:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a hang was caused by, as far as the positions tell."""
+    """The cause of a hang, as far as the positions show it."""
 
     culprits: tuple[int, ...]
-    """The ranks that the others wait for; none if all have arrived everywhere."""
+    """The ranks that the others wait for; empty if no rank is behind another."""
 
     sentence: str
 
 
 def diagnose(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> Diagnosis:
-    """Find out because of which rank none of ``ranks`` makes progress."""
+    """Find the ranks that keep all ``ranks`` from making progress."""
     missing = _missing(ranks, degrees)
     stopped = tuple(rank for rank, placed in sorted(ranks.items()) if placed.stopped)
     culprits = stopped or _waited_for(missing) or _behind_in_sections(ranks, degrees)
@@ -75,12 +76,12 @@ def diagnose(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> Diagnosis:
         )
     told = [_told(rank, ranks, missing[rank]) for rank in culprits[:SHOWN_RANKS]]
     if len(culprits) > SHOWN_RANKS:
-        told.append(f"The others wait for {len(culprits) - SHOWN_RANKS} more ranks, too.")
+        told.append(f"The others also wait for {len(culprits) - SHOWN_RANKS} more ranks.")
     return Diagnosis(culprits, " ".join(told))
 
 
 def _missing(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> dict[int, list[Missing]]:
-    """What each rank has not entered and others of its lines have, the shortest lines first."""
+    """For each rank, the collectives that others of its groups have entered and it has not; the smallest groups first."""
     lines = [(axis, line) for axis in AXES for line in lines_along(axis, degrees)]
     found: dict[int, list[Missing]] = {rank: [] for rank in ranks}
     for axis, line in sorted(lines, key=lambda item: len(item[1])):
@@ -94,7 +95,7 @@ def _missing(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> dict[int, lis
 
 
 def _waited_for(missing: Mapping[int, Sequence[Missing]]) -> tuple[int, ...]:
-    """The ranks that others wait for and that wait for nobody; those that wait for each other if there is no such rank."""
+    """The ranks that others wait for and that wait for no one; if there are none, all that are behind another rank."""
     waiting = {rank for found in missing.values() for one in found for rank in one.waiting}
     behind = sorted(rank for rank, found in missing.items() if found)
     return tuple(rank for rank in behind if rank not in waiting) or tuple(behind)
@@ -122,7 +123,7 @@ def _told(rank: int, ranks: Mapping[int, PlacedRank], missing: Sequence[Missing]
     ]
     at = f"is at {' and '.join(inside)}" if inside else "is behind the ranks with the same layers"
     if placed.stopped and not inside:
-        at = "stands still"
+        at = "makes no progress"
     return f"Rank {rank} on {placed.node} {at} {where}.{stopped}"
 
 

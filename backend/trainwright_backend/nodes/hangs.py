@@ -1,8 +1,8 @@
 """Hangs: no rank of a run makes progress.
 
-Each node's supervisor reports in its renewals where its ranks stand still. When all nodes of the attempt have reported,
-the attempt ends as `hang`, and its message names the rank that the others wait for. A pause that hangs while
-it saves is stopped, and resumes from the newest checkpoint.
+In its renewals, each node's supervisor reports where its ranks have stalled. Once all nodes of the attempt have reported a
+stall, the attempt ends as `hang`, and its message names the rank that the others wait for. If a run that is being paused
+hangs while it saves, it is stopped, and later resumes from the newest checkpoint.
 """
 
 from sqlalchemy import select
@@ -21,7 +21,7 @@ from trainwright_backend.runs.transitions import add_event
 
 
 def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | None, timers: Timers) -> bool:
-    """Store where the node's ranks stand still, and end the attempt if those of all its nodes do.
+    """Store where the node's ranks have stalled. End the attempt if the ranks of all its nodes have.
 
     Returns:
         Whether the attempt hangs.
@@ -61,8 +61,8 @@ def is_rank_stopped(session: Read, run: Run) -> bool:
 
 
 def _suspect(session: Write, run: Run, placements: list[Placement], found: Diagnosis) -> None:
-    """Record a failure of each node with a rank that the others wait for. If more than half of the nodes have one, it is not
-    their fault."""
+    """Record a failure of each node with a rank that the others wait for, unless more than half of the nodes have one: then
+    the nodes are not the cause."""
     per_node = run.slots // run.nodes
     suspected = {rank // per_node for rank in found.culprits}
     in_order_of_locks = sorted(placements, key=lambda each: str(each.node_id))  # as in `placement.place`
@@ -83,7 +83,7 @@ def _diagnose(run: Run, placements: list[Placement]) -> Diagnosis:
         stall = Stall.model_validate(placement.stall)
         own = range(placement.node_rank * per_node, (placement.node_rank + 1) * per_node)
         for each in stall.ranks:
-            if each.rank in own:  # a node tells nothing about the ranks of others
+            if each.rank in own:  # a node cannot report ranks of other nodes
                 ranks[each.rank] = PlacedRank(placement.node_name, each.position, each.stopped)
     job = JobSpec.model_validate(placements[0].job)
     return diagnose(ranks, job.spec.degrees)

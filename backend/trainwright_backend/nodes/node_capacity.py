@@ -14,7 +14,7 @@ from trainwright_backend.runs.joined_nodes import bytes_per_rank, has_precision,
 
 @dataclass
 class NodeCapacity:
-    """One node and its free slots. What it could run is decided once for all runs of equal needs."""
+    """A node and its free slots. Whether it could run a run is computed once for all runs with the same needs."""
 
     node: Node
     free: dict[str, list[int]]
@@ -44,7 +44,7 @@ class NodeCapacity:
         return self.slots[needs.device] >= needs.slots
 
     def could_run(self, needs: Needs) -> bool:
-        """Whether the node, or the run's part on it, could run if nothing else ran there."""
+        """Whether the node could run the run, or its part of it, if nothing else ran there."""
         if needs not in self._could_run:
             fits = self.is_large_enough(needs) and self.has_software(needs)
             self._could_run[needs] = fits and self._has_memory(needs)
@@ -65,7 +65,7 @@ class NodeCapacity:
         return can_reach_others and has_engine and self.has_gpus(needs)
 
     def has_gpus(self, needs: Needs) -> bool:
-        """Whether the node's GPUs have the products of the run's precision, as far as its agent reported."""
+        """Whether the node's GPUs support the run's precision, as far as its agent reported."""
         return needs.precision is None or has_precision(self.inventory.gpus, needs.precision)
 
     def memory_for(self, needs: Needs) -> int | None:
@@ -79,7 +79,7 @@ class NodeCapacity:
 
 
 def within_reach(able: Sequence[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
-    """Of the nodes that are able to, those that can run the run together."""
+    """The nodes among ``able`` that can run the run together."""
     if needs.nodes == 1:
         return list(able)
     return in_one_network(able, needs.nodes, lambda capacity: capacity.inventory.peer_address)

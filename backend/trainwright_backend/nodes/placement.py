@@ -1,17 +1,19 @@
 """Placing queued runs on nodes.
 
-Runs are placed in order of submission, with all their nodes and slots or not at all. A node that is drained or in
-quarantine gets no runs. A node without a run's engine, or without the memory for its fullest rank, does not get that run, nor does one with too
-little host memory for its offload while another has enough. A run that does not fit now reserves nodes, so that later
-small runs cannot starve a large one; nodes that are too small for it stay available. A run on one node reserves all that
-could ever run it; a run on several, as many as it needs of those that can reach each other, the ones with most free slots.
+Runs are placed in order of submission, with all their nodes and slots or not at all. A node that is drained or in quarantine
+gets no runs. A node does not get a run if it lacks the run's engine or the memory for its fullest rank. A node with too little
+host memory for the run's offload does not get it either, as long as other nodes have enough.
 
-A run on one node gets the fullest one with enough free slots, to keep large gaps. A run on several gets nodes of as
-few locations as possible, in the order of their locations, so that neighbouring ranks are near each other.
+A run that does not fit now reserves nodes, so that later small runs cannot starve a large one. Nodes that are too small for
+it stay available. A run on one node reserves all nodes that could ever run it. A run on several nodes reserves as many as it
+needs, among nodes that can reach each other, those with the most free slots first.
 
-A round plans and then executes. The plan is made for all runs in one snapshot and changes nothing. Then each
-run is placed in its own transaction, under the locks of the run and its nodes, if it still fits. So an error
-with one run does not stop the others, and no two runs are ever locked at once.
+A run on one node gets the fullest node with enough free slots, so that large gaps remain. A run on several nodes gets nodes
+from as few locations as possible, ordered by location, so that neighbouring ranks are near each other.
+
+A round first plans and then executes. The plan covers all runs in one snapshot and changes nothing. Then each run is placed
+in its own transaction, under the locks of the run and its nodes, if it still fits. Thus an error with one run does not stop
+the others, and no two runs are ever locked at once.
 """
 
 from collections.abc import Sequence
@@ -163,7 +165,7 @@ def _fail_too_short(session: Write, run: Run) -> bool:
 
 
 def unclaimed(timers: Timers) -> Select[UUID]:
-    """The placements that no agent claimed in time, or whose node is drained or in quarantine."""
+    """Unclaimed placements that are overdue, or whose node is drained or in quarantine."""
     closed = or_(Node.draining, Node.quarantined.is_not(None))
     drained = Placement.node_id.in_(select(Node.id).where(closed))
     late = Placement.placed < now() - timedelta(seconds=timers.claim_seconds)

@@ -1,12 +1,11 @@
 """Quarantine: a node that is suspected to be faulty gets no runs until it passes a self-test.
 
-A node is suspected at its second failure within a day, or if a rank on it kept a run from making progress. Failures are
-those of the machine: it restarted, or its lease expired. A lost supervisor is not one, because a run that needs too
-much memory causes it as well; nor is a node that stopped a run by itself because it could not reach the platform, because an
-outage of the platform does that to all nodes at once.
+A node is suspected after its second failure within a day, or if a rank on it kept a run from making progress. Only failures
+of the machine count: it restarted, or its lease expired. A lost supervisor does not count, because a run that needs too much
+memory has the same effect. Nor does it count when a node stops a run because it cannot reach the platform: an outage of the
+platform affects all nodes at once.
 
-The agent is asked for the self-test in the answers to its heartbeats. A site admin can quarantine a node, and
-release one without a test.
+The reply to a heartbeat asks the agent for the self-test. A site admin can quarantine a node, and release it without a test.
 """
 
 from datetime import datetime, timedelta
@@ -29,7 +28,7 @@ WINDOW = timedelta(hours=24)
 
 
 def note_failure(session: Write, node_id: UUID | None, code: EndCode, message: str) -> None:
-    """Record a failure of a node, and quarantine it if that was one too many. Ends of other kinds are ignored."""
+    """Record a failure of a node, and quarantine the node if it is suspected now. Other end codes are ignored."""
     if code not in FAILURE_CODES or node_id is None:
         return
     node = session.get(Node, node_id, with_for_update=True, populate_existing=True)
@@ -45,14 +44,12 @@ def note_failure(session: Write, node_id: UUID | None, code: EndCode, message: s
     if code is EndCode.HANG:
         quarantine(session, node, f"A run hung because of it. {message}")
     elif count >= MOST_FAILURES:
-        quarantine(
-            session, node, f"It failed {count} times within 24 hours, the last time because: {message}"
-        )
+        quarantine(session, node, f"It failed {count} times within 24 hours. The last failure: {message}")
 
 
 def quarantine(session: Write, node: Node, reason: str) -> None:
-    """Give the node no runs until it passes a self-test. Claimed runs continue. One that is in quarantine stays there
-    for the first reason."""
+    """Give the node no runs until it passes a self-test. Claimed runs continue. A node that is already in quarantine keeps
+    its first reason."""
     if node.quarantined is None:
         node.quarantined, node.quarantine_reason = now(), storable(reason)
         session.flush()
@@ -68,13 +65,13 @@ def release(session: Write, node: Node) -> None:
 
 
 def wanted_self_test(node: Node) -> str | None:
-    """What identifies the self-test that the node has to pass; None if it is not in quarantine."""
+    """The id of the self-test that the node has to pass; None if it is not in quarantine."""
     return None if node.quarantined is None else node.quarantined.isoformat()
 
 
 def take_self_test(session: Write, node: Node, report: SelfTestReport | None) -> None:
-    """Store the result of the self-test that the node was asked for; one that it passed ends its quarantine. An agent repeats
-    the result of a failed test in each heartbeat until the next test: the time is that of the first."""
+    """Store the result of the self-test that the node was asked for. A passed test ends the quarantine. An agent repeats the
+    result of a failed test in every heartbeat until the next test; the time of the first report is kept."""
     if report is None or report.id != wanted_self_test(node) or _is_stored(node, report):
         return
     result = SelfTestResult(time=now(), passed=report.passed, checks=report.checks)
@@ -84,7 +81,7 @@ def take_self_test(session: Write, node: Node, report: SelfTestReport | None) ->
 
 
 def _is_stored(node: Node, report: SelfTestReport) -> bool:
-    """Whether the result has been stored since the node is in quarantine."""
+    """Whether the result was already stored during this quarantine."""
     if node.self_test is None or node.quarantined is None:
         return False
     stored = SelfTestResult.model_validate(node.self_test)

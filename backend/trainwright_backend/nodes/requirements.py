@@ -1,5 +1,5 @@
-"""What a run requires of each of its nodes: slots, its engine, its precision's products, memory for its ranks, host memory
-for DeepSpeed's offload, and, of several nodes, an address for the others."""
+"""What a run requires of each of its nodes: slots, its engine, support for its precision, memory for its ranks, and host
+memory for DeepSpeed's offload. In a run on several nodes, each also needs an address for the others."""
 
 import json
 from dataclasses import dataclass
@@ -17,8 +17,7 @@ from trainwright_backend.runs.tables import Run
 
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """What runs that suit the same nodes have in common: one object for all of them (`needs_of`), so that it is quickly
-    compared."""
+    """The needs of a run. Runs with the same needs share one object (`needs_of`), so comparing needs is cheap."""
 
     device: str
     nodes: int
@@ -27,13 +26,13 @@ class Needs:
 
     engine: str
     precision: PrecisionSpec | None
-    """If not all devices have its products."""
+    """Set only if not all devices support it."""
 
     rank_bytes: int
-    """Memory of the fullest rank of the next attempt, by formulas."""
+    """Estimated memory of the fullest rank of the next attempt."""
 
     host_bytes: int
-    """Host memory that offload uses on each node, by formulas."""
+    """Estimated host memory that offload uses on each node."""
 
 
 def needs_of(run: Run) -> Needs:
@@ -43,10 +42,9 @@ def needs_of(run: Run) -> Needs:
 
 @lru_cache(maxsize=1024)
 def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
-    """For a spec as JSON. Every round asks this again for each waiting run.
+    """The needs of a spec in JSON. Cached, because each round asks for every waiting run.
 
-    Of a spec that this version cannot read, only the slots are known, and nothing else is refused for it: one such run must
-    not keep all others from being placed.
+    If this version cannot read the spec, only the slots count. One such run must not keep the others from being placed.
     """
     try:
         parsed = RunSpec.model_validate_json(spec)

@@ -108,7 +108,7 @@ def heartbeat(
     """Record a heartbeat.
 
     Returns:
-        What is placed on the node, and the self-test that it has to pass, if any.
+        The placements on the node, and the self-test that it has to pass, if any.
     """
     node = session.get_one(Node, node_id, with_for_update=True)
     if (
@@ -151,7 +151,7 @@ def list_nodes(session: Read, timers: Timers) -> list[ShownNode]:
 def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) -> ShownNode:
     """Drain or quarantine a node or let it take runs again, or change how many slots it may have.
 
-    Claimed runs continue, also on slots that are no longer allowed; unclaimed ones are placed elsewhere.
+    Claimed runs continue, even on slots that are no longer allowed. Unclaimed runs are placed elsewhere.
 
     Raises:
         NotFound: there is no such node.

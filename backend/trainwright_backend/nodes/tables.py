@@ -30,14 +30,14 @@ class Node(Base):
     draining: Mapped[bool] = mapped_column(default=False)
     """The node gets no new runs."""
     quarantined: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    """Since when it gets no runs because it is suspected to be faulty."""
+    """Start of the quarantine, during which the node gets no runs; None if it is not in quarantine."""
     quarantine_reason: Mapped[str] = mapped_column(default="")
     self_test: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """The newest self-test that a quarantine asked for."""
+    """Result of the newest self-test."""
 
 
 class NodeFailure(Base):
-    """A failure of a node's hardware, kernel or network. Those of the last day count."""
+    """A failure of a node's hardware, kernel or network. Only failures of the last day count."""
 
     __tablename__ = "node_failure"
 

@@ -1,4 +1,4 @@
-"""What a run waits for that no nodes can take now, in words for people."""
+"""Messages that tell users what a queued run waits for."""
 
 from collections.abc import Sequence
 
@@ -39,15 +39,15 @@ def _needs_another_node(
         if aside := _put_aside(others):
             return f"{size}; {aside}"
         if needs.host_bytes:
-            return f"{size} and memory for its offload, as {others[0].name} has, which is not online"
+            return f"{size} and memory for its offload; {others[0].name} has enough but is not online"
     large_enough = [capacity for capacity in available if capacity.is_large_enough(needs)]
     if not large_enough:
         slots = _count(needs.slots, "slot")
-        return f"needs {slots} on one node; no node that is online has so many {needs.device} slots"
+        return f"needs {slots} on one node; no online node has that many {needs.device} slots"
     if too_small := [capacity for capacity in large_enough if capacity.has_software(needs)]:
         return _needs_memory(needs, too_small)
     if needs.precision is not None and any(not capacity.has_gpus(needs) for capacity in large_enough):
-        return f"{size} on {needs.precision.hardware}, which no node that is online has"
+        return f"{size} on {needs.precision.hardware}, which no online node has"
     named = ", ".join(capacity.node.name for capacity in large_enough[:3])
     if needs.nodes > 1 and all(capacity.inventory.peer_address is None for capacity in large_enough):
         return f"{size} that can reach each other; {named} reported no address for other nodes"
@@ -64,10 +64,10 @@ def _put_aside(nodes: Sequence[Node]) -> str:
 
 
 def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
-    """For a run that needs more memory than each of these online nodes has."""
+    """For a run that needs more memory than any of these online nodes has."""
     most, largest = max((capacity.memory_for(needs) or 0, capacity.node.name) for capacity in nodes)
     return (
-        f"needs a node with {format_memory(needs.rank_bytes)} for a rank; the largest that is online, {largest}, has "
+        f"needs a node with {format_memory(needs.rank_bytes)} for a rank; the largest online node, {largest}, has "
         f"{format_memory(most)}"
     )
 

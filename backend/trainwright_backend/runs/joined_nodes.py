@@ -21,7 +21,7 @@ from trainwright_backend.runs.tables import NodeSize
 
 SHOWN_NAMES = 3
 LOOPBACK = ("127.", "localhost")
-"""Starts of addresses that only their own machine reaches."""
+"""Prefixes of addresses that can be reached only from the same machine."""
 
 AnyNode = TypeVar("AnyNode")
 
@@ -56,9 +56,9 @@ def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
 def in_one_network(
     nodes: Sequence[AnyNode], count: int, address_of: Callable[[AnyNode], str | None]
 ) -> list[AnyNode]:
-    """Nodes that can reach each other: at least ``count`` if there are as many, otherwise as many as possible.
+    """Nodes that can reach each other: at least ``count`` if possible, otherwise as many as possible.
 
-    Those on the server's own machine, which joined through a loopback address, reach each other and no others.
+    Nodes on the server's own machine that joined through a loopback address reach only each other.
     """
     local = [node for node in nodes if str(address_of(node)).startswith(LOOPBACK)]
     others = [node for node in nodes if not str(address_of(node)).startswith(LOOPBACK)]

@@ -99,8 +99,8 @@ def create_run(
 ) -> Run:
     """Store a run for ``spec``, for which ``key`` was just reserved (`find_by_idempotency_key`).
 
-    ``prepared`` is the preparation to train on, instead of the one that the data section resolves to: another
-    version of the platform may have made other shards from the same data.
+    ``prepared`` replaces the preparation that the data section resolves to: another version of the platform may have made
+    different shards from the same data.
 
     Raises:
         AppError: 403 ``quota_exceeded``.
@@ -186,7 +186,7 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
 
 
 def _unreachable_nodes(able: Sequence[JoinedNode], has_other_network: bool) -> str:
-    """Why other nodes of that size do not qualify, and what to do about it."""
+    """Why other nodes of the same size do not qualify, and the remedy."""
     text = ""
     if unreachable := [node for node in able if node.peer_address is None]:
         text += (

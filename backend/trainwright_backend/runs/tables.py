@@ -334,7 +334,7 @@ class Placement(Base):
     """Only for display (`suspect`): whether a lease expired depends on the renewal's number and the reaper's
     own clock."""
     stall: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), default=None)
-    """Where the node's ranks stand still; empty while they make progress."""
+    """Where the node's ranks have stalled; empty while they make progress."""
     closed: Mapped[PlacementEnd | None] = mapped_column(words(PlacementEnd), index=True)
     end_reason: Mapped[EndCode | None] = mapped_column(EndCodeColumn(32))
 

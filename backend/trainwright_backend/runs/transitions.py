@@ -115,9 +115,9 @@ def stop(
     """End the run's attempt early: its nodes are ordered to stop it, and then the run takes the state of ``verdict``.
 
     ``attempt_reason`` is the reason for the attempt's end if it differs from the run's ``reason``: a run fails
-    as `poison` by an attempt whose supervisor was lost. If the run is already stopping, a stronger verdict
-    replaces a weaker one, and a cause what was only its symptom on another node; otherwise nothing changes. A pause that
-    comes later does not replace the attempt's reason.
+    as `poison` by an attempt whose supervisor was lost. If the run is already stopping, a stronger verdict replaces a weaker
+    one, and the cause of a failure replaces a symptom that another node reported first; otherwise nothing changes. A later
+    pause does not replace the attempt's reason.
     """
     if run.state is not RunState.STOPPING:
         move(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
@@ -130,7 +130,7 @@ def stop(
 
 
 def _is_symptom(run: Run, cause: EndCode) -> bool:
-    """Whether the end that stops the run may only be what ``cause``, on another of its nodes, led to."""
+    """Whether the reason for which the run stops may be a symptom of ``cause`` on another of its nodes."""
     return run.reason is EndCode.RANK_LOST or (
         run.verdict is Verdict.RETRY and run.reason is EndCode.CRASHED and cause is EndCode.DIVERGED
     )

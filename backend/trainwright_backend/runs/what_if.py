@@ -1,7 +1,7 @@
-"""Planning a run for hardware that the installation need not have.
+"""Planning a run for GPUs that no node of the installation has to have.
 
-Joined nodes do not matter here, so nothing is refused because of them. Memory follows from the same formulas as any plan.
-The time is modelled from the vendor's peak: no run was measured on this hardware here, and the answer says so.
+The joined nodes play no part, so no plan is refused because of them. Memory is estimated as for any other plan. The time is
+estimated from the vendor's peak and an assumed MFU, because no run was measured on these GPUs; the answer says so.
 """
 
 from uuid import UUID
@@ -22,15 +22,15 @@ from trainwright_backend.runs.submission import with_data
 ASSUMED_MFU = 0.4
 """What well-tuned trainings of dense decoders reach on several GPUs of one node."""
 ASSUMED_FP8_MFU = 0.25
-"""Of a peak twice that of bf16: a step of FP8 is estimated to be about 1.25 times as fast as one of bf16, because only its
-products are (docs/adr/0026)."""
+"""Of the FP8 peak, which is twice the bf16 peak. An FP8 step is estimated to be about 1.25 times as fast as a bf16 step,
+because only its matrix products are faster (docs/adr/0026)."""
 
 
 def plan_elsewhere(session: Read, team_id: UUID, spec: RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:
-    """Plan ``spec`` on as many GPUs of the kind ``gpu`` as its resources ask for, from ``begin_step`` on.
+    """Plan ``spec`` from ``begin_step`` on, on as many GPUs named ``gpu`` as its resources request.
 
     Raises:
-        Invalid: the kind is unknown or lacks the run's precision, or the data does not fit the spec.
+        Invalid: the GPU is unknown or does not support the run's precision, or the data does not fit the spec.
     """
     model = _named(gpu)
     resources = spec.resources.model_copy(update={"device": Device.CUDA})
@@ -58,7 +58,7 @@ def plan_elsewhere(session: Read, team_id: UUID, spec: RunSpec, gpu: str, begin_
 
 
 def why_too_large(planned: RunPlan, gpu: GpuModel) -> str | None:
-    """Why a rank of the plan has no room on such a GPU; None if it has."""
+    """Why the plan's fullest rank does not fit on the GPU; None if it does."""
     needed = max(rank.total for rank in planned.memory)
     if needed <= gpu.memory_bytes:
         return None
@@ -75,4 +75,4 @@ def _named(gpu: str) -> GpuModel:
         if model.name == gpu:
             return model
     names = ", ".join(model.name for model in models)
-    raise Invalid.at("gpu", f"There is no figure for this GPU. Choose one of: {names}.", gpu)
+    raise Invalid.at("gpu", f"This GPU is not known. Choose one of: {names}.", gpu)

@@ -1,4 +1,4 @@
-"""Invitations to a team: one-time links for the person with an address. The owner who creates one passes its link on."""
+"""Invitations to a team: one-time links for an address. The owner who creates an invitation sends its link to the person."""
 
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -31,11 +31,11 @@ def invite(
     """Invite the person with an address to the team. A new invitation replaces their earlier ones.
 
     Args:
-        inviter_id: the owner who invites. The invitation is revoked when they no longer are one.
+        inviter_id: the owner who invites. The invitation is revoked when they cease to be an owner.
         requested: the address by which the request reached the server.
 
     Raises:
-        Forbidden: they are no longer an owner.
+        Forbidden: the inviter is no longer an owner.
         Conflict: ``already_member``, ``too_many_invitations``.
     """
     lock_for_owner(session, team_id, inviter_id)

@@ -21,7 +21,7 @@ LIFETIMES = {
 }
 
 MAILED_LIFETIME = timedelta(hours=1)
-"""Of sign-in links by mail, which may arrive late."""
+"""Lifetime of mailed sign-in links. It is longer, because mail may arrive late."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def revoke_invitations_of(session: Write, team_id: UUID, email: str) -> None:
 
 
 def pending_in(team_id: UUID) -> tuple[ColumnElement[bool], ...]:
-    """Conditions of the team's invitations that were not used."""
+    """SQL conditions for the team's unused invitations."""
     return (
         OneTimeLink.team_id == team_id,
         OneTimeLink.purpose == LinkPurpose.INVITATION,

@@ -1,6 +1,6 @@
-"""Sign-in links by mail. Whoever can open one owns the address: it proves an account's address, or sets a new password.
+"""Sign-in links by mail. Only the owner of the address can open one, so it confirms the address and can set a new password.
 
-The answer to a request for one is the same whether or not the address has an account, and comes before the mail is sent.
+The answer to a request is the same whether or not the address has an account, and it is sent before the mail.
 """
 
 from threading import BoundedSemaphore
@@ -17,21 +17,20 @@ from trainwright_backend.teams.link_rows import MAILED_LIFETIME
 from trainwright_backend.teams.one_time_links import sign_in_link
 
 MAILS_AT_ONCE = BoundedSemaphore(4)
-"""Each takes a thread of the server for some seconds. More are dropped, and people ask again."""
+"""Each mail takes one of the server's threads for some seconds. Above this number mails are dropped; users can ask again."""
 
 SUBJECT = "Your sign-in link for Trainwright"
 
 TEXT = """\
-With this link you sign in to Trainwright as {email}:
+Open this link to sign in to Trainwright as {email}:
 
 {link}
 
-It works once, within an hour. If you have no password there, or
-somebody else created the account, set a new password with it, which
-signs everybody else out.
+The link works once and expires after one hour. With it you can set a
+new password, which signs out all other sessions of your account. You
+have to, if your address has not been confirmed before.
 
-If you did not ask for this and do not know Trainwright, ignore this
-mail.
+If you did not request this mail, you can ignore it.
 """
 
 log = structlog.get_logger()

@@ -88,10 +88,10 @@ def _remove(session: Write, membership: Membership, refused: str) -> None:
 
 
 def lock_for_owner(session: Write, team_id: UUID, caller_id: UUID) -> None:
-    """Lock the team's memberships, if the caller still is an owner.
+    """Lock the team's memberships, and check that the caller is still an owner.
 
     Raises:
-        Forbidden: they are not, since the request was permitted.
+        Forbidden: the caller lost the role after the request was permitted.
     """
     _lock(session, team_id)
     caller = session.get(Membership, (team_id, caller_id), populate_existing=True)
@@ -100,7 +100,7 @@ def lock_for_owner(session: Write, team_id: UUID, caller_id: UUID) -> None:
 
 
 def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: str) -> Membership:
-    """The membership of ``member``, with the team's memberships locked, if the caller still is an owner."""
+    """The membership of ``member``, as `lock_for_owner` locks it."""
     lock_for_owner(session, team_id, caller_id)
     membership = session.get(Membership, (team_id, parse_id("user", member)), populate_existing=True)
     if membership is None:

@@ -4,12 +4,12 @@ A link contains a random token, and its keyed hash is stored. It works once: usi
 several concurrent requests wins, in the transaction that does what the link is for. There is no default account: the
 first person of an installation uses a link that its operator prints.
 
-The person who creates an invitation sees its link, so it never signs anyone in to an existing account: the owner of that
-account must sign in first, and then use the link. Nor does looking at a link tell whether its address has an account: to
-everyone but the signed-in owner of the address, an invitation is one for a newcomer.
+The person who creates an invitation sees its link. Therefore it never signs anyone in to an existing account: the owner of
+that account must sign in first, and then use the link. A link does not reveal whether its address has an account, either: an
+invitation looks like one for a new user to everyone but the signed-in owner of the address.
 
-That person can also use it to create the account of an address that is not theirs. So such an account stays in the one
-team until its address is proved: by a sign-in link, which the operator or a mail brings to its owner.
+The inviter could also use the link to create an account with the other person's address. Therefore a new account can join no
+second team until a sign-in link, sent by mail or by the operator, has confirmed its address.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def first_owner_link(session: Write, settings: Settings) -> NewLink:
 def sign_in_link(
     session: Write, settings: Settings, email: str, lifetime: timedelta = LIFETIMES[LinkPurpose.SIGN_IN]
 ) -> NewLink:
-    """Create a link that signs ``email`` in, for the operator, who has access to the database anyway, or for a mail."""
+    """Create a link that signs ``email`` in. Only for a mail, or for the operator, who has access to the database anyway."""
     if account_by_email(session, email) is None:
         raise NotFound(f"There is no account with the address {email}.")
     return create_link(session, settings, LinkPurpose.SIGN_IN, email=normal_email(email), lifetime=lifetime)
@@ -139,7 +139,8 @@ def _needs_account(session: Read, link: OneTimeLink, caller: UUID | None) -> boo
 
 
 def _needs_password(session: Read, link: OneTimeLink, caller: UUID | None) -> bool:
-    """Whether a sign-in link must set a password: somebody else may have created the account, and know its password."""
+    """Whether the link must set a new password. It must if someone else may know the present one, because the address was
+    never confirmed and the caller is not signed in."""
     if link.purpose != LinkPurpose.SIGN_IN:
         return False
     account = account_by_email(session, link.email or "")
@@ -147,12 +148,12 @@ def _needs_password(session: Read, link: OneTimeLink, caller: UUID | None) -> bo
 
 
 _UNVERIFIED = (
-    "It was never confirmed that {email} is yours. Have a sign-in link sent to you on the page Settings, or ask the operator "
-    "for one (`trainwright-server link sign-in {email}`), and open it. Then open this link again."
+    "Your address {email} has not been confirmed. Request a sign-in link on the Settings page, or ask the operator for one "
+    "(`trainwright-server link sign-in {email}`), and open it. Then open this link again."
 )
 _SET_PASSWORD = (
-    "Choose a new password: it was never confirmed that this account is yours. It signs everybody else out and revokes the "
-    "account's API keys."
+    "Choose a new password, because the address of this account has not been confirmed. This signs out all other sessions "
+    "and revokes the account's API keys."
 )
 _REQUIRED = "A new account needs this field. If you have an account with this address, sign in first."
 
@@ -197,13 +198,13 @@ def _account_for(session: Write, link: OneTimeLink, used: UsedLink, password_has
 
 
 def _is_of_site_admin(session: Read, link: OneTimeLink) -> bool:
-    """Whether a site admin created an invitation, whose word counts for its address."""
+    """Whether a site admin created the invitation. Its address then counts as confirmed."""
     inviter = None if link.invited_by is None else session.get(Account, link.invited_by)
     return inviter is not None and inviter.site_admin
 
 
 def _recovered(session: Write, link: OneTimeLink, password_hash: str | None) -> Account:
-    """The account of a sign-in link, whose address is proved now. With a new password, everyone who had access loses it."""
+    """The account of a sign-in link, whose address is now confirmed. A new password ends all other access to the account."""
     account = account_by_email(session, link.email or "")
     if account is None:
         raise not_valid()
@@ -218,7 +219,8 @@ def _join(session: Write, link: OneTimeLink, account: Account, *, is_new: bool) 
     """Add the person to the team.
 
     Raises:
-        Forbidden: whoever invited them first may have created the account, and have its password and keys.
+        Forbidden: the account's address is not confirmed. The person who sent the first invitation may have created the
+            account, and may know its password and keys.
     """
     if not is_new and not account.email_verified:
         raise Forbidden("address_not_verified", _UNVERIFIED.format(email=account.email))

@@ -31,7 +31,7 @@ MAX_UPLOADS = 10_000
 """Uploads that a team can have at once."""
 
 MAX_UPLOADS_PER_PERSON = 2_000
-"""Of these, uploads of one person; a dataset has at most 1,000 files."""
+"""Uploads that one person can have at once. A dataset has at most 1,000 files."""
 
 OBJECT_NAME = "data"
 

@@ -235,7 +235,7 @@ export interface paths {
         put?: never;
         /**
          * Use Link
-         * @description Use a one-time link; sets the session cookie. The address of a new account gets a link that proves it, if mail is sent.
+         * @description Use a one-time link; sets the session cookie. A new account gets a mail to confirm its address, if mail is configured.
          */
         post: operations["use_link"];
         delete?: never;
@@ -275,7 +275,7 @@ export interface paths {
         put?: never;
         /**
          * Mail Link
-         * @description Send a sign-in link to an address, if it has an account. It signs in, proves the address, or sets a new password.
+         * @description Mail a sign-in link to an address that has an account. The link also confirms the address, and can set a new password.
          */
         post: operations["mail_link"];
         delete?: never;
@@ -1224,8 +1224,8 @@ export interface paths {
         put?: never;
         /**
          * Plan Elsewhere
-         * @description Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of a kind that no node needs to have: memory, whether
-         *     it fits, and a modelled time.
+         * @description Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of any known kind, joined or not: its memory, whether
+         *     it fits, and an estimated time.
          */
         post: operations["plan_elsewhere"];
         delete?: never;
@@ -1656,7 +1656,7 @@ export interface paths {
         };
         /**
          * List Run Samples
-         * @description What the run's model wrote at its validations, the newest first.
+         * @description The samples of the run's validations, newest first.
          */
         get: operations["list_run_samples"];
         put?: never;
@@ -8593,7 +8593,7 @@ export interface operations {
     plan_elsewhere: {
         parameters: {
             query: {
-                /** @description Name of a GPU in `GET /spec`. */
+                /** @description Name of a GPU from `GET /spec`. */
                 gpu: string;
                 /** @description Step of the checkpoint that a fork continues from; 0 for a new run. */
                 begin_step?: number;

@@ -75,7 +75,7 @@ def test_a_run_that_waits_names_the_gpus_that_it_needs(scene: Scene) -> None:
         session.execute(update(Node).where(Node.name == gone.name).values(last_heartbeat=None))
     scene.control.sweep()
     assert scene.show(run_id)["sentence"] == (
-        "needs 1 slot on GPUs of compute capability 8.9 or newer, which no node that is online has"
+        "needs 1 slot on GPUs of compute capability 8.9 or newer, which no online node has"
     )
     assert scene.cancel(run_id).status_code == 202
 

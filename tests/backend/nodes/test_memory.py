@@ -35,7 +35,7 @@ def test_a_run_that_no_node_could_hold_waits_until_a_larger_one_joins(scene: Sce
     need = max(part["total"] + part["host"] for part in plan["memory"]) / 2**30
     assert 8 < need < 16 and "the largest node, node-a, has 8.0 GiB" in plan["too_large"]
     assert scene.show(waiting)["sentence"] == (
-        f"needs a node with {need:.1f} GiB for a rank; the largest that is online, node-a, has 8.0 GiB"
+        f"needs a node with {need:.1f} GiB for a rank; the largest online node, node-a, has 8.0 GiB"
     )
     small = scene.submit(2)
     assert placed(scene, scene.agent) == [small], "a run that cannot start reserves nothing"

@@ -1,6 +1,6 @@
-"""Whether the owner of an account has proved that its address is theirs
+"""Whether the owner of an account has confirmed its address
 
-Accounts of older versions count as proved: nobody can tell, and their teams rely on them.
+Accounts from older versions count as confirmed: nothing recorded it, and their teams rely on them.
 """
 
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""What a run's model writes after its prompts, at each validation"""
+"""Text that a run's model generates from its prompts at each validation"""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Where the ranks of a placement stand still, so that the platform can tell which one the others wait for."""
+"""Where the ranks of a placement have stalled, so that the platform can find the one that the others wait for."""
 
 import sqlalchemy as sa
 from alembic import op
