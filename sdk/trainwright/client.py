@@ -65,7 +65,8 @@ class Client(Connection):
         self.post_only("/me/password", json={"current_password": current, "password": new})
 
     def mail_sign_in_link(self, email: str) -> None:
-        """Have a sign-in link sent to ``email``, if it has an account. Opening it proves the address, or sets a new password."""
+        """Request a sign-in link by mail to ``email``, if it has an account. The link confirms the address, and can set a new
+        password."""
         self.post_only("/auth/mailed-link", json={"email": email})
 
     def teams(self) -> list[Team]:

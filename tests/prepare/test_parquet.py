@@ -275,7 +275,7 @@ def test_an_encrypted_file_is_refused(store: Store) -> None:
 def test_a_dictionary_that_repeats_a_long_text_ends_at_the_ratio(store: Store) -> None:
     content = _parquet({"text": pa.array(["x" * 2**20] * 150).dictionary_encode()}, compression="zstd")
     assert len(content) < 100_000
-    _refused(store, content, "swells to more than .* bytes of text, beyond 200 to 1")
+    _refused(store, content, "expands to more than .* bytes of text, more than 200 to 1")
 
 
 def test_values_that_are_rejected_count_towards_the_ratio_and_towards_the_chunk(

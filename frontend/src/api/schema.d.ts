@@ -1964,23 +1964,23 @@ export interface components {
         };
         /**
          * AxisCount
-         * @description The collectives of one axis, as one rank counts them. The first is number 1.
+         * @description One rank's count of the collectives of an axis. The first is number 1.
          */
         AxisCount: {
             axis: components["schemas"]["AxisName"];
             /**
              * Entered
-             * @description The last collective that the rank has entered, or started in the background.
+             * @description Number of the last collective that the rank entered, or started in the background.
              */
             entered: number;
             /**
              * Left
-             * @description Collectives that ended.
+             * @description How many collectives have ended.
              */
             left: number;
             /**
              * Operations
-             * @description The last ones entered, oldest first; None for one that is not known.
+             * @description The last collectives that were entered, oldest first; None for an unknown operation.
              * @default []
              */
             operations: (components["schemas"]["Operation"] | null)[];
@@ -2925,7 +2925,7 @@ export interface components {
         };
         /**
          * GpuModel
-         * @description A kind of GPU that a run can be planned for without having one.
+         * @description A GPU that a run can be planned for, even if no node has it.
          */
         GpuModel: {
             /**
@@ -2937,12 +2937,12 @@ export interface components {
             memory_bytes: number;
             /**
              * Name
-             * @description As its driver reports it.
+             * @description The name that its driver reports.
              */
             name: string;
             /**
              * Peaks
-             * @description The vendor's FLOP/s of dense matrix products, by precision. One without the products of a precision has no entry.
+             * @description The vendor's FLOP/s for dense matrix products, by precision. A precision that the GPU does not support has no entry.
              */
             peaks: {
                 [key: string]: number;
@@ -3031,7 +3031,7 @@ export interface components {
             hardware?: components["schemas"]["HardwareUse"] | null;
             /** @description Sent when the agent starts and when it changes. */
             inventory?: components["schemas"]["Inventory"] | null;
-            /** @description The newest result, until the API no longer asks for it. */
+            /** @description The newest result, repeated until the API no longer asks for it. */
             self_test?: components["schemas"]["SelfTestReport"] | null;
         };
         /** HeartbeatReply */
@@ -3045,8 +3045,8 @@ export interface components {
             placements: components["schemas"]["PlacedRun"][];
             /**
              * Self Test
-             * @description The node is quarantined until it passes a self-test, which it runs as soon as no run is on it. The text identifies
-             *     the request.
+             * @description Id of the self-test that the node has to pass, because it is in quarantine. The agent runs the test as soon as no run is
+             *     on the node. None outside of a quarantine.
              */
             self_test?: string | null;
             timers: components["schemas"]["Timers"];
@@ -3276,7 +3276,7 @@ export interface components {
             needs_account: boolean;
             /**
              * Needs Password
-             * @description Whether a sign-in link must set a new password, because it was never proved whose the account is.
+             * @description Whether the sign-in link must set a new password, because the account's address was never confirmed.
              * @default false
              */
             needs_password: boolean;
@@ -3363,7 +3363,7 @@ export interface components {
         };
         /**
          * MailedLink
-         * @description Asks for a sign-in link by mail.
+         * @description Request for a sign-in link by mail.
          */
         MailedLink: {
             /** Email */
@@ -3375,7 +3375,7 @@ export interface components {
             email: string;
             /**
              * Email Verified
-             * @description Whether it is proved that the address is yours. Until then, you can join no other team.
+             * @description Whether your address has been confirmed. Until then, you cannot join another team.
              * @default true
              */
             email_verified: boolean;
@@ -3801,7 +3801,7 @@ export interface components {
             draining: boolean;
             /**
              * Failures
-             * @description Its failures of the last 24 hours, newest first.
+             * @description The node's failures of the last 24 hours, newest first.
              * @default []
              */
             failures: components["schemas"]["NodeFailure"][];
@@ -3816,7 +3816,7 @@ export interface components {
             name: string;
             /** Online */
             online: boolean;
-            /** @description Set while it gets no runs because it is suspected to be faulty. */
+            /** @description Set while the node is in quarantine. */
             quarantine?: components["schemas"]["Quarantine"] | null;
             /**
              * Reported Slots
@@ -3831,7 +3831,7 @@ export interface components {
              * @default []
              */
             runs: components["schemas"]["NodeRun"][];
-            /** @description Its newest self-test; empty if it never ran one for a quarantine. */
+            /** @description The node's newest self-test; null if it has never run one. */
             self_test?: components["schemas"]["SelfTestResult"] | null;
             /**
              * Slots
@@ -3855,7 +3855,7 @@ export interface components {
             draining?: boolean | null;
             /**
              * Quarantined
-             * @description True: the node gets no runs until it passes a self-test. False: it is released without one.
+             * @description True: the node gets no runs until it passes a self-test. False: the node is released without a self-test.
              */
             quarantined?: boolean | null;
         };
@@ -4631,25 +4631,25 @@ export interface components {
         RankActivity: "starting" | "step" | "validation" | "saving" | "ending";
         /**
          * RankPosition
-         * @description Where a rank is.
+         * @description A rank's position in the training.
          */
         RankPosition: {
             activity: components["schemas"]["RankActivity"];
             /**
              * Axes
-             * @description The axes on which it has entered a collective.
+             * @description The axes on which the rank has entered a collective.
              * @default []
              */
             axes: components["schemas"]["AxisCount"][];
             /**
              * Messages
-             * @description Sends to and receives from one other rank, and passes of validations and samples.
+             * @description How many point-to-point sends and receives, and forward passes of validations and samples, there were.
              * @default 0
              */
             messages: number;
             /**
              * Sections
-             * @description Sections of steps that have ended.
+             * @description How many sections of steps have ended.
              */
             sections: number;
             /** Step */
@@ -4754,7 +4754,7 @@ export interface components {
              * @default
              */
             progress: string;
-            /** @description Where the node's ranks are, while none of them makes progress. */
+            /** @description The positions of the node's ranks, while none of them makes progress. */
             stall?: components["schemas"]["Stall"] | null;
         };
         /**
@@ -4767,7 +4767,7 @@ export interface components {
             order: components["schemas"]["RenewalOrder"];
             /**
              * Rank Stopped
-             * @description A node of the run reports that the process of one of its ranks is stopped. The ranks of all nodes wait for it.
+             * @description Whether a node of the run reports that a rank's process is stopped. All other ranks wait for it.
              * @default false
              */
             rank_stopped: boolean;
@@ -5227,7 +5227,7 @@ export interface components {
         };
         /**
          * RunSamples
-         * @description What a run's model wrote after each of its prompts at one validation.
+         * @description Text that a run's model generated from each of its prompts at one validation.
          */
         RunSamples: {
             /** Attempt */
@@ -5379,7 +5379,7 @@ export interface components {
              */
             seed: number;
             /**
-             * @description The loss on held-out documents, and what the model writes.
+             * @description The loss on held-out documents, and samples of generated text.
              * @default {
              *       "every_steps": 100,
              *       "prompts": [],
@@ -5495,7 +5495,7 @@ export interface components {
         };
         /**
          * Sample
-         * @description What the model wrote after a prompt.
+         * @description Text that the model generated from a prompt.
          */
         Sample: {
             /** Prompt */
@@ -5764,7 +5764,7 @@ export interface components {
         SpecInfo: {
             /**
              * Gpus
-             * @description Kinds of GPUs that `…/runs/what-if` can plan for.
+             * @description The GPUs that `…/runs/what-if` can plan for.
              * @default []
              */
             gpus: components["schemas"]["GpuModel"][];
@@ -5800,14 +5800,14 @@ export interface components {
         Stall: {
             /**
              * Limit Seconds
-             * @description How long it was allowed to make none; None from an agent that does not tell it.
+             * @description The limit that was exceeded; None from an older agent, which does not report it.
              */
             limit_seconds?: number | null;
             /** Ranks */
             ranks: components["schemas"]["StalledRank"][];
             /**
              * Seconds
-             * @description How long it has made none.
+             * @description Time since the last progress.
              */
             seconds: number;
         };
@@ -5941,7 +5941,7 @@ export interface components {
             grace_seconds: number;
             /**
              * Hang Seconds
-             * @description Shortest time without progress of any rank that counts as a hang; longer for runs with long steps.
+             * @description Time without progress of any rank after which a run hangs. Runs with long steps get more.
              * @default 30
              */
             hang_seconds: number;
@@ -6152,7 +6152,7 @@ export interface components {
         };
         /**
          * ValidationSpec
-         * @description How often the loss on held-out documents is measured, and what the model writes then.
+         * @description How often the loss on held-out documents is measured, and which samples are generated.
          */
         ValidationSpec: {
             /**
@@ -6163,13 +6163,13 @@ export interface components {
             every_steps: number;
             /**
              * Prompts
-             * @description Texts that the model continues after each measurement, so that you can read what it has learned. At most 8.
+             * @description Up to 8 texts that the model continues at each validation, so that you can read what it has learned.
              * @default []
              */
             prompts: string[];
             /**
              * Sample Tokens
-             * @description Most tokens that the model adds to a prompt. It ends earlier where it ends a document.
+             * @description The most tokens that the model adds to a prompt. It stops earlier at the end of a document.
              * @default 50
              */
             sample_tokens: number;
@@ -6181,7 +6181,7 @@ export interface components {
             sequences: number;
             /**
              * Temperature
-             * @description How freely the next token is drawn: 0 always takes the most likely one.
+             * @description Sampling temperature; 0 always takes the most likely token.
              * @default 0.8
              */
             temperature: number;
@@ -6199,17 +6199,17 @@ export interface components {
         VersionState: "waiting" | "reading" | "ready" | "failed";
         /**
          * WhatIf
-         * @description A run on hardware that need not exist.
+         * @description The plan of a run on GPUs that no node has to have.
          */
         WhatIf: {
             /**
              * Assumed Mfu
-             * @description The fraction of the peak that the time assumes. It is a model, not a measurement.
+             * @description The fraction of the peak on which the time is based. It is an assumption, not a measurement.
              */
             assumed_mfu: number;
             /**
              * Flops
-             * @description Of the training, as in `RunEstimate`.
+             * @description FLOPs of the training, as in `RunEstimate`.
              */
             flops: number;
             gpu: components["schemas"]["GpuModel"];
@@ -6219,7 +6219,7 @@ export interface components {
             plan: components["schemas"]["RunPlan"];
             /**
              * Seconds
-             * @description Time at that fraction; null if the GPU's peak for this precision is unknown.
+             * @description Estimated time at that fraction; null if the GPU's peak for this precision is unknown.
              */
             seconds: number | null;
             /** Slots Per Node */

@@ -91,7 +91,7 @@ class MonitoringCalls(TeamCalls):
         return self._client.get_pages(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
 
     def samples(self, run_id: str) -> list[RunSamples]:
-        """What the model wrote after the prompts of `validation.prompts` at each validation, newest first."""
+        """Text that the model generated from `validation.prompts` at each validation, newest first."""
         return self._client.get_pages(f"{self._path}/runs/{run_id}/samples", RunSamples)
 
     def metrics(

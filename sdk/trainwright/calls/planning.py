@@ -42,15 +42,15 @@ class PlanningCalls(TeamCalls):
         return self._client.post(path, RunEstimate, json=as_json(spec), params=asked)
 
     def gpus(self) -> list[GpuModel]:
-        """The kinds of GPUs that `what_if` can plan for."""
+        """The GPUs that `what_if` can plan for."""
         return self._client.get("/spec", SpecInfo).gpus
 
     def what_if(self, spec: Mapping[str, Any] | RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:
-        """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of a kind that no node needs to have.
+        """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of any known kind, joined or not.
 
         Args:
             spec: the complete spec.
-            gpu: its name, such as `NVIDIA H100 80GB HBM3`; `GET /spec` lists them.
+            gpu: the GPU's name, such as `NVIDIA H100 80GB HBM3`; `GET /spec` lists the names.
             begin_step: step of the checkpoint that a fork would continue from.
         """
         path, asked = f"{self._path}/runs/what-if", {"gpu": gpu, "begin_step": begin_step}

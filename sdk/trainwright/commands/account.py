@@ -16,7 +16,7 @@ def show(key: Key, server: Server = LOCAL_SERVER) -> None:
         me = client.me()
         typer.echo(f"{me.name} <{me.email}>{', site admin' if me.site_admin else ''}")
         if not me.email_verified:
-            typer.echo("It is not confirmed that this address is yours: run `trainwright account confirm`.")
+            typer.echo("This address has not been confirmed. Run `trainwright account confirm`.")
         for team in me.teams:
             typer.echo(f"{team.slug}: {team.role}")
 
@@ -30,7 +30,7 @@ def rename(name: str, key: Key, server: Server = LOCAL_SERVER) -> None:
 
 @app.command("confirm")
 def confirm(key: Key, server: Server = LOCAL_SERVER) -> None:
-    """Have a link sent to your address. Open it in a browser in which you are signed in, which confirms the address."""
+    """Request a mail with a link that confirms your address. Open the link in a browser in which you are signed in."""
     with open_client(server, key) as client:
         email = client.me().email
         client.mail_sign_in_link(email)

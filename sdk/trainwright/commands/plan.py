@@ -65,7 +65,7 @@ def what_if(
     server: Server = LOCAL_SERVER,
     sets: Sets = None,
 ) -> None:
-    """Plan a run for GPUs that no node needs to have: whether it fits, and about how long it takes."""
+    """Plan a run for any known GPU, joined or not: whether it fits, and about how long it takes."""
     whole = read_spec(spec, sets)
     own = whole["resources"] if isinstance(whole.get("resources"), dict) else {}
     whole["resources"] = own | {"device": "cuda", "nodes": nodes, "slots_per_node": count}
@@ -74,7 +74,7 @@ def what_if(
 
 
 def _gpu_named(gpus: Sequence[GpuModel], words: str) -> str:
-    """The name of the one GPU whose name contains ``words``, entire words before parts of them: L4 is not L40S."""
+    """The name of the one GPU that matches ``words``. Whole words take precedence over parts: L4 does not mean L40S."""
     containing = [gpu.name for gpu in gpus if words.lower() in gpu.name.lower()]
     entire = re.compile(rf"\b{re.escape(words)}\b", re.IGNORECASE)
     found = [name for name in containing if entire.search(name)] or containing
@@ -82,12 +82,12 @@ def _gpu_named(gpus: Sequence[GpuModel], words: str) -> str:
         return found[0]
     which = "several GPUs have" if found else "no GPU has"
     names = ", ".join(found or [gpu.name for gpu in gpus])
-    print_error(f"--gpu {words}: {which} this in their names. Write more of one of: {names}.")
+    print_error(f"--gpu {words}: {which} this in the name. Write more of one of these names: {names}.")
     raise typer.Exit(2)
 
 
 def show_what_if(found: WhatIf) -> None:
-    """Print whether it fits, and the modelled time."""
+    """Print whether the run fits, and the estimated time."""
     where = f"{found.nodes * found.slots_per_node} × {found.gpu.name}"
     typer.echo(where if found.nodes == 1 else f"{where} on {found.nodes} nodes")
     needed = max(rank.total for rank in found.plan.memory)
@@ -97,7 +97,7 @@ def show_what_if(found: WhatIf) -> None:
         typer.echo("time    unknown: the vendor states no peak for this precision")
         return
     typer.echo(
-        f"time    about {found.seconds / 3600:,.3g} h, modelled at {found.assumed_mfu:.0%} of the peak"
+        f"time    about {found.seconds / 3600:,.3g} h, estimated at {found.assumed_mfu:.0%} of the peak"
     )
 
 

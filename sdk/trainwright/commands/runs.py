@@ -211,11 +211,13 @@ def samples(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     step: Annotated[
-        int | None, typer.Option(help="Only those after this step. Default: the newest ones.")
+        int | None, typer.Option(help="Only the samples after this step. Default: the newest samples.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Those of all validations, oldest first.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="The samples of all validations, oldest first.")
+    ] = False,
 ) -> None:
-    """Print what the model wrote after the prompts of `validation.prompts`."""
+    """Print the text that the model generated from `validation.prompts`."""
     with open_team(server, key, team) as api:
         found = api.samples(run)
     if not found:
@@ -229,7 +231,7 @@ def samples(
         chosen = found[::-1] if every else found[:1]
     if not chosen:
         steps = ", ".join(f"{written.step:,}" for written in found[:20])
-        print_error(f"No samples were written after step {step:,}. The newest are of the steps {steps}.")
+        print_error(f"No samples were written after step {step:,}. The newest are from steps {steps}.")
         raise typer.Exit(1)
     for written in chosen:
         typer.echo(f"step {written.step:,}")

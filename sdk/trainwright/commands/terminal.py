@@ -178,7 +178,7 @@ def print_error(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """``text`` that a model wrote, without control characters: they could move the cursor or change the terminal's title."""
+    """``text`` from a model, without control characters, which could move the cursor or change the terminal's title."""
     return _CONTROL.sub("\ufffd", text)
 
 

@@ -95,7 +95,7 @@ class Timers(Envelope):
     """Longest time in `starting` without progress."""
 
     hang_seconds: float = Field(default=30.0, gt=0)
-    """Shortest time without progress of any rank that counts as a hang; longer for runs with long steps."""
+    """Time without progress of any rank after which a run hangs. Runs with long steps get more."""
 
     @property
     def scale(self) -> float:
@@ -228,7 +228,7 @@ class SelfTestCheck(Report):
 
 
 MOST_CHECKS = 1_000
-"""Of one self-test. A node makes four for each GPU."""
+"""Most checks of one self-test. A node runs four per GPU."""
 
 
 class SelfTestReport(Report):
@@ -257,7 +257,7 @@ class Heartbeat(Report):
     """The node's present use; empty from agents that do not measure it."""
 
     self_test: SelfTestReport | None = None
-    """The newest result, until the API no longer asks for it."""
+    """The newest result, repeated until the API no longer asks for it."""
 
 
 class PlacedRun(Envelope):
@@ -278,8 +278,8 @@ class HeartbeatReply(Envelope):
     """Broker for dispatch hints, which may have moved since the node joined; None: unchanged."""
 
     self_test: str | None = None
-    """The node is quarantined until it passes a self-test, which it runs as soon as no run is on it. The text identifies
-    the request."""
+    """Id of the self-test that the node has to pass, because it is in quarantine. The agent runs the test as soon as no run is
+    on the node. None outside of a quarantine."""
 
 
 class ClaimRequest(Report):
@@ -336,7 +336,7 @@ class Renewal(Envelope):
     """Current activity, for users: `fetching shards 3 of 8`."""
 
     stall: Stall | None = None
-    """Where the node's ranks are, while none of them makes progress."""
+    """The positions of the node's ranks, while none of them makes progress."""
 
     exit: Outcome | None = None
     """With phase `ended`: the content of ``exit.json``."""
@@ -358,7 +358,7 @@ class RenewalReply(Envelope):
     """Where the launchers of a run on several nodes meet; empty until all nodes are ready."""
 
     rank_stopped: bool = False
-    """A node of the run reports that the process of one of its ranks is stopped. The ranks of all nodes wait for it."""
+    """Whether a node of the run reports that a rank's process is stopped. All other ranks wait for it."""
 
 
 class MetricBlock(Envelope):

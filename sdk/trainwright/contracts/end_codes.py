@@ -101,7 +101,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     ),
     EndCode.HANG: (
         EndClass.RETRYABLE,
-        "The ranks stopped making progress. The message names the rank that the others waited for; read the log of stacks.",
+        "The ranks stopped making progress. The message names the rank that the others waited for; see also the log of stacks.",
     ),
     EndCode.START_TIMEOUT: (
         EndClass.RETRYABLE,

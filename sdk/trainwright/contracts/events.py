@@ -1,8 +1,8 @@
 """Lines of ``events.jsonl``, the only channel by which a trainer reports what happened.
 
 Rank 0 writes one JSON object per line and flushes complete lines; readers drop an incomplete last line. ``step`` and
-``validation`` lines carry metrics, which become series (`trainwright.contracts.series`); ``samples`` lines become the run's
-samples, and the others events for users.
+``validation`` lines carry metrics, which become series (`trainwright.contracts.series`). ``samples`` lines become the run's
+samples. All other lines become events for users.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LONGEST_SAMPLE = 4_000
 
 
 class Sample(Envelope):
-    """What the model wrote after a prompt."""
+    """Text that the model generated from a prompt."""
 
     prompt: str
     text: str
@@ -67,7 +67,7 @@ class Sample(Envelope):
 
 
 class Samples(Line):
-    """Continuations of the spec's prompts, written by the weights after ``step``."""
+    """Continuations of the spec's prompts, generated with the weights after ``step``."""
 
     type: Literal["samples"] = "samples"
     step: int

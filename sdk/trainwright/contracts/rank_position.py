@@ -1,20 +1,23 @@
-"""Where each rank of a training is: the file in which a rank publishes it, and what a supervisor reports when ranks stop.
+"""The position of each rank in a training: the file that publishes it, and what a supervisor reports when ranks stall.
 
-A rank writes its position into a small file that it has mapped into memory, so publishing costs no system call, and
-the file tells where the rank is even if the rank is stopped, waits in a collective or is stuck in a driver. The file is a
-row of unsigned 64-bit numbers of this machine's byte order. Its reader does not trust the writer: any content is a
-position or None.
+Each rank writes its position to a small memory-mapped file. Publishing therefore needs no system call, and the file shows
+where the rank is even if the rank is stopped, waits in a collective or is stuck in a driver. The reader does not trust the
+writer: it turns any content into a position or None.
+
+The file is an array of unsigned 64-bit integers (cells) in the machine's byte order:
 
 ========  ==================================================================================================
 cell      content
 ========  ==================================================================================================
 0         ``MAGIC``
-1         the step that the rank computes, or computed last
-2         what it does: index in ``ACTIVITIES``
-3         sections of the step that have ended (`forward`, `backward`, …), counted since the start of the rank
-4         sends and receives between two ranks, and passes of validations and samples, counted likewise
-5…        for each of ``AXES``, in order: collectives entered; collectives left; then 16 bytes, of which byte ``n % 16``
-          is the operation of collective ``n``: index in ``OPERATIONS``
+1         the current step, or the last one
+2         the current activity, as an index into ``ACTIVITIES``
+3         the number of sections of steps (`forward`, `backward`, …) that have ended since the rank started
+4         the number of point-to-point sends and receives, and of forward passes of validations and samples, since the
+          rank started
+5…        4 cells for each axis, in the order of ``AXES``: the number of collectives entered, the number of collectives
+          left, and a ring of 16 bytes. The ring's byte ``n % 16`` is the operation of collective ``n``, as an index
+          into ``OPERATIONS``
 ========  ==================================================================================================
 """
 
@@ -37,11 +40,11 @@ POSITIONS_FOLDER = "positions"
 """In the trainer's output folder."""
 
 STACKS_SIGNAL = "SIGUSR1"
-"""Asks a rank to write its Python stacks to its log, which it can unless it is stopped or stuck in the kernel."""
+"""Makes a rank write its Python stacks to its log, unless it is stopped or stuck in the kernel."""
 
 
 def position_name(rank: int) -> str:
-    """File of a rank's position."""
+    """Name of the file with a rank's position."""
     return f"rank-{rank}"
 
 
@@ -52,7 +55,7 @@ class RankActivity(StrEnum):
     STEP = "step"
     VALIDATION = "validation"
     SAVING = "saving"
-    """Takes a snapshot, or waits until the previous checkpoint is written."""
+    """It takes a snapshot, or waits until the previous checkpoint is written."""
     ENDING = "ending"
 
 
@@ -96,11 +99,11 @@ VARIED_COORDINATES: dict[AxisName, tuple[str, ...]] = {
     AxisName.STAGE: ("replica", "shard", "tensor"),
     AxisName.STAGE_BESIDE_PASSES: ("replica", "shard", "tensor"),
 }
-"""The coordinates in which the ranks of a line along an axis differ; they agree in the others."""
+"""The coordinates in which the ranks of one group along an axis differ; the other coordinates are equal."""
 
 
 def lines_along(axis: AxisName, degrees: Degrees) -> tuple[tuple[int, ...], ...]:
-    """The ranks of the mesh, each in one line along ``axis``. Ascending."""
+    """The groups of ranks along ``axis``. Each rank is in one of them, and each group is in ascending order."""
     lines: dict[Coordinates, list[int]] = {}
     for rank in range(degrees.ranks):
         start = replace(degrees.coordinates(rank), **dict.fromkeys(VARIED_COORDINATES[axis], 0))
@@ -116,7 +119,7 @@ MAGIC = int.from_bytes(b"TWRANK01", sys.byteorder)
 MAGIC_CELL, STEP_CELL, ACTIVITY_CELL, SECTIONS_CELL, MESSAGES_CELL, FIRST_AXIS_CELL = range(6)
 CELLS_PER_AXIS = 4
 REMEMBERED = 16
-"""Operations of an axis that a position names: those of its last collectives."""
+"""How many of an axis' last collectives a position names."""
 CELL_BYTES = 8
 POSITION_BYTES = (FIRST_AXIS_CELL + CELLS_PER_AXIS * len(AXES)) * CELL_BYTES
 
@@ -125,40 +128,40 @@ Count = Annotated[int, Field(ge=0, lt=_MOST)]
 
 
 class AxisCount(Report):
-    """The collectives of one axis, as one rank counts them. The first is number 1."""
+    """One rank's count of the collectives of an axis. The first is number 1."""
 
     axis: AxisName
     entered: Count
-    """The last collective that the rank has entered, or started in the background."""
+    """Number of the last collective that the rank entered, or started in the background."""
 
     left: Count
-    """Collectives that ended."""
+    """How many collectives have ended."""
 
     operations: list[Operation | None] = Field(default=[], max_length=REMEMBERED)
-    """The last ones entered, oldest first; None for one that is not known."""
+    """The last collectives that were entered, oldest first; None for an unknown operation."""
 
     def operation(self, number: int) -> Operation | None:
-        """The operation of the collective ``number``; None if it is too long ago or still to come."""
+        """The operation of collective ``number``; None if it is no longer remembered or not entered yet."""
         index = number - self.entered - 1 + len(self.operations)
         return self.operations[index] if 0 <= index < len(self.operations) else None
 
 
 class RankPosition(Report):
-    """Where a rank is."""
+    """A rank's position in the training."""
 
     step: int = Field(ge=0, le=LARGEST_STEP)
     activity: RankActivity
     sections: Count
-    """Sections of steps that have ended."""
+    """How many sections of steps have ended."""
 
     messages: Count = 0
-    """Sends to and receives from one other rank, and passes of validations and samples."""
+    """How many point-to-point sends and receives, and forward passes of validations and samples, there were."""
 
     axes: list[AxisCount] = Field(default=[], max_length=len(AXES))
-    """The axes on which it has entered a collective."""
+    """The axes on which the rank has entered a collective."""
 
     def on(self, axis: AxisName) -> AxisCount:
-        """Its collectives on ``axis``."""
+        """The rank's collectives on ``axis``."""
         return next(
             (count for count in self.axes if count.axis is axis), AxisCount(axis=axis, entered=0, left=0)
         )
@@ -177,16 +180,16 @@ class Stall(Report):
     """No rank of a node has made progress for longer than its steps allow."""
 
     seconds: float = Field(ge=0, le=1e9, allow_inf_nan=False)
-    """How long it has made none."""
+    """Time since the last progress."""
 
     limit_seconds: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
-    """How long it was allowed to make none; None from an agent that does not tell it."""
+    """The limit that was exceeded; None from an older agent, which does not report it."""
 
     ranks: list[StalledRank] = Field(min_length=1, max_length=MOST_SLOTS)
 
 
 def read_position(content: bytes | None) -> RankPosition | None:
-    """The position in the content of a rank's file; None if it is not one."""
+    """Read a position from the content of a rank's file; None if the content is not valid."""
     if content is None or len(content) != POSITION_BYTES:
         return None
     numbers = memoryview(content).cast("Q")
@@ -205,12 +208,12 @@ def read_position(content: bytes | None) -> RankPosition | None:
 
 
 def _axis_count(numbers: Sequence[int], content: bytes, index: int) -> AxisCount | None:
-    """The counts of the axis ``index``; None if it has none, or more than a rank can reach."""
+    """The counts of axis number ``index``; None if there are none, or if they are impossibly large."""
     first = FIRST_AXIS_CELL + CELLS_PER_AXIS * index
     entered, left = numbers[first], numbers[first + 1]
     if not 0 < entered < _MOST:
         return None
-    left = min(left, entered)  # the rank may have entered and left another while its file was read
+    left = min(left, entered)  # the rank may have run another collective while its file was read
     ring = content[(first + 2) * CELL_BYTES : (first + CELLS_PER_AXIS) * CELL_BYTES]
     codes = [ring[number % REMEMBERED] for number in range(max(1, entered - REMEMBERED + 1), entered + 1)]
     operations = [OPERATIONS[code] if code < len(OPERATIONS) else None for code in codes]

@@ -69,7 +69,7 @@ class RunSpec(Strict):
     """The length of the run and its learning rate."""
 
     validation: ValidationSpec = ValidationSpec()
-    """The loss on held-out documents, and what the model writes."""
+    """The loss on held-out documents, and samples of generated text."""
 
     precision: PrecisionSpec = PrecisionSpec()
     """Number formats."""

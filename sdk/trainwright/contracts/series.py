@@ -338,7 +338,7 @@ FAMILIES: tuple[SeriesFamily, ...] = (
         group=SeriesGroup.TIME,
         member="rank",
         description=(
-            "How much longer one rank computes than the median of the others with the same layers, over the last 100 steps. "
+            "How much longer a rank computes than the median of the other ranks with the same layers, over the last 100 steps. "
             "Time in collectives does not count."
         ),
     ),

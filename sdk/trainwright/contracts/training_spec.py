@@ -35,7 +35,7 @@ class UpdateRule:
     """Whether it has a form for FP8 runs, which keep weights and states in few bits (``fp8.state.optimizer``)."""
 
     on_deepspeed: bool = False
-    """Whether DeepSpeed's engine can use it: as a class of torch's, which updates its shards (``deepspeed_engine``)."""
+    """Whether DeepSpeed's engine can use it, as a torch class that updates the engine's shards (``deepspeed_engine``)."""
 
 
 UPDATE_RULES: dict[str, UpdateRule] = {
@@ -136,7 +136,7 @@ Prompt = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_PROMP
 
 
 class ValidationSpec(Strict):
-    """How often the loss on held-out documents is measured, and what the model writes then."""
+    """How often the loss on held-out documents is measured, and which samples are generated."""
 
     every_steps: int = Field(default=100, ge=1)
     """Steps between measurements. The last step is always measured."""
@@ -145,13 +145,13 @@ class ValidationSpec(Strict):
     """Sequences in each measurement, always the same ones. Fewer if the validation split has fewer."""
 
     prompts: tuple[Prompt, ...] = Field(default=(), max_length=MOST_PROMPTS)
-    """Texts that the model continues after each measurement, so that you can read what it has learned. At most 8."""
+    """Up to 8 texts that the model continues at each validation, so that you can read what it has learned."""
 
     sample_tokens: int = Field(default=50, ge=1, le=MOST_SAMPLE_TOKENS)
-    """Most tokens that the model adds to a prompt. It ends earlier where it ends a document."""
+    """The most tokens that the model adds to a prompt. It stops earlier at the end of a document."""
 
     temperature: float = Field(default=0.8, ge=0.0, le=5.0)
-    """How freely the next token is drawn: 0 always takes the most likely one."""
+    """Sampling temperature; 0 always takes the most likely token."""
 
 
 class RecomputeKind(StrEnum):

@@ -1,5 +1,5 @@
-"""Common GPUs, for planning a run on hardware that one does not have: memory as drivers report it, compute capability, and
-peaks from `trainwright.planner.peak_flops`.
+"""Common GPUs, for planning runs on hardware that no node has: the memory that drivers report, the compute capability, and
+the peaks from `trainwright.planner.peak_flops`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODELS: tuple[tuple[str, int, str], ...] = (
 
 
 def gpu_models() -> list[GpuModel]:
-    """The known GPUs, the largest kinds first."""
+    """The known GPUs: data center GPUs first, then GeForce cards."""
     return [
         GpuModel(name=name, memory_bytes=mib * _MIB, capability=capability, peaks=_peaks(name))
         for name, mib, capability in _MODELS

@@ -21,7 +21,7 @@ WINDOW_BYTES = 128 * 2**20
 """Most memory that a Zstandard frame may require."""
 BLOCK_BYTES = 2**20
 MOST_EMPTY_MEMBERS = 100_000
-"""Members without content cost time and give no row at which reading could stop. Writers add one per file at most."""
+"""Empty members cost time and yield no row at which reading could stop. Writers add at most one per file."""
 ZSTANDARD_STEP_BYTES = 2**8
 
 

@@ -58,15 +58,15 @@ def parquet_rows(source: Source, compression: Compression, field: str, start: Po
         plain_bytes += _plain_size(value)
         if plain_bytes > allowed:  # a dictionary can repeat one long text a million times
             raise UnusableDataError(
-                f"{source.name} swells to more than {allowed:,} bytes of text, beyond {MOST_RATIO} to 1, which "
-                "text does not do. Upload it as .jsonl if it is meant."
+                f"{source.name} expands to more than {allowed:,} bytes of text, more than {MOST_RATIO} to 1, which "
+                "real text does not. Upload it as .jsonl if it is intended."
             )
         found = _found(value, field, source.name, row)
         yield Row(found, row, row, plain_bytes, stored_bytes * row // max(rows, 1))
 
 
 def _plain_size(value: object) -> int:
-    """What reading ``value`` costs, about: the characters or bytes of its texts, and 1 for everything else."""
+    """The approximate cost of reading ``value``: the characters or bytes of its texts, and 1 for any other value."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, dict):

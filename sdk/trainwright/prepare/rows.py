@@ -18,7 +18,7 @@ class Position(Envelope):
     """Line ends before it; of a Parquet file, rows."""
 
     offset: int = 0
-    """Plain bytes before it; of a Parquet file, about the size of its values (0 in positions of older releases)."""
+    """Uncompressed bytes before it; in a Parquet file, the approximate size of the values (0 from older releases)."""
 
 
 BLANK_LINES = 10_000

@@ -115,8 +115,8 @@ def end_of_text_id(tokenizer: Tokenizer) -> int:
 
 
 def encode_prompt(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """Ids of a text that a model is to continue, encoded as the documents it learned from: an uploaded tokenizer's own
-    truncation, padding and template are not used. A prompt without ids becomes the end of a text.
+    """Ids of a text that a model is to continue, encoded like the documents it was trained on. An uploaded tokenizer's own
+    truncation, padding and template are not used. A prompt without ids becomes an end-of-text token.
     """
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -51,7 +51,7 @@ PUT     T/runs/{run}/layout                         RunLayout → Run: how its n
 POST    T/runs/{run}/clone · …/fork                 NewClone, NewFork (+ header Idempotency-Key) → 201 Run
 POST    T/runs/bulk                                 BulkAction → list[BulkResult], in the order of the runs
 POST    T/runs/estimate?begin_step                  RunSpec → RunEstimate; `begin_step` is a fork's
-POST    T/runs/what-if?gpu&begin_step               RunSpec → WhatIf: its plan on GPUs that no node needs to have
+POST    T/runs/what-if?gpu&begin_step               RunSpec → WhatIf: its plan on any known GPUs, joined or not
 GET POST T/recipes · DELETE T/recipes/{recipe}      Page[Recipe]; NewRecipe → 201
 GET     T/runs/{run}/events?after&limit&cursor      Page[RunEvent] by sequence number
 GET     T/runs/{run}/events/stream                  SSE, id = sequence number, data = RunEvent
@@ -60,7 +60,7 @@ GET     T/runs/{run}/metrics?names&after_step&to_step&points  Metrics; without `
 GET     T/metrics?runs&names&after_step&to_step&points  list[RunSeries] of up to a hundred runs
 GET     T/runs/{run}/metrics/stream                 SSE, id = `attempt:offset`: event `points` data MetricPoints,
                                                     event `rewind` data {"step": s}: discard points after s
-GET     T/runs/{run}/samples?limit&cursor           Page[RunSamples]: what the model wrote, newest step first
+GET     T/runs/{run}/samples?limit&cursor           Page[RunSamples]: generated text, newest step first
 GET     T/runs/{run}/logs                           list[LogFile]
 GET     T/runs/{run}/logs/{attempt}/{file}?offset&limit   LogText
 GET     T/runs/{run}/logs/{attempt}/{file}/lines?first&limit   LogLines by line number

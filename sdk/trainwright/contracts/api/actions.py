@@ -185,7 +185,7 @@ class NodeEdit(Strict):
 
     draining: StrictBool | None = None
     quarantined: StrictBool | None = None
-    """True: the node gets no runs until it passes a self-test. False: it is released without one."""
+    """True: the node gets no runs until it passes a self-test. False: the node is released without a self-test."""
 
     allowed_slots: AllowedSlots | None = None
 

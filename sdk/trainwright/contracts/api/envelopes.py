@@ -65,4 +65,4 @@ class SpecInfo(Envelope):
     """Parameters of each preset with the default vocabulary, including embeddings."""
 
     gpus: list[GpuModel] = []
-    """Kinds of GPUs that `…/runs/what-if` can plan for."""
+    """The GPUs that `…/runs/what-if` can plan for."""

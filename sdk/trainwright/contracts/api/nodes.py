@@ -28,13 +28,13 @@ class Node(Envelope):
     """Whether no new runs are placed on it."""
 
     quarantine: Quarantine | None = None
-    """Set while it gets no runs because it is suspected to be faulty."""
+    """Set while the node is in quarantine."""
 
     failures: list[NodeFailure] = []
-    """Its failures of the last 24 hours, newest first."""
+    """The node's failures of the last 24 hours, newest first."""
 
     self_test: SelfTestResult | None = None
-    """Its newest self-test; empty if it never ran one for a quarantine."""
+    """The node's newest self-test; null if it has never run one."""
 
     runs: list[NodeRun] = []
     hardware: HardwareUse | None = None

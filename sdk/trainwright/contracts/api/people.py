@@ -40,11 +40,11 @@ class LinkInfo(Envelope):
     in with its address, whether or not the address has an account: its owner signs in first."""
 
     needs_password: bool = False
-    """Whether a sign-in link must set a new password, because it was never proved whose the account is."""
+    """Whether the sign-in link must set a new password, because the account's address was never confirmed."""
 
 
 class MailedLink(Strict):
-    """Asks for a sign-in link by mail."""
+    """Request for a sign-in link by mail."""
 
     email: str = Field(min_length=3, max_length=254, pattern=EMAIL_PATTERN)
 
@@ -75,7 +75,7 @@ class Me(Envelope):
     email: str
     site_admin: bool
     email_verified: bool = True
-    """Whether it is proved that the address is yours. Until then, you can join no other team."""
+    """Whether your address has been confirmed. Until then, you cannot join another team."""
 
     teams: list[Membership]
 

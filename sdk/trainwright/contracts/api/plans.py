@@ -123,21 +123,21 @@ class RunPlan(Envelope):
 
 
 class GpuModel(Envelope):
-    """A kind of GPU that a run can be planned for without having one."""
+    """A GPU that a run can be planned for, even if no node has it."""
 
     name: str
-    """As its driver reports it."""
+    """The name that its driver reports."""
 
     memory_bytes: int
     capability: str
     """Compute capability, such as `9.0`."""
 
     peaks: dict[str, float]
-    """The vendor's FLOP/s of dense matrix products, by precision. One without the products of a precision has no entry."""
+    """The vendor's FLOP/s for dense matrix products, by precision. A precision that the GPU does not support has no entry."""
 
 
 class WhatIf(Envelope):
-    """A run on hardware that need not exist."""
+    """The plan of a run on GPUs that no node has to have."""
 
     gpu: GpuModel
     nodes: int
@@ -146,10 +146,10 @@ class WhatIf(Envelope):
     """`too_large` says why it would not fit."""
 
     flops: float
-    """Of the training, as in `RunEstimate`."""
+    """FLOPs of the training, as in `RunEstimate`."""
 
     assumed_mfu: float
-    """The fraction of the peak that the time assumes. It is a model, not a measurement."""
+    """The fraction of the peak on which the time is based. It is an assumption, not a measurement."""
 
     seconds: float | None
-    """Time at that fraction; null if the GPU's peak for this precision is unknown."""
+    """Estimated time at that fraction; null if the GPU's peak for this precision is unknown."""

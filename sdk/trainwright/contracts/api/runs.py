@@ -196,7 +196,7 @@ class SavedView(Envelope):
 
 
 class RunSamples(Envelope):
-    """What a run's model wrote after each of its prompts at one validation."""
+    """Text that a run's model generated from each of its prompts at one validation."""
 
     step: int
     attempt: int
