@@ -82,7 +82,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           {firstOwner && (
             <Field
               label="Team"
-              help="Short name of your first team, used in addresses: lowercase letters, digits and hyphens, such as my-team."
+              help="Short name of your first team, used in page addresses: lowercase letters, digits and hyphens, such as my-team."
               error={problem("team")}
             >
               {(control) => <TextInput {...control} {...input("team")} required maxLength={40} />}
@@ -93,10 +93,10 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
       {recovers && (
         <Field
           label={mustSetPassword ? "New password" : "New password (optional)"}
-          help={`${PASSWORD_HELP} A new password signs you out everywhere else and revokes your API keys. ${
+          help={`${PASSWORD_HELP} A new password signs out all your other sessions and revokes your API keys. ${
             mustSetPassword
-              ? "This account needs one: it was never confirmed that it is yours."
-              : "Leave this empty to keep your password."
+              ? "You need to set one, because the address of this account has not been confirmed."
+              : "Leave this empty to keep your current password."
           }`}
           error={problem("password")}
         >

@@ -3,7 +3,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { mailSignInLink } from "@/features/auth/queries";
 
-/** Has a sign-in link sent to an address. The server does not tell whether the address has an account. */
+/** Requests a sign-in link by mail. The server does not reveal whether the address has an account. */
 export function MailLinkButton({ email, sent }: { email: string; sent: string }) {
   const { mutate, isPending, isSuccess, error } = useMutation({ mutationFn: mailSignInLink });
   return (
@@ -14,7 +14,7 @@ export function MailLinkButton({ email, sent }: { email: string; sent: string })
           mutate(email);
         }}
       >
-        Send me a link by mail
+        Email me a sign-in link
       </Button>
       {isSuccess && <p role="status">{sent}</p>}
       {error !== null && <ErrorNote error={error} />}

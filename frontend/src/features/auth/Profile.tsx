@@ -26,7 +26,7 @@ export function Profile({ me }: { me: Me }) {
         </dl>
         {!me.email_verified && (
           <div className="flex flex-col gap-2">
-            <p>It is not confirmed that this address is yours. Until it is, you cannot join another team.</p>
+            <p>Your email address has not been confirmed. Until you confirm it, you cannot join another team.</p>
             <MailLinkButton email={me.email} sent="A link is on its way. Open it in this browser to confirm the address." />
           </div>
         )}

@@ -35,7 +35,7 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
           />
         )}
       </Field>
-      <Field label="Password" help="No password, or forgotten? Sign in by a one-time link.">
+      <Field label="Password" help="No password, or forgotten it? Sign in with a one-time link.">
         {(control) => (
           <TextInput
             {...control}

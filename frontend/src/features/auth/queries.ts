@@ -28,7 +28,7 @@ export async function openLink(link: OneTimeLink) {
   return body(await api.POST("/api/v1/auth/link", { body: link }));
 }
 
-/** Answers alike whether or not the address has an account. */
+/** Gets the same answer whether or not the address has an account. */
 export async function mailSignInLink(email: string): Promise<void> {
   await api.POST("/api/v1/auth/mailed-link", { body: { email } });
 }

@@ -4,7 +4,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { nodesQuery, setQuarantined } from "@/features/nodes/queries";
 
-/** Why a node is in quarantine, what its self-test found, and its release; nothing for a node that is not. */
+/** Why a node is in quarantine, the result of its self-test, and a button to release it. Empty outside of a quarantine. */
 export function QuarantineNote({ node }: { node: Node }) {
   const client = useQueryClient();
   const release = useMutation({
@@ -33,7 +33,7 @@ export function QuarantineNote({ node }: { node: Node }) {
 
 /** The checks that failed since the quarantine began. */
 function testText({ quarantine, self_test: test }: Node): string {
-  if (!quarantine || !test || test.time < quarantine.since) return "The self-test runs once no run is on the node.";
+  if (!quarantine || !test || test.time < quarantine.since) return "The self-test starts when no runs are left on the node.";
   const failed = test.checks.filter(({ passed }) => !passed).map(({ name, detail }) => `${name} (${detail})`);
   return `The self-test failed: ${failed.join(", ")}. It is repeated every ten minutes.`;
 }

@@ -24,7 +24,7 @@ export async function drainNode(node: string, draining: boolean): Promise<Node> 
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining } }));
 }
 
-/** A node in quarantine gets no runs until it passes a self-test; releasing it needs none. */
+/** Quarantines a node until it passes a self-test, or releases it without one. */
 export async function setQuarantined(node: string, quarantined: boolean): Promise<Node> {
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { quarantined } }));
 }

@@ -77,7 +77,7 @@ it("sends a link that confirms the address, if it is not confirmed", async () =>
     }),
   );
   renderRoute(<Profile me={{ ...me, email_verified: false }} />);
-  const button = await screen.findByRole("button", { name: "Send me a link by mail" });
+  const button = await screen.findByRole("button", { name: "Email me a sign-in link" });
   await userEvent.click(button);
   expect(await screen.findByText("This installation sends no mail.")).toBeDefined();
   await userEvent.click(button);
@@ -88,5 +88,5 @@ it("sends a link that confirms the address, if it is not confirmed", async () =>
 it("asks nobody to confirm an address that is confirmed", async () => {
   renderRoute(<Profile me={me} />);
   await screen.findByLabelText("Your name");
-  expect(screen.queryByRole("button", { name: "Send me a link by mail" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "Email me a sign-in link" })).toBeNull();
 });

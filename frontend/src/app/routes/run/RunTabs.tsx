@@ -6,7 +6,7 @@ interface Props {
   team: string;
   runId: string;
   current: RunTab;
-  /** Tabs of what this run does not do. */
+  /** Tabs that do not apply to this run. */
   hidden: readonly RunTab[];
 }
 

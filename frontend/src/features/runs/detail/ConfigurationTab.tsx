@@ -22,7 +22,7 @@ interface Props {
 }
 
 
-/** A run's stored configuration: what was chosen first, then what has its default. */
+/** A run's stored configuration: first the chosen values, then the defaults. */
 export function ConfigurationTab({ team, run, dataset }: Props) {
   const queries = useQueryClient();
   const [changing, setChanging] = useState(false);
@@ -73,7 +73,7 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
       {defaults.length > 0 && (
         <>
           <h2 className="mt-3 font-semibold">
-            Defaults <span className="text-small font-normal text-soft">left as they are</span>
+            Defaults <span className="text-small font-normal text-soft">not changed</span>
           </h2>
           <Groups groups={defaults} renderValue={renderValue} isSoft />
         </>

@@ -1,4 +1,4 @@
-/** A run's spec in groups for its page: one a section, split into what was chosen and what has its default. */
+/** A run's spec in groups for its page: one per section, with chosen values and defaults separate. */
 import { valuesOf, type Json, type SpecField } from "@/features/runs/spec/specFields";
 
 export interface Entry {
@@ -8,12 +8,12 @@ export interface Entry {
 }
 
 export interface Group {
-  /** Of the section; empty for the fields outside of sections. */
+  /** The section's key; empty for fields outside of sections. */
   key: string;
   entries: Entry[];
 }
 
-/** What says which run this is, default or not. */
+/** Fields that identify the run. They count as chosen even if they have their default. */
 const ALWAYS_CHOSEN: ReadonlySet<string> = new Set(["name", "data.dataset"]);
 
 export function groupsOf(spec: Record<string, Json>): Group[] {
@@ -25,7 +25,7 @@ export function groupsOf(spec: Record<string, Json>): Group[] {
   ];
 }
 
-/** The chosen entries and those with their defaults; all are chosen as long as the defaults are not known. */
+/** The chosen entries, and the entries with defaults. Until the defaults are known, all entries count as chosen. */
 export function splitByDefault(groups: readonly Group[], fields: readonly SpecField[] | null): [Group[], Group[]] {
   if (fields === null) return [[...groups], []];
   const known = new Map(fields.map((field) => [field.path, field]));

@@ -51,7 +51,7 @@ interface Props {
   onCreated: (run: Run) => void;
 }
 
-/** Stands for a choice that was not made; nothing is asked for it. */
+/** Placeholder while no hardware is chosen; the query is then disabled. */
 const NO_HARDWARE: Hardware = { gpu: "", gpus: 1, nodes: 1 };
 const VALIDATE_AFTER_MS = 300;
 const PLACEHOLDER_NAME = "unnamed";

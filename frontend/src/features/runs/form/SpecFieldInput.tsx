@@ -57,7 +57,7 @@ function renderInput({ field, value, datasets, tokenizers, tokenizerKind, onChan
       <TextArea
         {...control}
         rows={Math.min(8, Math.max(3, value.split("\n").length + 1))}
-        placeholder="One a line"
+        placeholder="One per line"
         value={value}
         onChange={(event) => {
           onChange(event.target.value);

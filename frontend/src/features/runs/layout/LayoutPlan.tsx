@@ -24,11 +24,11 @@ interface DiagramProps {
   plan: RunPlan | undefined;
   error: Error | null;
   isUpdating: boolean;
-  /** What the plan is for, if not for the team's nodes. */
+  /** The hardware of the plan, if it is not the team's nodes. */
   where?: string;
 }
 
-/** The diagrams of a plan, which no node needs to have room for. */
+/** The diagrams of a plan, whether or not it fits a joined node. */
 export function LayoutDiagrams({ plan, error, isUpdating, where }: DiagramProps) {
   if (error !== null) {
     const why = error instanceof ApiError ? (error.problems[0]?.message ?? error.message) : errorMessage(error);

@@ -32,7 +32,7 @@ interface Props {
 /** One run. Phones show its state, name and sentence, loss and time. */
 export function RunRow({ team, run, columns, now, shortId, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
-  // Without a loss, name and sentence take its place on phones.
+  // On phones, the name and the sentence use the loss column's space if there is no loss.
   const width = showsMetrics(run) || isSelecting ? "" : "max-tablet:-mr-16";
   const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
   return (

@@ -9,7 +9,7 @@ interface Props {
   losses: Column | undefined;
 }
 
-/** A panel for each prompt, side by side; in each the continuations of the shown validations. */
+/** One panel per prompt, with its continuations at the shown validations. */
 export function SampleGrid({ shown, losses }: Props) {
   const pairs = pairsOf(shown);
   return (
@@ -24,7 +24,7 @@ export function SampleGrid({ shown, losses }: Props) {
                 {text === null ? (
                   <p className="text-soft">This validation did not have this prompt.</p>
                 ) : text === "" ? (
-                  <p className="text-soft">The model ended the text at once.</p>
+                  <p className="text-soft">The model ended the text immediately.</p>
                 ) : (
                   <p className="font-mono text-mono break-words whitespace-pre-wrap">{text}</p>
                 )}

@@ -24,7 +24,7 @@ interface Props {
   onView: (view: SampleSearch) => void;
 }
 
-/** What the model wrote after each prompt: one validation at a time, or two side by side. */
+/** The model's continuation of each prompt: one validation at a time, or two side by side. */
 export function SamplesTab({ team, run, live, losses, view, onView }: Props) {
   const { data, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery(samplesQuery(team, run.id, live));
   const written = useMemo(() => data?.pages.flatMap(({ items }) => items) ?? [], [data]);
@@ -85,7 +85,7 @@ export function SamplesTab({ team, run, live, losses, view, onView }: Props) {
       </div>
       <SampleGrid shown={shown} losses={losses} />
       <p className="text-small text-soft">
-        Up to {count(run.spec.validation.sample_tokens)} tokens at temperature {run.spec.validation.temperature}. Drawing them does not change the training.
+        Up to {count(run.spec.validation.sample_tokens)} tokens at temperature {run.spec.validation.temperature}. Generating samples does not affect the training.
       </p>
     </div>
   );
@@ -93,7 +93,7 @@ export function SamplesTab({ team, run, live, losses, view, onView }: Props) {
 
 interface StepSelectProps {
   label: string;
-  /** Text of the choice of no step, if there is one. */
+  /** Label of the option without a step, if there is one. */
   none?: string;
   written: readonly RunSamples[];
   losses: Column | undefined;

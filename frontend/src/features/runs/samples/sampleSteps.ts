@@ -1,8 +1,8 @@
 import type { RunSamples } from "@/api/types";
 
-/** Which samples are shown, as in the address. */
+/** Which samples are shown, as URL search parameters. */
 export interface SampleSearch {
-  /** The step that was chosen; the newest one if absent. */
+  /** The chosen step; the newest one if absent. */
   sampled?: number | undefined;
   /** A second step to compare with. */
   beside?: number | undefined;
@@ -16,18 +16,18 @@ function isStep(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0;
 }
 
-/** The validation of a step, or the newest one up to it: its row may have been thinned out. */
+/** The samples of a step. If its row was deleted to save space, the newest samples before it. */
 export function samplesAt(written: readonly RunSamples[], step: number | undefined): RunSamples | undefined {
   return step === undefined ? written[0] : (written.find((one) => one.step <= step) ?? written.at(-1));
 }
 
 export interface Pair {
   prompt: string;
-  /** Continuations at each shown validation; null if it had no such prompt. */
+  /** The continuation at each shown validation; null if the validation did not have the prompt. */
   texts: (string | null)[];
 }
 
-/** The prompts of the shown validations with what was written after them. A run's prompts do not change, but attempts may. */
+/** The prompts of the shown validations, each with its continuations. */
 export function pairsOf(shown: readonly RunSamples[]): Pair[] {
   const longest = shown.reduce<RunSamples["samples"]>((most, { samples }) => (samples.length > most.length ? samples : most), []);
   return longest.map(({ prompt }, index) => ({

@@ -4,7 +4,7 @@ import { api, body } from "@/api/client";
 const LIVE_MS = 5_000;
 const PAGE = 100;
 
-/** What a run's model wrote at its validations, the newest first. */
+/** The samples of a run's validations, newest first. */
 export function samplesQuery(team: string, run: string, live: boolean) {
   return infiniteQueryOptions({
     queryKey: ["run", team, run, "samples"],

@@ -23,7 +23,7 @@ export interface JsonSchema {
   required?: string[];
 }
 
-/** `lines` is a list of texts, one a line; `linesOf` and `listOf` convert it. */
+/** `lines` is a list of texts, one per line; `linesOf` and `listOf` convert it. */
 export type FieldKind = "integer" | "number" | "text" | "choice" | "switch" | "lines";
 
 export interface SpecField {
@@ -205,13 +205,13 @@ function valueOf(text: string, { kind, defaultText, choiceValues, acceptsNumberL
   return DECIMAL.test(plain) ? Number(plain) : text;
 }
 
-/** The texts of a field with one a line. Blank lines are ignored; `\\n` stands for a line break within a text. */
+/** Converts a field with one text per line. Blank lines are ignored; `\\n` stands for a line break within a text. */
 export function listOf(text: string): string[] {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   return lines.map((line) => line.replace(/\\(n|\\)/g, (_, escaped) => (escaped === "n" ? "\n" : "\\")));
 }
 
-/** The other way round. */
+/** The reverse of `listOf`. */
 export function linesOf(texts: readonly string[]): string {
   return texts.map((text) => text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n")).join("\n");
 }

@@ -9,7 +9,7 @@ import { bytes, duration } from "@/lib/format";
 
 interface Props {
   gpus: readonly GpuModel[];
-  /** Null for the joined nodes. */
+  /** Null: plan for the joined nodes. */
   hardware: Hardware | null;
   onChange: (hardware: Hardware | null) => void;
   found: WhatIf | undefined;
@@ -19,7 +19,7 @@ interface Props {
 
 const FIRST_COUNT = 8;
 
-/** What the run would need and take on hardware that the team does not have. */
+/** The memory and time that the run would need on hardware that the team does not have. */
 export function WhatIfPanel({ gpus, hardware, onChange, found, error, isUpdating }: Props) {
   return (
     <section aria-label="Other hardware" aria-busy={isUpdating} className="panel flex flex-col gap-2 px-4 py-3">
@@ -73,7 +73,7 @@ function Answer({ found }: { found: WhatIf }) {
       <p className="text-small text-soft">
         {found.seconds === null
           ? "The vendor states no peak for this precision."
-          : `Modelled, not measured: at ${String(Math.round(100 * found.assumed_mfu))} % of the vendor’s peak, and no time for data.`}
+          : `Estimated, not measured: assumes ${String(Math.round(100 * found.assumed_mfu))} % of the vendor’s peak and no waiting for data.`}
       </p>
       {why != null && <p className="text-small">{why}</p>}
     </div>
@@ -118,7 +118,7 @@ function CountSelect({ label, counts, value, onChange }: CountSelectProps) {
   );
 }
 
-/** The first rule that the spec breaks on this hardware; those of layouts say what to change. */
+/** The first rule that the spec breaks on this hardware. Messages about layouts say what to change. */
 function problemOf(error: Error): string {
   return error instanceof ApiError ? (error.problems[0]?.message ?? error.message) : errorMessage(error);
 }

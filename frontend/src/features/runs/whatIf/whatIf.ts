@@ -4,10 +4,10 @@ import type { GpuModel, Run, WhatIf } from "@/api/types";
 import type { SpecJson } from "@/features/runs/queries";
 import { bytes } from "@/lib/format";
 
-/** Hardware to plan for that no node needs to have. */
+/** Hardware to plan for. No node has to have it. */
 export interface Hardware {
   gpu: string;
-  /** On each node. */
+  /** GPUs per node. */
   gpus: number;
   nodes: number;
 }
@@ -38,12 +38,12 @@ function sectionOf(value: unknown): Record<string, unknown> {
   return typeof value === "object" && value !== null ? { ...value } : {};
 }
 
-/** A GPU's name as people say it, with its memory: `H100 80GB HBM3, 79.6 GiB`. */
+/** A GPU's short name with its memory: `H100 80GB HBM3, 79.6 GiB`. */
 export function gpuLabel({ name, memory_bytes: memory }: GpuModel): string {
   return `${name.replace(/^NVIDIA (GeForce )?/, "")}, ${bytes(memory)}`;
 }
 
-/** The hardware that an answer is about, which is an earlier choice while a new answer is on its way. */
+/** The hardware of an answer. While a new answer loads, this is still the previous choice. */
 export function hardwareText({ gpu, slots_per_node: gpus, nodes }: Pick<WhatIf, "gpu" | "slots_per_node" | "nodes">): string {
   const short = gpu.name.replace(/^NVIDIA (GeForce )?/, "");
   return `${short} × ${String(gpus)}${nodes > 1 ? ` on each of ${String(nodes)} nodes` : ""}`;
