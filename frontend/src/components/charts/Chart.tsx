@@ -1,7 +1,7 @@
 import { memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { chartOptions, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
+import { chartOptions, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
 import { ChartTable } from "@/components/charts/ChartTable";
 import { LineSwatch } from "@/components/charts/LineSwatch";
 import type { WindowMove } from "@/lib/charts/stepWindow";
@@ -16,7 +16,7 @@ interface Props {
   xText: (value: number) => string;
   lines: readonly ChartLine[];
   yText: (value: number) => string;
-  axisText?: (value: number) => string;
+  axisText?: AxisText;
   scale: ChartScale;
   markers: readonly ChartMarker[];
   /** Without it the chart cannot be zoomed. */
@@ -94,7 +94,7 @@ export const Chart = memo(function Chart({
       scale: JSON.parse(scaleKey) as ChartScale,
       height,
       xText: (value) => latest.current.xText(value),
-      axisText: (value) => latest.current.axisText(value),
+      axisText: (value, step) => latest.current.axisText(value, step),
       markers: () => latest.current.markers,
       zoom: () => latest.current.zoom,
       onCursor: (index) => {

@@ -29,8 +29,11 @@ export interface ChartMarker {
   label: string;
 }
 
-/** The y axis: fitted to the data, from zero, logarithmic, or with a fixed range and ticks. */
-export type ChartScale = "fit" | "zero" | "log" | { low: number; high: number; ticks: number[] };
+/** The y axis: fitted to the data, from zero (`bytes`: with ticks at powers of two), logarithmic, or with a fixed range and ticks. */
+export type ChartScale = "fit" | "zero" | "bytes" | "log" | { low: number; high: number; ticks: number[] };
+
+/** The text of a tick; ticks that are `step` apart must differ. */
+export type AxisText = (value: number, step: number) => string;
 
 /** The zoom that all charts of a page share. */
 export interface ChartZoom {
@@ -51,7 +54,7 @@ interface ChartOptionsInput {
   scale: ChartScale;
   height: number;
   xText: (value: number) => string;
-  axisText: (value: number) => string;
+  axisText: AxisText;
   markers: () => readonly ChartMarker[];
   /** Undefined if the chart cannot be zoomed. */
   zoom: () => ChartZoom | undefined;
@@ -60,6 +63,9 @@ interface ChartOptionsInput {
 
 /** Increments between x ticks: whole numbers only, because a fractional step would be labelled like its neighbour. */
 const INTEGER_STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
+/** Increments between ticks of bytes: 4 GiB and 8 GiB rather than 3.7 and 7.5. */
+const BINARY_STEPS = Array.from({ length: 60 }, (_, power) => 2 ** power);
 
 const FONT = "11px 'Inter Variable', sans-serif";
 
@@ -120,7 +126,8 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
         size: 44,
         space: 44,
         ...(typeof scale === "object" ? { splits: scale.ticks } : {}),
-        values: (plot, ticks) => ticks.map((tick: number | null) => (tick === null || isEmpty(plot) ? "" : axisText(tick))),
+        ...(scale === "bytes" ? { incrs: BINARY_STEPS } : {}),
+        values: (plot, ticks, _axis, _space, step) => ticks.map((tick: number | null) => (tick === null || isEmpty(plot) ? "" : axisText(tick, step))),
       },
     ],
     series: [
@@ -196,7 +203,7 @@ function isEmpty({ data }: uPlot): boolean {
 function yRange(scale: ChartScale, low: number | null, high: number | null): uPlot.Range.MinMax {
   if (typeof scale === "object") return [scale.low, scale.high];
   if (low === null || high === null) return [0, 1];
-  if (scale === "zero") return [0, high > 0 ? high * 1.1 : 1];
+  if (scale === "zero" || scale === "bytes") return [0, high > 0 ? high * 1.1 : 1];
   const margin = (high - low || Math.abs(high) || 1) * 0.06;
   return [low - margin, high + margin];
 }

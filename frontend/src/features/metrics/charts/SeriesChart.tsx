@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { Chart } from "@/components/charts/Chart";
-import type { ChartMarker, ChartScale, ChartZoom } from "@/components/charts/chartOptions";
+import type { AxisText, ChartMarker, ChartScale, ChartZoom } from "@/components/charts/chartOptions";
 import { axisTexts } from "@/features/metrics/charts/axisTexts";
 import type { ChartView } from "@/features/metrics/charts/chartView";
 import { count } from "@/lib/format";
@@ -28,7 +28,7 @@ interface Props extends ChartFrame {
   series: SeriesPair;
   scale: ChartScale;
   text: (value: number) => string;
-  axisText: (value: number) => string;
+  axisText: AxisText;
   /** Whether the lowest or the highest value is the best; undefined if neither is. */
   best?: "low" | "high";
 }

@@ -1,5 +1,5 @@
 import type { SeriesInfo } from "@/api/types";
-import type { ChartScale } from "@/components/charts/chartOptions";
+import type { AxisText, ChartScale } from "@/components/charts/chartOptions";
 import { bytes, bytesParts, count, decimal, duration, percent, rate, scientific, share, short, shortTime } from "@/lib/format";
 
 /** How a series' values are drawn and formatted everywhere. */
@@ -7,7 +7,7 @@ export interface SeriesStyle {
   title: string;
   scale: ChartScale;
   text: (value: number) => string;
-  axisText: (value: number) => string;
+  axisText: AxisText;
 }
 
 type Format = Omit<SeriesStyle, "title">;
@@ -19,7 +19,7 @@ const SHARE: Format = { scale: "zero", text: share, axisText: share };
 const FORMAT_BY_UNIT: Record<string, Format> = {
   "": { ...NUMBER, scale: "zero" },
   "nats/token": NUMBER,
-  bytes: { scale: "zero", text: bytes, axisText: bytesTick },
+  bytes: { scale: "bytes", text: bytes, axisText: bytesTick },
   s: { scale: "zero", text: shortTime, axisText: shortTime },
   steps: { scale: "zero", text: count, axisText: tick },
   tokens: { scale: "zero", text: count, axisText: shortTick },
@@ -50,9 +50,8 @@ export function percentText(value: number): string {
   return `${percent(value)} %`;
 }
 
-export function percentTick(value: number): string {
-  const hundred = value * 100;
-  return Number.isInteger(Math.round(hundred * 10) / 10) ? hundred.toFixed(0) : hundred.toFixed(1);
+export function percentTick(value: number, step = 0): string {
+  return plainNumber(value * 100, Math.max(1, decimalsOf(step * 100)));
 }
 
 /** `37 GiB`, `9.3 GiB`: short enough for an axis. */
@@ -81,9 +80,25 @@ export function shortTick(value: number): string {
   return short(value).replace(" ", "");
 }
 
-export function tick(value: number): string {
+/** At least three digits, and as many as tell ticks that are `step` apart from each other. */
+export function tick(value: number, step = 0): string {
   if (value >= 10_000) return shortTick(value);
-  return Math.abs(value) >= 1_000 ? count(value) : String(Number(value.toPrecision(3)));
+  if (Math.abs(value) >= 1_000) return count(value);
+  if (Math.abs(value) < 1e-6) return String(Number(value.toPrecision(3)));
+  return plainNumber(value, Math.max(decimalsOf(step), decimalsOf(Number(value.toPrecision(3)))));
+}
+
+/** Without trailing zeros. */
+function plainNumber(value: number, decimals: number): string {
+  return String(Number(value.toFixed(decimals)));
+}
+
+const MAX_DECIMALS = 12;
+
+/** 0 of 20, 1 of 0.5, 4 of 0.0025 */
+function decimalsOf(value: number): number {
+  const digits = Number(value.toPrecision(3)).toFixed(MAX_DECIMALS).replace(/0+$/, "");
+  return digits.length - digits.indexOf(".") - 1;
 }
 
 export function learningRateText(value: number): string {

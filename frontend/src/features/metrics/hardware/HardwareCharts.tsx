@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import type { ChartScale } from "@/components/charts/chartOptions";
+import type { AxisText, ChartScale } from "@/components/charts/chartOptions";
 import { ErrorNote } from "@/components/ErrorNote";
 import { SeriesChart, type ChartFrame, type SeriesPair } from "@/features/metrics/charts/SeriesChart";
 import { bytesTick, celsiusText, coresText, percentText, percentTick, tick, wattsText } from "@/features/metrics/charts/seriesStyle";
@@ -21,13 +21,13 @@ interface HardwareChart {
   series: SeriesPair;
   scale: ChartScale;
   text: (value: number) => string;
-  axisText: (value: number) => string;
+  axisText: AxisText;
   /** The series of each rank or GPU, drawn instead on demand. */
   members?: { family: string; title: string; label: "rank" | "GPU" };
 }
 
 const PERCENT: Pick<HardwareChart, "scale" | "text" | "axisText"> = { scale: "zero", text: percentText, axisText: percentTick };
-const BYTES: Pick<HardwareChart, "scale" | "text" | "axisText"> = { scale: "zero", text: bytes, axisText: bytesTick };
+const BYTES: Pick<HardwareChart, "scale" | "text" | "axisText"> = { scale: "bytes", text: bytes, axisText: bytesTick };
 
 const CHARTS: HardwareChart[] = [
   { title: "GPU utilization, %", series: [{ label: "mean", name: "mean_gpu_utilization" }], ...PERCENT, members: { family: "gpu_utilization", title: "GPU utilization, %", label: "GPU" } },

@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { Chart } from "@/components/charts/Chart";
-import type { ChartScale } from "@/components/charts/chartOptions";
+import type { AxisText, ChartScale } from "@/components/charts/chartOptions";
 import { axisTexts } from "@/features/metrics/charts/axisTexts";
 import type { ChartFrame } from "@/features/metrics/charts/SeriesChart";
 import { join, smooth, type Columns } from "@/lib/charts/series";
@@ -16,7 +16,7 @@ interface Props {
   isPlaceholder: boolean;
   scale: ChartScale;
   text: (value: number) => string;
-  axisText: (value: number) => string;
+  axisText: AxisText;
 }
 
 const COLORS = 8;

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { SeriesInfo } from "@/api/types";
-import { bytesTick, defaultStyle, styleOf } from "@/features/metrics/charts/seriesStyle";
+import { bytesTick, defaultStyle, percentTick, styleOf, tick } from "@/features/metrics/charts/seriesStyle";
 
 function anInfo(change: Partial<SeriesInfo>): SeriesInfo {
   return { name: "loss", title: "loss", unit: "nats/token", group: "learning", description: "", fp8_only: false, derived: false, ...change };
@@ -22,9 +22,22 @@ it.each([
 });
 
 it("labels an axis of bytes with few digits", () => {
-  expect([0, 1_000, 9.31 * 2 ** 30, 27.9 * 2 ** 30, 512 * 2 ** 20].map(bytesTick)).toEqual(["0 B", "1 KiB", "9.3 GiB", "28 GiB", "512 MiB"]);
+  expect([0, 1_000, 9.31 * 2 ** 30, 27.9 * 2 ** 30, 512 * 2 ** 20].map((value) => bytesTick(value))).toEqual(["0 B", "1 KiB", "9.3 GiB", "28 GiB", "512 MiB"]);
 });
 
 it("labels an unregistered series with its name", () => {
   expect(defaultStyle("my_metric").title).toBe("my metric");
+});
+
+it.each([
+  [tick, 0.005, [8.315, 8.32, 8.325], ["8.315", "8.32", "8.325"]],
+  [tick, 0.0025, [8.3175, 8.32, 8.3225], ["8.3175", "8.32", "8.3225"]],
+  [tick, 2, [4, 6, 8], ["4", "6", "8"]],
+  [tick, 0.1, [0.1 + 0.2, 0.4], ["0.3", "0.4"]],
+  [tick, 5_000, [5_000, 10_000], ["5,000", "10k"]],
+  [tick, 1e-8, [1e-8, 2e-8], ["1e-8", "2e-8"]],
+  [percentTick, 0.1, [0, 0.1, 0.2], ["0", "10", "20"]],
+  [percentTick, 0.0002, [0, 0.0002, 0.0004], ["0", "0.02", "0.04"]],
+])("labels neighbouring ticks differently (%#)", (axisText, step, ticks, texts) => {
+  expect(ticks.map((value) => axisText(value, step))).toEqual(texts);
 });
