@@ -56,6 +56,10 @@ class ScriptedRun:
     """A batch with metrics of this step is answered with 422."""
     refused_log: str | None = None
     closed: bool = False
+    has_other_nodes: bool = False
+    """A commit waits until all announced files have arrived, and not only the manifest."""
+    announced: dict[int, list[str]] = field(default_factory=dict)
+    """Object keys by step."""
     claims: list[str] = field(default_factory=list)
     renewals: list[dict[str, Any]] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
@@ -254,6 +258,10 @@ class ScriptedApi:
     def _uploads(self, run: ScriptedRun, body: dict[str, Any]) -> Any:
         self._check_open(run, body)
         links = []
+        run.announced[body["step"]] = [
+            f"{run.run_id}/f{run.fence}/{body['kind']}-{body['step']}/{file['name']}"
+            for file in body["files"]
+        ]
         for file in body["files"]:
             key = f"{run.run_id}/f{run.fence}/{body['kind']}-{body['step']}/{file['name']}"
             if key not in self.objects:
@@ -269,6 +277,8 @@ class ScriptedApi:
         linked = self.object_store is not None and (self.object_store / manifest).exists()
         if manifest not in self.objects and not linked:
             raise RefusalError(409, "checkpoint_incomplete")
+        if run.has_other_nodes and any(key not in self.objects for key in run.announced[body["step"]]):
+            raise RefusalError(409, "awaiting_nodes")
         run.commits.append(body)
         return {"checkpoint_id": f"cp_{len(run.commits)}"}
 

@@ -50,7 +50,10 @@ TIMEOUT_SECONDS = 10.0
 _TRANSFER_TIMEOUT_SECONDS = 60.0
 _ANSWER_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
-_IN_TRANSIT = ("events_behind", "awaiting_nodes", "not_committed")
+AWAITING_NODES = "awaiting_nodes"
+"""Code of a refusal: files of a checkpoint are missing, which other nodes may still send."""
+
+_IN_TRANSIT = ("events_behind", AWAITING_NODES, "not_committed")
 """Codes of refusals that end when something that was already sent, or that another node sends, has been stored."""
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import CHECKPOINTS_FOLDER, OUTPUT_FOLDER, JobSpec
 from trainwright_agent.client import (
+    AWAITING_NODES,
     Backoff,
     RefusedError,
     RunDeletedError,
@@ -34,7 +35,8 @@ log = logging.getLogger(__name__)
 class CheckpointQueue:
     """Uploads state checkpoints in order, each after its events are stored, in a second thread of the shipper.
 
-    Of a run on several nodes, each uploads its own files; the first node, which ships the events, commits.
+    Of a run on several nodes, each uploads its own files; the first node, which ships the events, commits. If another node
+    cannot send its files of one checkpoint, the first node commits the next.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class CheckpointQueue:
         self._folders: dict[int, str] = {}
         """Announced folders by step, until they are deleted."""
         self._shipped = folder.shipped_steps()
+        self._stored_step = -1
+        """The newest checkpoint that was sent completely, on all nodes if this one commits."""
         self._thread: threading.Thread | None = None
         self._backoff = Backoff(0.5, 30.0)
         self._resting_until = 0.0
@@ -77,30 +81,48 @@ class CheckpointQueue:
     def _is_sending(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def _ready(self) -> bool:
-        if not self._waiting or time.monotonic() < self._resting_until:
-            return False
-        return not self._job.is_first_node or self._waiting[0].end_offset <= self._stored_events()
+    def _ready(self) -> list[SavedCheckpoint]:
+        """The checkpoints that can be sent now, in order."""
+        if time.monotonic() < self._resting_until:
+            return []
+        if not self._job.is_first_node:
+            return list(self._waiting)
+        stored = self._stored_events()
+        return [saved for saved in self._waiting if saved.end_offset <= stored]
 
     def _send(self) -> None:
-        while self._ready():
-            saved = self._waiting[0]
-            try:
-                self._upload_or_give_up(saved)
-                self._folder.write_shipped_steps(self._shipped | {saved.line.step})
-            except RunDeletedError:
-                return  # the shipper gets the same refusal, and acts on it
-            except (UnreachableError, RefusedError, OSError) as error:
-                log.warning(
-                    "the checkpoint of step %d failed and will be retried: %s", saved.line.step, error
-                )
-                self._resting_until = time.monotonic() + self._backoff.next_seconds()
-                return
-            self._backoff.reset()
-            self._shipped.add(saved.line.step)
-            self._waiting.pop(0)
+        try:
+            while ready := self._ready():
+                self._send_all(ready)
+        except RunDeletedError:
+            return  # the shipper gets the same refusal, and acts on it
 
-    def _upload_or_give_up(self, saved: SavedCheckpoint) -> None:
+    def _send_all(self, ready: Sequence[SavedCheckpoint]) -> None:
+        """Send each checkpoint, in order. One whose other files have not arrived does not hold up the later ones."""
+        is_progress = False
+        for saved in ready:
+            try:
+                if self._upload_or_give_up(saved):
+                    self._stored_step = saved.line.step
+                self._note_done(saved)
+                is_progress = True
+            except (UnreachableError, RefusedError, OSError) as error:
+                log.warning("step %d: the checkpoint will be sent again: %s", saved.line.step, error)
+                if not _awaits_nodes(error):
+                    is_progress = False
+                    break
+        if is_progress:
+            self._backoff.reset()
+        else:
+            self._resting_until = time.monotonic() + self._backoff.next_seconds()
+
+    def _note_done(self, saved: SavedCheckpoint) -> None:
+        self._folder.write_shipped_steps(self._shipped | {saved.line.step})
+        self._shipped.add(saved.line.step)
+        self._waiting.remove(saved)
+
+    def _upload_or_give_up(self, saved: SavedCheckpoint) -> bool:
+        """Return whether the checkpoint is stored; otherwise it never will be."""
         try:
             self._upload(saved)
         except StaleFenceError as error:
@@ -108,9 +130,14 @@ class CheckpointQueue:
         except DamagedCheckpointError as error:
             log.error("the checkpoint of step %d is damaged: %s", saved.line.step, error)
         except RefusedError as error:
-            if not is_permanent(error):
+            # Each node sends its checkpoints in order: of those before a stored one, it has sent all files that it can.
+            is_given_up = _awaits_nodes(error) and saved.line.step < self._stored_step
+            if not is_permanent(error) and not is_given_up:
                 raise
             log.error("the checkpoint of step %d was refused: %s", saved.line.step, error)
+        else:
+            return True
+        return False
 
     def _upload(self, saved: SavedCheckpoint) -> None:
         line = saved.line
@@ -132,3 +159,8 @@ class CheckpointQueue:
             folder = self._folders.pop(older)
             if is_plain_name(folder):
                 delete_checkpoint(self._folder.path, OUTPUT_FOLDER, CHECKPOINTS_FOLDER, folder)
+
+
+def _awaits_nodes(error: Exception) -> bool:
+    """Whether only files of other nodes are missing."""
+    return isinstance(error, RefusedError) and error.code == AWAITING_NODES
