@@ -1,15 +1,17 @@
 """Whether a worker runs the data jobs. Nothing else would show that the workers are dead, stopped or hung.
 
-The database shows it: a job is due, and no worker has a lease. This is normal for a moment, so only a longer wait is reported.
+The database shows it: jobs are due, no worker has a lease, and none has had one since the last look. Short jobs, which begin
+and end between two looks, change the rows. This is normal for a moment, so only a longer wait is reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from trainwright_backend.core.db import Database
-from trainwright_backend.datasets.job_queue import jobs_are_neglected
+from trainwright_backend.datasets.job_queue import idle_jobs, was_worked_on
 
 LONGEST_WAIT_SECONDS = 60.0
 """A worker polls for jobs every few seconds, and after a failed job within `RETRY_AFTER`."""
@@ -25,13 +27,15 @@ class WorkerWatch:
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
+        self._idle: dict[UUID, datetime] = {}
         self._neglected_since: float | None = None
 
     def look(self) -> None:
         """Check the database. Call it regularly."""
         with self._database.read() as session:
-            neglected = jobs_are_neglected(session)
-        if not neglected:
+            idle = idle_jobs(session)
+        was_idle, self._idle = self._idle, idle
+        if not idle or was_worked_on(was_idle, idle):
             self._neglected_since = None
         elif self._neglected_since is None:
             self._neglected_since = self._clock()

@@ -30,6 +30,9 @@ JOB_TASK = "datasets.job"
 MAX_MESSAGES = 16
 """Messages in flight for one preparation, and so the workers that may join at once. Each job sends for the next."""
 
+MAX_WATCHED = 20
+"""Due rows of a kind in which signs of a worker are looked for."""
+
 STALE_AFTER = timedelta(seconds=20)
 """Messages are sent again after this time without progress or a renewed lease."""
 
@@ -80,8 +83,8 @@ def due_rows(kind: JobKind) -> Select[UUID, UUID, datetime]:
             )
 
 
-def jobs_are_neglected(session: Read) -> bool:
-    """Whether a job is due while no worker is running any."""
+def idle_jobs(session: Read) -> dict[UUID, datetime]:
+    """Rows with a job that is due, each with its last activity, if no worker runs any job at this moment."""
     tables: tuple[JobTable | type[PreparationChunk], ...] = (
         ParsedFile,
         DatasetVersion,
@@ -89,8 +92,24 @@ def jobs_are_neglected(session: Read) -> bool:
         PreparationChunk,
     )
     if any(session.scalar(select(exists().where(table.leased_until >= now()))) for table in tables):
-        return False
-    return any(session.execute(due_rows(kind).limit(1)).first() is not None for kind in JobKind)
+        return {}
+    return {
+        row_id: last_activity
+        for kind in JobKind
+        for _, row_id, last_activity in session.execute(_first(due_rows(kind))).all()
+    }
+
+
+def was_worked_on(before: dict[UUID, datetime], after: dict[UUID, datetime]) -> bool:
+    """Whether a worker has taken one of the jobs that were idle ``before``. `resend_stale` only touches rows later."""
+    return any(
+        row_id not in after or timedelta(0) < after[row_id] - last_activity < STALE_AFTER
+        for row_id, last_activity in before.items()
+    )
+
+
+def _first(rows: Select[UUID, UUID, datetime]) -> Select[UUID, UUID, datetime]:
+    return rows.order_by(rows.selected_columns[1]).limit(MAX_WATCHED)
 
 
 def resend_stale(session: Write) -> int:

@@ -42,7 +42,7 @@ def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | No
     message = f"{found.sentence} No rank made progress for {min(each.seconds for each in stalls):.0f} s"
     limits = [each.limit_seconds for each in stalls if each.limit_seconds is not None]
     message += f"; the limit was {max(limits):.0f} s." if limits else "."
-    if is_first_report:
+    if is_first_report or not pausing:
         _suspect(session, run, placements, found)
     if not pausing:
         rank = found.culprits[0] if found.culprits else None

@@ -45,13 +45,14 @@ def renew(session: Write, node_id: UUID, run_id: str, request: Renewal, timers: 
         return RenewalReply(order=_ended(session, run, placement, request, timers), timers=timers)
     placement.peer = request.peer
     _keep(session, run, placement, request.progress, timers)
+    if run.state is not RunState.STOPPING:
+        advance(session, run, REACHED[request.phase])  # first, since only ranks that have made a step hang
     if note_stall(session, run, placement, request.stall, timers):
         return RenewalReply(order=RenewalOrder.KILL, timers=timers)
     if run.state is RunState.STOPPING:
         return RenewalReply(
             order=_order_to_stop(session, run), timers=timers, rank_stopped=is_rank_stopped(session, run)
         )
-    advance(session, run, REACHED[request.phase])
     order = RenewalOrder.WAIT if run.state is RunState.LEASED else RenewalOrder.GO
     return RenewalReply(
         order=order,

@@ -203,6 +203,24 @@ def test_health_names_a_worker_that_takes_no_jobs(editor: DatasetEditor, job_run
     assert state_of(editor, made) == "ready" and problems(2 * LONGEST_WAIT_SECONDS) == []
 
 
+def test_short_jobs_between_two_looks_show_that_a_worker_is_there(
+    editor: DatasetEditor, job_runner: JobRunner, short_slices: None
+) -> None:
+    """No look finds a lease."""
+    clock = [0.0]
+    watch = WorkerWatch(editor.site.app.state.database, lambda: clock[0])
+    editor.make(ready=False, **{f"{name}.jsonl": letters(3) for name in "abcdefgh"})
+    for _ in range(8):
+        clock[0] += LONGEST_WAIT_SECONDS - 1
+        watch.look()
+        assert watch.problem() is None
+        assert job_runner.run_one()
+    watch.look()
+    watch.look()
+    clock[0] += LONGEST_WAIT_SECONDS
+    assert watch.problem() is not None, "now nobody works"
+
+
 def test_a_job_that_failed_waits_before_it_is_repeated(
     editor: DatasetEditor, job_runner: JobRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,3 +127,13 @@ def test_a_run_on_one_node_needs_one_report(scene: Scene) -> None:
     assert work.order("running", stall=stall({0: 7, 1: 6}, stopped=(1,))) == "kill"
     assert "Rank 1 on node-a" in scene.show(work.run_id)["sentence"]
     assert "Its process is stopped." in scene.show(work.run_id)["sentence"]
+
+
+def test_a_node_is_blamed_if_the_first_report_of_its_ranks_tells_of_the_hang(scene: Scene) -> None:
+    """The renewal that told of the first step was lost."""
+    work = scene.start()
+    assert work.order("starting") == "go"
+    assert work.order("running", stall=stall({0: 7}, stopped=(0,))) == "kill"
+    assert scene.show(work.run_id)["reason"] == "hang"
+    (node,) = scene.site.admin.get("/api/v1/nodes").json()
+    assert [failure["code"] for failure in node["failures"]] == ["hang"]
