@@ -291,9 +291,9 @@ def test_values_that_are_rejected_count_towards_the_ratio_and_towards_the_chunk(
     assert (first.documents, first.rejected_count, first.read_bytes > 0) == (0, 4, True), (
         "where a job gives way"
     )
-    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
+    with pytest.raises(UnusableDataError, match="more than 200 to 1"):
         list(chunks)
-    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):  # a job that continues counts on
+    with pytest.raises(UnusableDataError, match="more than 200 to 1"):  # a job that continues counts on
         list(write_chunks(source, sniff(source), TEXT, tmp_path, first.next_position))
 
 

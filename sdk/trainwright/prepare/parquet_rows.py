@@ -58,8 +58,8 @@ def parquet_rows(source: Source, compression: Compression, field: str, start: Po
         plain_bytes += _plain_size(value)
         if plain_bytes > allowed:  # a dictionary can repeat one long text a million times
             raise UnusableDataError(
-                f"{source.name} expands to more than {allowed:,} bytes of text, more than {MOST_RATIO} to 1, which "
-                "real text does not. Upload it as .jsonl if it is intended."
+                f"{source.name} expands to more than {allowed:,} bytes of text, more than {MOST_RATIO} to 1. Real "
+                "text does not compress so well. Upload it as .jsonl if it is intended."
             )
         found = _found(value, field, source.name, row)
         yield Row(found, row, row, plain_bytes, stored_bytes * row // max(rows, 1))
